@@ -53,6 +53,15 @@ class Staleness(Collector):
         )
         stale.add_metric([], float(not self._results.fresh))
         yield stale
+
+
+class Build(Collector):
+    """Which boardlab this is."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
         build = InfoMetricFamily("boardlab_exporter", "The version of boardlab that exports.")
         build.add_metric([], {"version": version("boardlab")})
         yield build
@@ -61,15 +70,20 @@ class Staleness(Collector):
 class Exposition:
     """All metrics; see exporters.server.ExpositionProtocol."""
 
-    def __init__(self, results: Poller[Page], live: CollectorRegistry) -> None:
+    def __init__(self, results: Poller[Page] | None, live: CollectorRegistry) -> None:
+        """results: None: of a host that has none."""
         self._results = results
         self._live = live
 
+    @property
+    def _head(self) -> Page:
+        return (self._results and self._results.latest) or page.EMPTY
+
     def gzipped(self) -> bytes:
         """All metrics, compressed."""
-        return (self._results.latest or page.EMPTY).gzipped(generate_latest(self._live))
+        return self._head.gzipped(generate_latest(self._live))
 
     def plain(self) -> tuple[int, Iterable[bytes]]:
         """All metrics: length in bytes, and pieces of it."""
-        head, tail = self._results.latest or page.EMPTY, generate_latest(self._live)
+        head, tail = self._head, generate_latest(self._live)
         return head.length + len(tail), itertools.chain(head.pieces(), [tail])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
 
-from exporters.exposition import Exposition, ResultsSource, Staleness
+from exporters.exposition import Build, Exposition, ResultsSource, Staleness
 from exporters.farm.consoles import Consoles
 from exporters.farm.disks import Disks
 from exporters.farm.health import Healths
@@ -49,30 +49,38 @@ class Watched:
 
 @frozen
 class Sources:
-    """Everything that is asked, each by a poller of its own."""
+    """Everything that is asked, each by a poller of its own.
 
-    results: Poller[Page]
+    Attributes:
+        results: None: another host of the farm has them.
+    """
+
+    results: Poller[Page] | None
     live: list[Poller[list[Metric]]]
 
     def start(self) -> None:
         """Ask."""
-        self.results.start()
-        for poller in self.live:
+        for poller in self._all:
             poller.start()
 
     def stop(self) -> None:
         """Ask no more."""
-        self.results.stop()
-        for poller in self.live:
+        for poller in self._all:
             poller.stop()
 
     def exposition(self) -> Exposition:
         """What is served."""
         registry = CollectorRegistry(auto_describe=False)
-        Staleness(registry, self.results)
-        Health(registry, (self.results, *self.live))
+        if self.results is not None:
+            Staleness(registry, self.results)
+        Build(registry)
+        Health(registry, self._all)
         FreshMetrics(registry, self.live)
         return Exposition(self.results, registry)
+
+    @property
+    def _all(self) -> list[Poller[Page] | Poller[list[Metric]]]:
+        return [*([] if self.results is None else [self.results]), *self.live]
 
 
 def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
@@ -84,13 +92,34 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
         "jobs": Jobs(watcher).read,
         "health": Healths(watcher, watched.rule, watched.reference).read,
         "verdicts": StandingVerdicts(watcher, watched.evidence).read,
+        **_of_host(runtime, folders, watched),
+    }
+    if watched.due:
+        live["schedules"] = Schedules(watcher, list(watched.due)).read
+    pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
+    results = Poller("results", ResultsSource(ResultsReader(watcher)).read, interval_s, clock)
+    return Sources(results, pollers)
+
+
+def host_sources(data: Path, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
+    """What a host of a farm has to be asked whose results another host has.
+
+    Args:
+        data: where it keeps artifacts; as long as that is not there, the folder that it will be made in.
+    """
+    there = next((path for path in (data, *data.parents) if path.exists()), Path("/"))
+    live = _of_host(runtime, {"artifacts": there, "recordings": runtime.parent}, watched)
+    return Sources(None, [Poller(name, read, interval_s, clock) for name, read in live.items()])
+
+
+def _of_host(runtime: Path, folders: Mapping[str, Path], watched: Watched) -> dict[str, Callable[[], list[Metric]]]:
+    """What each host has, whoever has the results."""
+    live: dict[str, Callable[[], list[Metric]]] = {
         "console": Consoles(runtime).read,
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
         "disks": Disks(folders).read,
     }
-    if watched.due:
-        live["schedules"] = Schedules(watcher, list(watched.due)).read
     if watched.pdudaemon:
         live["pdudaemon"] = PduDaemonProbe(watched.pdudaemon).read
     if watched.coordinator:
@@ -99,6 +128,4 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
         live["coordinator"] = Places(Coordinator(watched.coordinator).state).read
     if watched.usb:
         live["usb"] = Usb(list(watched.usb), RealUdev()).read
-    pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
-    results = Poller("results", ResultsSource(ResultsReader(watcher)).read, interval_s, clock)
-    return Sources(results, pollers)
+    return live

@@ -13,14 +13,15 @@ from exporters.farm.schedules import Due
 from exporters.farm.usb import UsbDevice
 from exporters.server import Server
 from exporters.webconfig import check_address, load
-from exporters.wiring import Watched, sources
+from exporters.wiring import Sources, Watched, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
-from lab.farm import config, suites
+from lab.farm import config, services, suites
 from lab.farm.config import Farm, Schedule
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.judge.telling import Evidence
+from lab.results.location import locate
 from lab.results.watch import watch
 from lab.shown import echo, log_to
 
@@ -30,12 +31,20 @@ SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or re
 app = typer.Typer(help="Results and farm for Prometheus.", no_args_is_help=False)
 
 
-def watched(farm: Farm | None) -> Watched:
-    """What a farm.yaml names; nothing without one."""
+def watched(farm: Farm | None, host: str = "") -> Watched:
+    """What a farm.yaml names for a host; nothing without one.
+
+    Args:
+        host: empty: the first, which has the results, the schedules and the coordinator's metrics.
+    """
     if farm is None:
         return Watched()
+    name = host or farm.first_host
+    its = [device for device in farm.usb if (device.host or farm.first_host) == name]
+    usb = [UsbDevice(device.name, device.kind, device.id_path) for device in its]
+    if name != farm.first_host:
+        return Watched(pdudaemon=farm.own_pdudaemon, usb=usb)
     due = [_due(schedule) for schedule in farm.timed]
-    usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
     evidence = Evidence(farm.reports)
     return Watched(
         due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference
@@ -71,20 +80,31 @@ def exporter(
     ] = None,
     web_config: WebConfigFile = None,
     farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: what else to monitor.")] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="NAME",
+            help="Which of farm.yaml's hosts this one is: of any but the first, only what is plugged in and runs there.",
+        ),
+    ] = "",
     runtime: Runtime = None,
     interval: Annotated[float, typer.Option(min=0.1, metavar="S", help="Poll interval.")] = 15.0,
 ) -> None:
     """Serve results and farm to Prometheus until SIGTERM or Ctrl-C."""
-    host_config = config.load(farm) if farm else None
+    if host and farm is None:
+        raise ConfigurationError(f"--host {host}: say of which farm: --farm FILE")
+    host_config = services.host_file(farm, host).farm if farm else None
     from_farm = host_config.exporter if host_config else config.Exporter()
     config_file = web_config or (Path(from_farm.web_config) if from_farm.web_config else None)
     protection = load(config_file) if config_file else None
-    host, port = address(listen or from_farm.listen)
-    check_address(host, protection)
+    its_listen = host_config.exporter_of(host) if host_config else from_farm.listen
+    where, port = address(listen or its_listen)
+    check_address(where, protection)
     log_to(sys.stderr)
     database = db or (host_config.database if host_config else None)
-    asked = sources(watch(database), runtime or runtime_dir(), watched(host_config), interval, MonotonicRaw())
-    server = Server(host, port, asked.exposition(), protection)
+    asked = _sources(host_config, host, database, runtime or runtime_dir(), interval)
+    server = Server(where, port, asked.exposition(), protection)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: server.shutdown())
     sys.setswitchinterval(SWITCH_S)
@@ -96,6 +116,13 @@ def exporter(
         server.close()
         asked.stop()
     echo("ending")
+
+
+def _sources(farm: Farm | None, host: str, database: str | None, runtime: Path, interval_s: float) -> Sources:
+    if farm is not None and host not in {"", farm.first_host}:
+        data = locate(database).artifacts
+        return host_sources(data, runtime, watched(farm, host), interval_s, MonotonicRaw())
+    return sources(watch(database), runtime, watched(farm), interval_s, MonotonicRaw())
 
 
 def address(text: str, option: str = "--listen") -> tuple[str, int]:

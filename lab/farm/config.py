@@ -82,11 +82,12 @@ class PduDaemonConfig:
 
 @frozen
 class UsbEntry:
-    """A USB device that shall be there; see exporters.farm.usb."""
+    """A USB device that shall be there; see exporters.farm.usb. host: where; empty: on the first."""
 
     name: str
     id_path: str
     kind: str = "adapter"
+    host: str = ""
 
 
 @frozen
@@ -211,7 +212,7 @@ class Farm:
                 raise ValueError(
                     f"console_tls: {host!r}: needs `exports`, and to be one of the hosts: {', '.join(hosts)}"
                 )
-        self._check_coordinator(hosts)
+        self._check_hosts(hosts)
         measured = {*known, *(schedule.board for schedule in self.schedules)}
         if self.health.reference and self.health.reference not in measured:
             raise ValueError(
@@ -220,7 +221,10 @@ class Farm:
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
 
-    def _check_coordinator(self, hosts: list[str]) -> None:
+    def _check_hosts(self, hosts: list[str]) -> None:
+        for device in self.usb:
+            if device.host and device.host not in hosts:
+                raise ValueError(f"usb: {device.name}: host {device.host!r}: name one of {', '.join(hosts)}")
         if self.coordinator_host not in {"", ELSEWHERE, *hosts}:
             raise ValueError(
                 f"coordinator_host: {self.coordinator_host!r}: name one of {', '.join((*hosts, ELSEWHERE))}"
@@ -244,7 +248,17 @@ class Farm:
         """Which of the hosts runs labgrid's coordinator; empty: none of them."""
         if not self.coordinator or self.coordinator_host == ELSEWHERE:
             return ""
-        return self.coordinator_host or (self.hosts[0].name if self.hosts else HERE)
+        return self.coordinator_host or self.first_host
+
+    @property
+    def first_host(self) -> str:
+        """The one with the results."""
+        return self.hosts[0].name if self.hosts else HERE
+
+    def exporter_of(self, host: str) -> str:
+        """Where a host's exporter for Prometheus listens; `host`: empty: the first one's."""
+        its = (entry.exporter for entry in self.hosts if entry.name == (host or self.first_host))
+        return next(its, "") or self.exporter.listen
 
     @property
     def environments(self) -> dict[str, str]:

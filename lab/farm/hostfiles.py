@@ -1,4 +1,4 @@
-"""What a lab host installs and what names the documents: Prometheus' rules and Grafana's dashboards, with the host's address of them."""
+"""What a lab host installs as farm.yaml says: Prometheus' rules and Grafana's dashboards, with its address of the documents, and Prometheus' targets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from lab import shipped
 from lab.errors import LabStableError
+from lab.farm import scraped
 from lab.farm.config import DOCUMENTS, Farm
 
 _FOLDERS: Final = ("prometheus/rules", "grafana/dashboards")
@@ -16,10 +17,11 @@ def files(farm: Farm) -> dict[str, str]:
     """Name below the folder `farm` -> text."""
     source = shipped.folder(shipped.FARM)
     paths = [path for folder in _FOLDERS for path in sorted((source / folder).iterdir())]
-    return {
+    linked = {
         path.relative_to(source).as_posix(): path.read_text(encoding="utf-8").replace(DOCUMENTS, farm.documents)
         for path in paths
     }
+    return {**linked, scraped.FILE: scraped.text(farm)}
 
 
 def write(found: dict[str, str], folder: Path) -> list[Path]:

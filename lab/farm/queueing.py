@@ -90,9 +90,16 @@ class Buildbot:
 
 @frozen
 class HostEntry:
-    """A host with boards; Buildbot's worker there has its name."""
+    """A host with boards; Buildbot's worker there, and its exporter of places, have its name.
+
+    Attributes:
+        exporter: where its exporter for Prometheus listens, address:port; empty: as `exporter` says for all.
+        scrape: host:port at which Prometheus, on the first host, reaches it; empty: there, or by a port on loopback that ssh forwards.
+    """
 
     name: str = field(validator=values.name)
+    exporter: str = field(default="", validator=values.word)
+    scrape: str = field(default="", validator=values.word)
 
 
 @frozen

@@ -130,7 +130,7 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
 def listening(host: HostFile) -> list[Service]:
     """The services that listen on a port. What an installed farm.yaml names must be there; others may be."""
     wanted = host.farm or Farm()
-    addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter.listen}
+    addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter_of(host.name)}
     addresses |= {COORDINATOR: wanted.coordinator, "alertmanager": wanted.alertmanager}
     return [_listening(name, address, host) for name, address in addresses.items() if address]
 

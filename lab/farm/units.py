@@ -31,9 +31,9 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     hosts = buildbot.hosts(farm)
     if host and host not in hosts:
         raise ConfigurationError(f"--host {host}: farm.yaml has: {', '.join(hosts)}")
-    found = {}
+    its_name = (host or hosts[0]) if farm.hosts else ""
+    found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path, host=its_name)}
     if host in {"", hosts[0]}:
-        found["boardlab-exporter.service"] = _text("boardlab-exporter.service", farm=farm, path=path)
         found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
         if farm.coordinator:
             found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)

@@ -29,7 +29,7 @@ from made_farm import (
 from prometheus_client import CollectorRegistry, Metric
 from sqlalchemy import create_engine
 
-from exporters.exposition import Exposition, ResultsSource, Staleness
+from exporters.exposition import Build, Exposition, ResultsSource, Staleness
 from exporters.farm import consoles
 from exporters.farm.disks import Disks
 from exporters.farm.jobs import Jobs
@@ -69,6 +69,7 @@ def pages(farm: Farm, folder: Path) -> Iterator[list[str]]:
         Poller(name, read, 1e9, MonotonicRaw()) for name, read in _sources(farm, folder, url, plugs, state).items()
     ]
     Staleness(registry, results)
+    Build(registry)
     Health(registry, (results, *live))
     FreshMetrics(registry, live)
     own = f'instance="127.0.0.1:9870",job="{farm.name}"'

@@ -11,7 +11,7 @@ from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 from scraped import Scrape, scrape
 
-from exporters.exposition import Exposition, ResultsSource, Staleness
+from exporters.exposition import Build, Exposition, ResultsSource, Staleness
 from exporters.farm import consoles
 from exporters.farm.disks import Disks
 from exporters.farm.health import Healths
@@ -168,6 +168,7 @@ def everything(folder: Path) -> Scrape:
     results = Poller("results", ResultsSource(ResultsReader(watch(url))).read, 60.0, clock)
     registry = CollectorRegistry(auto_describe=False)
     Staleness(registry, results)
+    Build(registry)
     Health(registry, (results, *live))
     FreshMetrics(registry, live)
     for poller in live:

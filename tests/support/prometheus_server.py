@@ -104,6 +104,7 @@ def prometheus(folder: Path, target: str, alertmanager: str = "", **scrape: obje
     config = yaml.safe_load((ROOT / "farm" / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(path) for path in RULES.iterdir()]
+    del config["scrape_configs"][0]["file_sd_configs"]
     config["scrape_configs"][0].update({"static_configs": [{"targets": [target]}], **scrape})
     managers = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
     config["alerting"] = {"alertmanagers": managers}

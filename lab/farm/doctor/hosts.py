@@ -38,7 +38,7 @@ shift 2
 "$@" --farm "$file"
 """
 # Only the first host runs it; with the same farm.yaml, `lab doctor` on another one misses it.
-_ELSEWHERE: Final = frozenset({("services", "exporter"), ("services", "alertmanager")})
+_ELSEWHERE: Final = frozenset({("services", "alertmanager")})
 
 
 @frozen

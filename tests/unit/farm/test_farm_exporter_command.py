@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from exporters.wiring import Watched, sources
+from exporters.farm.usb import UsbDevice
+from exporters.wiring import Watched, host_sources, sources
 from lab.cli import main
 from lab.cli.exporter import address, watched
-from lab.farm.config import Farm, Schedule
+from lab.farm.config import Farm, PduDaemonConfig, Schedule, UsbEntry
+from lab.farm.queueing import HostEntry
 from lab.host.clock import MonotonicRaw
 from lab.results.watch import watch
 
@@ -26,6 +28,8 @@ from lab.results.watch import watch
             "/nowhere.yml: cannot be read as a web-config file: No such file or directory",
         ),
         (("exporter", "--farm", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
+        (("exporter", "--farm", "/dev/null", "--host", "lab-9"), "no host 'lab-9'; `hosts` has: local"),
+        (("exporter", "--host", "lab-9"), "say of which farm: --farm FILE"),
         (("exporter", "--db", "mysql://x/y"), "cannot be kept in 'mysql'"),
         (("run", "--env", "sim-am62x.yaml", "--suite", "sunspots"), "no suite 'sunspots'"),
         (("run", "--env", "nowhere"), "no environment 'nowhere'"),
@@ -65,3 +69,28 @@ def test_a_host_is_asked_for_what_its_farm_names(tmp_path: Path) -> None:
     farm = Farm(coordinator="127.0.0.1:1", schedules=[Schedule("n", "e", "b1", "boot,low_power")])
     full = sources(store, tmp_path, watched(farm), 1.0, MonotonicRaw())
     assert {poller.name for poller in full.live} >= {"pdudaemon", "coordinator"}
+
+
+def test_another_host_is_asked_for_what_is_there_and_not_for_results(tmp_path: Path) -> None:
+    farm = Farm(
+        coordinator="127.0.0.1:1",
+        schedules=[Schedule("n", "e", "b1")],
+        hosts=[HostEntry("lab-1"), HostEntry("lab-2")],
+        usb=[UsbEntry("left", "1-1"), UsbEntry("right", "1-2", host="lab-2")],
+        pdudaemon=PduDaemonConfig("/pdudaemon"),
+    )
+    first, second = watched(farm), watched(farm, "lab-2")
+    assert (list(first.usb), first.coordinator) == ([UsbDevice("left", "adapter", "1-1")], "127.0.0.1:1")
+    assert second == Watched(pdudaemon="127.0.0.1:16421", usb=[UsbDevice("right", "adapter", "1-2")])
+    runtime = tmp_path / "run"
+    asked = host_sources(tmp_path / "not" / "yet", runtime, Watched(), 1.0, MonotonicRaw())
+    assert {poller.name for poller in asked.live} == {"console", "outlets", "rails", "disks"}
+    for poller in asked.live:
+        poller.poll()
+    _, pieces = asked.exposition().plain()
+    text = b"".join(pieces).decode()
+    assert 'boardlab_disk_free_bytes{what="artifacts"}' in text
+    assert 'boardlab_collector_up{collector="rails"} 1.0' in text
+    assert "boardlab_exporter_info" in text
+    assert "boardlab_results_stale" not in text
+    assert list(tmp_path.iterdir()) == [], "nothing is made"

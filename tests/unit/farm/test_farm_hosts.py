@@ -20,7 +20,7 @@ from lab.host.sshlink import SshLink
 
 WELL = Finding("versions", "boardlab", "ok", "2.0, Python 3.11, in /srv")
 PORT = Finding("ports", "/dev/ttyUSB0", "bad", "another program reads it", "kill 12")
-NO_EXPORTER = Finding("services", "exporter", "bad", "127.0.0.1:9870: refused", "systemctl start it")
+NO_MAIL = Finding("services", "alertmanager", "bad", "127.0.0.1:9093: refused", "systemctl start it")
 
 
 class Hosts:
@@ -66,7 +66,7 @@ def test_each_host_is_asked_and_each_finding_names_host_and_mend(
     farm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts = Hosts(
-        lab_1=[WELL], lab_2=[WELL, PORT, NO_EXPORTER], lab_3=LabTransientError("Connection refused", failure="x")
+        lab_1=[WELL], lab_2=[WELL, PORT, NO_MAIL], lab_3=LabTransientError("Connection refused", failure="x")
     )
     assert checked(farm, hosts, monkeypatch) == 2
     said = capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_each_host_is_asked_and_each_finding_names_host_and_mend(
     assert any(row[:4] == ["lab-3", "bad", "host", "lab-3"] and "refused" in row for row in rows)
     assert "  lab-2: /dev/ttyUSB0:\n    kill 12" in said
     assert "What `ssh lab-3` needs" in said
-    assert "exporter" not in said, "only the first host runs it"
+    assert "127.0.0.1:9093" not in said, "only the first host runs it"
     assert checked(farm, hosts, monkeypatch, "--json") == 2
     found = json.loads(capsys.readouterr().out)["hosts"]
     assert [(each["host"], each["level"]) for each in found] == [

@@ -193,6 +193,14 @@ def test_a_host_that_exports_its_boards_has_what_serves_them_and_the_first_one_t
         attrs.evolve(example, coordinator="")
 
 
+def test_each_host_has_an_exporter_for_prometheus_and_only_the_first_the_results() -> None:
+    hosts = attrs.evolve(load(EXAMPLE), hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
+    for host in ("lab-1", "lab-2"):
+        found = units(hosts, INSTALLED, host)
+        assert f"exporter --farm {INSTALLED} --host {host}\n" in found["boardlab-exporter.service"]
+        assert ("boardlab-web.service" in found) is (host == "lab-1")
+
+
 def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() -> None:
     example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1", program="/srv/my lab/bin/lab")
     hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
@@ -350,6 +358,7 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
         ("buildbot: {program: /b, www: '0.0.0.0:8010'}", "ssh -L"),
         ("buildbot: {program: /b, workers: 'lab:9989'}", "ssh -L"),
         ("boards: [{name: b, env: e, host: h}]", "name one of local"),
+        ("usb: [{name: u, id_path: p, host: h}]", "usb: u: host 'h': name one of local"),
         ("hosts: [{name: h1}, {name: h2}]\nboards: [{name: b, env: e}]", "name one of h1, h2"),
         ("boards: [{name: b, env: e}, {name: b, env: f}]", "two are called 'b'"),
         ("boards: [{name: b, env: e}]\nschedules: [{name: n, env: f, board: b}]", "not one of `boards`"),

@@ -1,0 +1,43 @@
+"""Prometheus' targets are the hosts of farm.yaml: on loopback of others by ports that ssh forwards, or where farm.yaml says."""
+
+from __future__ import annotations
+
+import yaml
+
+from lab.farm import hostfiles, scraped
+from lab.farm.config import Exporter, Farm
+from lab.farm.queueing import HostEntry
+
+
+def found(farm: Farm) -> list[tuple[str, str, bool]]:
+    return [(target.host, target.at, target.forwarded) for target in scraped.targets(farm)]
+
+
+def test_exporters_on_loopback_of_other_hosts_are_behind_ports_of_the_first_ones() -> None:
+    hosts = [HostEntry("lab-1"), HostEntry("lab-2"), HostEntry("lab-3")]
+    assert found(Farm(hosts=hosts)) == [
+        ("lab-1", "127.0.0.1:9870", False),
+        ("lab-2", "127.0.0.1:9871", True),
+        ("lab-3", "127.0.0.1:9872", True),
+    ]
+    assert found(Farm(exporter=Exporter("[::1]:1"), hosts=hosts[:2]))[1] == ("lab-2", "[::1]:2", True)
+
+
+def test_one_that_listens_elsewhere_is_asked_there_or_where_farm_yaml_says() -> None:
+    hosts = [
+        HostEntry("lab-1"),
+        HostEntry("lab-2", exporter="10.0.0.2:9870"),
+        HostEntry("lab-3", scrape="127.0.0.1:7"),
+    ]
+    farm = Farm(hosts=hosts)
+    assert found(farm)[1:] == [("lab-2", "10.0.0.2:9870", False), ("lab-3", "127.0.0.1:7", True)]
+    assert [farm.exporter_of(host.name) for host in hosts] == ["127.0.0.1:9870", "10.0.0.2:9870", "127.0.0.1:9870"]
+
+
+def test_the_file_has_a_target_with_its_host_for_each() -> None:
+    text = hostfiles.files(Farm(hosts=[HostEntry("lab-1"), HostEntry("lab-2")]))[scraped.FILE]
+    assert yaml.safe_load(text) == [
+        {"targets": ["127.0.0.1:9870"], "labels": {"host": "lab-1"}},
+        {"targets": ["127.0.0.1:9871"], "labels": {"host": "lab-2"}},
+    ]
+    assert yaml.safe_load(scraped.text(Farm())) == [{"targets": ["127.0.0.1:9870"]}]
