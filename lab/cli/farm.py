@@ -47,7 +47,6 @@ def check(
     warnings = [*names.unknown, *([places.unasked] if places.unasked else [])]
     if not farm.alertmanager:
         warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
-    asked = [] if here or not farm.hosts else hosts.examine(farm, file, partial(_doctor, file))
     bad = any(each.finding.level == "bad" for each in asked)
     if as_json:
         listed = [{"host": each.host, **asdict(each.finding)} for each in asked]
