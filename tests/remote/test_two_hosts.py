@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import netlab
+import psutil
 import pytest
 from console_bench import ConsoleBench, running_bench, taken, wait_for
 from labgrid import Target
@@ -92,6 +93,12 @@ def reader(link: SshLink, server: Path, device: Path) -> ResumingClient:
     return ResumingClient(partial(through, link, server), link.reset, order, netlab.HOST, write=True)
 
 
+def masters_of(link: SshLink) -> list[psutil.Process]:
+    """The local ends of its connections."""
+    found = [(process, process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    return [process for process, words in found if "-M" in words and any(str(link.folder) in word for word in words)]
+
+
 @pytest.mark.parametrize("wire", ["0 0", "20 0.01"])
 def test_twenty_cuts_of_ssh_cost_no_byte_and_no_stamp(
     hosts: netlab.Hosts, bench: ConsoleBench, link: SshLink, wire: str
@@ -132,6 +139,39 @@ def test_a_wire_that_is_down_for_a_while_costs_no_byte(
             client.write(b"x")
         hosts.tell("up")
         assert b"".join(chunk.data for chunk in taken(client, 21)) == b"nobody hears this yet"
+
+
+def test_a_connection_whose_packets_vanish_ends_by_itself_and_the_next_one_goes_on_at_the_byte(
+    hosts: netlab.Hosts, bench: ConsoleBench, link: SshLink
+) -> None:
+    bench.client().close()
+    adapter = bench.adapter()
+    with reader(link, socket_path(bench.runtime), adapter.link) as client:
+        masters = masters_of(link)
+        hosts.tell("down")  # nobody hangs up
+        adapter.say(b"nobody hears this yet")
+        assert psutil.wait_procs(masters, 120)[0] == masters
+        hosts.tell("up")
+        assert b"".join(chunk.data for chunk in taken(client, 21)) == b"nobody hears this yet"
+        assert len(masters_of(link)) == 1
+    hosts.cut()  # also the other end of the first one, which nobody has told
+
+
+def test_packets_that_go_on_vanishing_end_the_attempt_as_the_links_fault_and_leave_no_ssh(
+    hosts: netlab.Hosts, bench: ConsoleBench, link: SshLink
+) -> None:
+    bench.client().close()
+    adapter = bench.adapter()
+    with reader(link, socket_path(bench.runtime), adapter.link) as client:
+        client._patience_s = 10.0
+        hosts.tell("down")
+        with pytest.raises(LabTransientError, match="is out of reach since") as caught:
+            client.read_event(300.0)
+        assert caught.value.failure == "console_link"
+    link.reset()
+    assert masters_of(link) == []
+    assert not [path for path in link.folder.rglob("*") if path.is_socket()]
+    hosts.cut()  # the other end, which nobody has told
 
 
 def test_sixteen_consoles_share_one_connection(hosts: netlab.Hosts, bench: ConsoleBench, link: SshLink) -> None:
