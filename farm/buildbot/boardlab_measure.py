@@ -103,9 +103,11 @@ class Measure(steps.ShellCommand):
 
 
 class Ending(Build):
-    """A build that ends whenever its worker goes.
+    """A build that ends whenever its worker goes, and after which that takes others whatever it found.
 
-    Buildbot (4.3) asks something of a worker that has gone while the build was being prepared, or as it ended, and leaves it at the exception: the
+    Buildbot (4.3) takes no builds for a worker, for ten seconds and then for twice as long, up to an hour, after a build that ended as an exception:
+    here that is a fault of one board's lab, or a wrong order, and the host has other boards. One that cannot prepare a build stays without builds.
+    It asks something of a worker that has gone while the build was being prepared, or as it ended, and leaves it at the exception: the
     build is "preparing worker" for ever, or its request is never complete.
     """
 
@@ -120,7 +122,13 @@ class Ending(Build):
 
     @defer.inlineCallbacks
     def buildFinished(self, text, results):
+        worker = self.workerforbuilder.worker
+        takes_builds = worker is not None and worker.quarantine_timer is None
+        pause_s = takes_builds and worker.quarantine_timeout
         yield super().buildFinished(text, results)
+        if takes_builds and worker.quarantine_timer is not None:
+            worker.quarantine_timeout = pause_s
+            worker.stopQuarantineTimer()
         if self in self.builder.building:
             self.workerforbuilder.buildFinished()
             self.builder.buildFinished(self, self.workerforbuilder)

@@ -6,6 +6,7 @@ from unittest.mock import MagicMock, Mock
 
 from boardlab_measure import measuring
 from buildbot.process.results import EXCEPTION, SUCCESS, statusToString
+from buildbot.worker.base import Worker
 from twisted.internet import defer
 
 
@@ -70,11 +71,34 @@ def lost_as_it_ended(results):
     return told(made)
 
 
+class Host(Worker):
+    """One that is here."""
+
+    master = botmaster = Mock()
+    name = "host"
+
+    def __init__(self):
+        pass
+
+
+def kept_without_builds(*, prepared):
+    """Whether the worker takes no builds after one that ended as an exception, and for how long it will be the next time."""
+    made = build()
+    made.conn, made.stopBuildConsumer, made._preparation_step = None, Mock(), MagicMock()
+    worker = made.workerforbuilder.worker = Host()
+    if not prepared:
+        made.buildPreparationFailure("why", "worker_ping")
+    made.buildFinished(["ended"], EXCEPTION)
+    return worker.quarantine_timer is not None, worker.quarantine_timeout
+
+
 if __name__ == "__main__":
     for found in (
         lost_while_preparing(),
         lost_after_the_ping(),
         lost_as_it_ended(EXCEPTION),
         lost_as_it_ended(SUCCESS),
+        kept_without_builds(prepared=True),
+        kept_without_builds(prepared=False),
     ):
         print(*found)  # noqa: T201 - for the test
