@@ -68,4 +68,6 @@ def test_a_job_whose_numbers_nobody_judged_is_told_again_as_such(store: Store, w
     jobs.finish(job.id, "completed")
     said: list[str] = []
     assert told_again(store, jobs.job(job.id), said.append) == 0
-    assert said == [f"not judged: run {runs[0]} ended before the judge had it; have it judged: lab judge run {runs[0]}"]
+    assert said == [
+        f"not judged: run {runs[0]} ended before the judge had it; have it judged: lab judge run {runs[0]}"
+    ]
