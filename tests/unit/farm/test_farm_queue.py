@@ -198,7 +198,7 @@ def test_a_damaged_file_of_passwords_is_named_with_its_mend(farm: Farm, tmp_path
 
 def test_each_host_has_its_units_and_no_timer(farm: Farm) -> None:
     main, other = units(farm, "/etc/farm.yaml"), units(farm, "/etc/farm.yaml", "lab-2")
-    assert set(main) - set(other) == {"boardlab-buildbot.service", "boardlab-exporter.service", "boardlab-web.service"}
+    assert set(main) - set(other) == {"boardlab-buildbot.service", "boardlab-web.service"}
     assert "worker-lab-1\n" in main["boardlab-worker.service"]
     assert (
         "/opt/bb/bin/buildbot-worker start --nodaemon /var/lib/boardlab/buildbot/worker-lab-2\n"
