@@ -1,7 +1,7 @@
 """Boot times of many simulated boards at once: within their ± of the truth? Beside labgrid and grabserial.
 
     uv run python bench/sim.py [--boards 16 64] [--cycles 20] [--time-scale 0.1] [--peers boardlab labgrid grabserial]
-    uv run python bench/sim.py --boards 64 --ports 4 --peers boardlab labgrid
+    uv run python bench/sim.py --boards 64 --ports 4 --peers boardlab bare labgrid
 
 Brings up a bench with `lab virtual up sim`, and lets each peer in turn read all of its consoles while every board is
 power-cycled at its own pace. What a peer says is compared with the boards' truth logs:
@@ -10,6 +10,7 @@ power-cycled at its own pace. What a peer says is compared with the boards' trut
   that boardlab states for it; the peers state none;
 - a stamp with the time at which its marker left the UART.
 
+`bare` is a loop of epoll_wait(2), read(2) and the clock (stamps_bare.py): what it is late by is the machine's own.
 grabserial stamps the first character of a marker's line, and is compared with that. The boards have the first core for
 themselves, below everything that the kernel wants to do there, since real boards need no processor of the host. The
 peers have the other cores and SCHED_FIFO 10 where that is permitted. `--time-scale` shortens what a board waits for besides
@@ -254,7 +255,13 @@ def paired(found: Sequence[Stamp], truth: Truth, marker: str, peer: Peer, span: 
     found_at = places(truth, MARKERS[marker].encode(), peer.first_character, *span)
     own = [stamp for stamp in found if stamp.marker == marker]
     times = [(truth.left_ns(place), truth.delay_ns(place)) for place in found_at]
-    return [Pair(*at, next((s for s in own if abs(s.t_ns - at[0]) < LATEST_NS), None)) for at in times]
+    return [Pair(*at, nearest(own, at[0])) for at in times]
+
+
+def nearest(stamps: Sequence[Stamp], true_ns: int) -> Stamp | None:
+    """The stamp of what left the UART then; none where the nearest is of another boot."""
+    found = min(stamps, key=lambda stamp: abs(stamp.t_ns - true_ns), default=None)
+    return found if found is not None and abs(found.t_ns - true_ns) < LATEST_NS else None
 
 
 def row(peer: Peer, boards: int, pairs: dict[str, list[Pair]], reading: float, simulation: float) -> list[str]:
