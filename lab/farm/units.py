@@ -49,7 +49,6 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     if farm.exports:
         tls_port = farm.console_tls.port(host or hosts[0])
         # By the name of farm.yaml, as ssh and certificates have it; what the machine calls itself may be another one.
-        its_name = (host or hosts[0]) if farm.hosts else ""
         found["boardlab-export.service"] = _text(
             "boardlab-export.service", farm=farm, tls_port=tls_port, host=its_name
         )

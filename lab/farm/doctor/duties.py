@@ -19,8 +19,8 @@ from lab.farm.units import kept
 AREA: Final = "services"
 SYSTEMD_S: Final = 10.0
 _ANSWERING: Final = frozenset(
-    {"console", "rails", "exporter", "pdudaemon", COORDINATOR}
-)  # they are asked themselves, whoever keeps them
+    {"console", "console-tls", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
+)  # they are asked themselves, or the coordinator is, whoever keeps them
 
 
 def console(server: Service, host: HostFile) -> Service:

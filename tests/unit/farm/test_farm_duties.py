@@ -103,9 +103,9 @@ def test_systemd_is_asked_for_what_listens_nowhere_and_each_that_does_not_run_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator(monkeypatch, lab_1=1)
-    asked = systemd(monkeypatch, "active", "inactive", "activating", "active", "failed")
+    asked = systemd(monkeypatch, "active", "activating", "active", "failed")
     first = found(host_of(tmp_path, "lab-1"), tmp_path)
-    assert asked == [f"boardlab-{name}.service" for name in ("web", "janitor", "export", "buildbot", "worker")]
+    assert asked == [f"boardlab-{name}.service" for name in ("web", "janitor", "buildbot", "worker")]
     assert {name: first[name].level for name in ("web", "janitor", "buildbot", "worker")} == {
         "web": "ok",
         "janitor": "bad",
@@ -113,15 +113,15 @@ def test_systemd_is_asked_for_what_listens_nowhere_and_each_that_does_not_run_is
         "worker": "bad",
     }
     assert "systemctl start boardlab-worker; journalctl -u boardlab-worker" in first["worker"].mend
-    asked = systemd(monkeypatch, "active", "active", "active")
+    asked = systemd(monkeypatch, "active")
     found(host_of(tmp_path, "lab-2"), tmp_path)
-    assert asked == [f"boardlab-{name}.service" for name in ("export", "console-tls", "worker")]
+    assert asked == ["boardlab-worker.service"]
 
 
 def test_without_systemd_nobody_knows_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator(monkeypatch, lab_2=1)
     systemd(monkeypatch, why="System has not been booted with systemd\nmore")
-    unknown = found(host_of(tmp_path, "lab-2"), tmp_path)["export, console-tls, worker"]
+    unknown = found(host_of(tmp_path, "lab-2"), tmp_path)["worker"]
     assert (unknown.level, unknown.said) == (
         "doubtful",
         "systemd does not say whether they run: System has not been booted with systemd",
