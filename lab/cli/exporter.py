@@ -16,8 +16,9 @@ from exporters.webconfig import check_address, load
 from exporters.wiring import Sources, Watched, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
-from lab.farm import config, services, suites
+from lab.farm import services, suites
 from lab.farm.config import Farm, Schedule
+from lab.farm.serving import Exporter
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.judge.telling import Evidence
@@ -95,7 +96,7 @@ def exporter(
     if host and farm is None:
         raise ConfigurationError(f"--host {host}: say of which farm: --farm FILE")
     host_config = services.host_file(farm, host).farm if farm else None
-    from_farm = host_config.exporter if host_config else config.Exporter()
+    from_farm = host_config.exporter if host_config else Exporter()
     config_file = web_config or (Path(from_farm.web_config) if from_farm.web_config else None)
     protection = load(config_file) if config_file else None
     its_listen = host_config.exporter_of(host) if host_config else from_farm.listen

@@ -13,8 +13,9 @@ import typer
 from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, desk, now, nowlines
-from lab.farm.config import Farm, Schedule, VirtualBoards
+from lab.farm.config import Farm, Schedule
 from lab.farm.desk import Desk
+from lab.farm.serving import VirtualBoards
 from lab.farm.supervised import Supervised
 from lab.shown import echo, echo_json, log_to, table
 from virtual.sim.order import DEFAULT_TYPE

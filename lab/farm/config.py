@@ -18,6 +18,7 @@ from lab.farm.consoletls import OFF, ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
+from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
 from lab.provision.finding import NEWEST, folder_of
 from lab.results.jobrecords import HEALTH
 from lab.results.location import DATABASE_VARIABLE
@@ -32,62 +33,6 @@ ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine that is none of 
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 RELEASE: Final = "release"  # `every: release`: whenever a new release file is in the folder
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-
-@frozen
-class Exporter:
-    """`lab exporter`. listen: address:port. web_config: path; needed beyond loopback."""
-
-    listen: str = field(default="127.0.0.1:9870", validator=values.word)
-    web_config: str = field(default="", validator=values.word)
-
-
-@frozen
-class Web:
-    """`lab web`.
-
-    Attributes:
-        listen: address:port. web_config, users: paths; both needed beyond loopback. name: by which browsers elsewhere ask for it.
-    """
-
-    listen: str = field(default="127.0.0.1:9880", validator=values.word)
-    web_config: str = field(default="", validator=values.word)
-    users: str = field(default="", validator=values.word)
-    name: str = field(default="", validator=values.word)
-
-    @property
-    def words(self) -> list[str]:
-        """As options of `lab web`."""
-        given = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
-        return [word for option, value in given.items() if value for word in (option, value)]
-
-
-@frozen
-class VirtualBoards:
-    """Simulated boards of a farm that `lab farm up` brings up. types: of lab/boards. count: of each type. time_scale: as `lab virtual up`."""
-
-    types: list[str]
-    count: int = field(default=1, validator=[validators.ge(1), validators.le(1000)])
-    time_scale: float = field(default=1.0, validator=validators.gt(0))
-
-
-@frozen
-class PduDaemonConfig:
-    """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
-
-    program: str = field(default="", validator=values.program)
-    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=values.absolute)
-    address: str = field(default="127.0.0.1:16421", validator=[values.word, values.unguarded])
-
-
-@frozen
-class UsbEntry:
-    """A USB device that shall be there; see exporters.farm.usb. host: where; empty: on the first."""
-
-    name: str
-    id_path: str
-    kind: str = "adapter"
-    host: str = ""
 
 
 @frozen
@@ -179,10 +124,10 @@ class Farm:
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
     documents: str = field(default=DOCUMENTS, validator=values.site)
-    exporter: Exporter = Exporter()
-    web: Web = Web()
+    exporter: Exporter = field(factory=Exporter)
+    web: Web = field(factory=Web)
     virtual: VirtualBoards | None = None
-    pdudaemon: PduDaemonConfig = PduDaemonConfig()
+    pdudaemon: PduDaemonConfig = field(factory=PduDaemonConfig)
     usb: list[UsbEntry] = Factory(list)
     limits: Limits = field(factory=Limits)
     health: HealthConfig = field(factory=HealthConfig)

@@ -17,9 +17,10 @@ from lab.console.client import ConsoleClient
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import buildbot, config
 from lab.farm.buildbot import Site
-from lab.farm.config import Farm, VirtualBoards
+from lab.farm.config import Farm
 from lab.farm.labfolder import scalar, template
 from lab.farm.services import SUPERVISORD
+from lab.farm.serving import VirtualBoards
 from lab.farm.supervised import STOP_S, Program, ProgramState, Supervised
 from lab.host import process
 from lab.host.clock import utc_now

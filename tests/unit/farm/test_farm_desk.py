@@ -19,6 +19,7 @@ from lab.cli import farm_up
 from lab.errors import ConfigurationError
 from lab.farm import config, services, supervisordmain
 from lab.farm.desk import Desk, programs
+from lab.farm.serving import VirtualBoards
 from lab.farm.supervised import Program, ProgramState, Supervised
 from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
 from lab.host.runtime import prepare, socket_path
@@ -200,7 +201,7 @@ def test_what_cannot_be_brought_up_is_said_before_anything_starts(
 def test_a_folder_that_farm_yaml_cannot_name_leaves_none_behind(tmp_path: Path) -> None:
     file = tmp_path / "my lab" / "farm.yaml"
     with pytest.raises(ConfigurationError, match="no blanks"):
-        Desk(file).up(config.VirtualBoards(["am62xx_sk"], 1))
+        Desk(file).up(VirtualBoards(["am62xx_sk"], 1))
     assert list(file.parent.iterdir()) == []
 
 
@@ -216,7 +217,7 @@ def test_a_shells_secrets_are_no_business_of_the_programs(tmp_path: Path, monkey
     monkeypatch.setattr(Supervised, "up", up)
     tmp_path.chmod(0o700)
     place = desk(tmp_path, f"database: sqlite:///{tmp_path}/r.db\n")
-    place.up(config.VirtualBoards(["am62xx_sk"], 1))
+    place.up(VirtualBoards(["am62xx_sk"], 1))
     assert "AWS_SECRET_ACCESS_KEY" not in given
     assert given["LAB_DB"] == f"sqlite:///{tmp_path}/r.db"
     assert given["PATH"]

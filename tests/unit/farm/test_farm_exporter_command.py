@@ -10,8 +10,9 @@ from exporters.farm.usb import UsbDevice
 from exporters.wiring import Watched, host_sources, sources
 from lab.cli import main
 from lab.cli.exporter import address, watched
-from lab.farm.config import Farm, PduDaemonConfig, Schedule, UsbEntry
+from lab.farm.config import Farm, Schedule
 from lab.farm.queueing import HostEntry
+from lab.farm.serving import PduDaemonConfig, UsbEntry
 from lab.host.clock import MonotonicRaw
 from lab.results.watch import watch
 

@@ -11,8 +11,9 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm import config, exposed
+from lab.farm import exposed
 from lab.farm.config import Farm
+from lab.farm.serving import PduDaemonConfig
 
 FARM = Farm(coordinator="lab1.example.org:20408")
 
@@ -34,7 +35,7 @@ def test_a_name_that_nobody_knows_is_said() -> None:
     def unknown(_machine: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    names = exposed.names(evolve(FARM, pdudaemon=config.PduDaemonConfig(address="pdu:16421")), unknown)
+    names = exposed.names(evolve(FARM, pdudaemon=PduDaemonConfig(address="pdu:16421")), unknown)
     assert names.public == ()
     assert [name.partition(": it is")[0].partition(" (")[2].partition(")")[0] for name in names.unknown] == [
         "Name or service not known"

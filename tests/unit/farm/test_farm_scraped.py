@@ -5,8 +5,9 @@ from __future__ import annotations
 import yaml
 
 from lab.farm import hostfiles, scraped
-from lab.farm.config import Exporter, Farm
+from lab.farm.config import Farm
 from lab.farm.queueing import HostEntry
+from lab.farm.serving import Exporter
 
 
 def found(farm: Farm) -> list[tuple[str, str, bool]]:

@@ -14,21 +14,13 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm.config import (
-    Exporter,
-    Farm,
-    PduDaemonConfig,
-    Schedule,
-    UsbEntry,
-    VirtualBoards,
-    Web,
-    load,
-)
+from lab.farm.config import Farm, Schedule, load
 from lab.farm.consoletls import ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.hostfiles import write
 from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
 from lab.farm.runner import WORSE
+from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
 from lab.farm.units import COORDINATOR, kept, units
 from lab.run import options
 

@@ -1,0 +1,63 @@
+"""What farm.yaml says of the programs of a host and of what is plugged in: exporter, site, pdudaemon, simulated boards, USB devices."""
+
+from __future__ import annotations
+
+from attrs import field, frozen, validators
+
+from lab.farm import values
+
+
+@frozen
+class Exporter:
+    """`lab exporter`. listen: address:port. web_config: path; needed beyond loopback."""
+
+    listen: str = field(default="127.0.0.1:9870", validator=values.word)
+    web_config: str = field(default="", validator=values.word)
+
+
+@frozen
+class Web:
+    """`lab web`.
+
+    Attributes:
+        listen: address:port. web_config, users: paths; both needed beyond loopback. name: by which browsers elsewhere ask for it.
+    """
+
+    listen: str = field(default="127.0.0.1:9880", validator=values.word)
+    web_config: str = field(default="", validator=values.word)
+    users: str = field(default="", validator=values.word)
+    name: str = field(default="", validator=values.word)
+
+    @property
+    def words(self) -> list[str]:
+        """As options of `lab web`."""
+        given = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
+        return [word for option, value in given.items() if value for word in (option, value)]
+
+
+@frozen
+class VirtualBoards:
+    """Simulated boards of a farm that `lab farm up` brings up. types: of lab/boards. count: of each type. time_scale: as `lab virtual up`."""
+
+    types: list[str]
+    count: int = field(default=1, validator=[validators.ge(1), validators.le(1000)])
+    time_scale: float = field(default=1.0, validator=validators.gt(0))
+
+
+@frozen
+class PduDaemonConfig:
+    """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
+
+    program: str = field(default="", validator=values.program)
+    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=values.absolute)
+    address: str = field(default="127.0.0.1:16421", validator=[values.word, values.unguarded])
+
+
+@frozen
+class UsbEntry:
+    """A USB device that shall be there; see exporters.farm.usb. host: where; empty: on the first."""
+
+    name: str
+    id_path: str
+    kind: str = "adapter"
+    host: str = ""
