@@ -6,7 +6,21 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from labhost import ALERTMANAGER, BOARDS, COORDINATOR, CYCLES, LAB, METRICS, PORTS, SERVICES, SITE, LabHost, write
+from labhost import (
+    ALERTMANAGER,
+    BOARDS,
+    COORDINATOR,
+    CYCLES,
+    FARM_FILE,
+    LAB,
+    METRICS,
+    PORTS,
+    SERVICES,
+    SITE,
+    USER,
+    LabHost,
+    write,
+)
 
 KILLED = tuple(name for name in SERVICES if "export.service" not in name)  # what a kill alone ends
 NIGHTLY = "boardlab-nightly-1.service"
@@ -40,6 +54,24 @@ def alerts(host: LabHost) -> set[str]:
 
 def test_every_service_is_active_and_answers(host: LabHost) -> None:
     host.machine.wait(lambda: active(host) and serves(host), "all services")
+
+
+def test_lab_doctor_finds_all_that_farm_yaml_has_the_host_run(host: LabHost) -> None:
+    """As `lab farm check` asks through ssh: as the services' user, without their environment."""
+    host.machine.wait(lambda: active(host) and serves(host), "all services")
+
+    def found() -> dict[str, str]:
+        words = ("env", "--chdir", str(LAB), f"{LAB}/.venv/bin/lab", "doctor", "--json", "--farm", FARM_FILE)
+        listed = json.loads(host.machine.run(*words, check=False, user=USER).stdout)
+        return {each["subject"]: each["level"] for each in listed if each["area"] == "services"}
+
+    programs = ("console server", "coordinator", "export", "exporter", "janitor", "pdudaemon", "rails", "web")
+    assert {name: found().get(name) for name in programs} == dict.fromkeys(programs, "ok")
+    host.machine.run("systemctl", "stop", "boardlab-janitor.service")
+    try:
+        assert found()["janitor"] == "bad"
+    finally:
+        host.machine.run("systemctl", "start", "boardlab-janitor.service")
 
 
 def test_a_service_that_is_killed_is_there_again_and_somebody_is_told(host: LabHost) -> None:
