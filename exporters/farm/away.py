@@ -21,10 +21,12 @@ class Away:
     Attributes:
         what: an exporter, which offers nothing that the place wants, or a serial port, of which it says that it is not there.
         exporter: its name; empty: the place's match is a pattern, which names none.
+        beside: a place that is whole, and has a resource of this one's: who acquires this one takes that from it. Empty: there is none.
     """
 
     what: Literal["exporter", "port"]
     exporter: str
+    beside: str = ""
 
     @classmethod
     def of(cls, holder: str) -> Self | None:

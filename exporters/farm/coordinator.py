@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import grpc
-from attrs import frozen
+from attrs import evolve, frozen
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
@@ -111,11 +111,22 @@ class Coordinator:
         Raises:
             LabTransientError: it does not answer.
         """
+        return self.reservers().get(name, "")
+
+    def reservers(self) -> dict[str, str]:
+        """The same of all places that are reserved.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
         with self._stub() as stub:
             found = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
-        granted = (each for each in found if _STATES[each.state] in {"allocated", "acquired"})
-        its = next((each for each in granted if name in each.allocations.values()), None)
-        return "" if its is None else f"{its.owner} (reservation {its.token})"
+        granted = [each for each in found if _STATES[each.state] in {"allocated", "acquired"}]
+        return {
+            str(place): f"{each.owner} (reservation {each.token})"
+            for each in granted
+            for place in each.allocations.values()
+        }
 
     def unmatched(self, name: str) -> tuple[str, ...]:
         """What a place should have and no exporter offers now, as "exporter/group/class".
@@ -143,8 +154,15 @@ class Coordinator:
         with self._stub() as stub:
             places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
             with _session(stub, LISTENER) as session:
-                offered = _by_exporter(session)
-        return {str(place.name): away for place in places if (away := _away(place, offered)) is not None}
+                resources = list(session)
+        offered = _by_exporter(resources)
+        found = {str(place.name): away for place in places if (away := _away(place, offered)) is not None}
+        whole = [place for place in places if place.name not in found]
+        return {
+            str(place.name): evolve(found[place.name], beside=_beside(place, whole, resources))
+            for place in places
+            if place.name in found
+        }
 
     def _channel(self) -> Any:
         return grpc.insecure_channel(self.address, options=_OWN_CONNECTION)
@@ -249,6 +267,16 @@ def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> Away | None:
         gone = (each for each in found if each.cls == _PORT and not each.avail)
         port = port or next((Away("port", str(each.path.exporter_name)) for each in gone), None)
     return port
+
+
+def _beside(place: Any, whole: Iterable[Any], resources: Iterable[Any]) -> str:
+    """A place of `whole` that has one of a place's resources, which labgrid gives to one place at a time; empty: there is none."""
+    its = [resource for resource in resources if _has(place, resource)]
+    return next((str(other.name) for other in whole if any(_has(other, resource) for resource in its)), "")
+
+
+def _has(place: Any, resource: Any) -> bool:
+    return any(_fits(match, resource) for match in place.matches)
 
 
 def _reason(error: grpc.RpcError) -> str:

@@ -81,12 +81,13 @@ class Janitor:
         boards, holders = self.boards(), self.coordinator.holders()
         lacking = self.coordinator.lacking()
         useless = self._useless(lacking)
+        reservers = self.coordinator.reservers() if useless else {}
         holds = holds_of_people(self.book)
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
             its = [hold for hold in holds if hold.board == board]
             if Away.of(holder) is not None:
-                why = "" if place in lacking else "all that it has is there again"
+                why = _kept_no_more(lacking.get(place))
             else:
                 why = self._left(place, holder, board, its)
             if why:
@@ -94,7 +95,7 @@ class Janitor:
             if holder and not why:
                 continue
             if place in useless:
-                found.append(self._kept(place, useless[place]))
+                found.append(_kept(place, useless[place], reservers.get(place, "")))
             elif its:
                 hold = its[0]
                 wanted = str(reserving_user(hold.person, store_name(self.store)))
@@ -102,17 +103,14 @@ class Janitor:
         return found
 
     def _useless(self, lacking: Mapping[str, Away]) -> dict[str, Away]:
-        """The places that cannot be used for longer than the grace."""
+        """The places that cannot be used for longer than the grace, and that can be kept from everybody without harm to another one."""
         now_s = self.now_s()
         self._since_s = {place: self._since_s.get(place, now_s) for place in lacking}
-        return {place: away for place, away in lacking.items() if now_s - self._since_s[place] >= self.grace_s}
-
-    def _kept(self, place: str, away: Away) -> Deed:
-        """Kept from everybody; not from whom labgrid has given it to, as only they can give that back."""
-        owner = self.coordinator.reserver(place)
-        if not owner:
-            return Deed("acquire", place, away.holder, away.described)
-        return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
+        return {
+            place: away
+            for place, away in lacking.items()
+            if not away.beside and now_s - self._since_s[place] >= self.grace_s
+        }
 
     def tidy(self) -> Iterator[Deed]:
         """Do what is due, and is so still when its turn comes; what labgrid refuses is said once.
@@ -162,6 +160,20 @@ class Janitor:
             moved = self.store.location.path is None
             return f"job {call(job.job)} went on as that of {known.who}" if moved else ""
         return f"job {call(job.job)} is {_state(known.state)}" if over else ""
+
+
+def _kept(place: str, away: Away, owner: str) -> Deed:
+    """Kept from everybody; not from whom labgrid has given it to (`owner`), as only they can give that back."""
+    if not owner:
+        return Deed("acquire", place, away.holder, away.described)
+    return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
+
+
+def _kept_no_more(away: Away | None) -> str:
+    """Why a place is given back that was kept from everybody; empty: it is still kept."""
+    if away is None:
+        return "all that it has is there again"
+    return f"place {away.beside} can be used, and has resources of this one" if away.beside else ""
 
 
 def _state(state: str) -> str:

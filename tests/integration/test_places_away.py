@@ -107,6 +107,17 @@ def test_a_reservation_gets_the_living_place_and_waits_for_the_dead_one_until_it
         assert lab.coordinator.holder("dead") == "ci1/alice"
 
 
+def test_a_place_that_lacks_something_takes_nothing_from_one_that_has_all_it_wants(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a board with two places, one of them with a camera whose exporter is away."""
+    client(lab.address, "-p", "dead", "add-match", "labhost/live/*")
+    until(lambda: lab.coordinator.lacking()["dead"].beside == "live", "its exporter is seen")
+    assert lab.janitor(capsys, "--once") == ["No place is left behind."]
+    client(lab.address, "-p", "live", "acquire")
+    assert lab.coordinator.holders() == {"live": "ci1/alice", "dead": ""}
+
+
 def _samples(lab: Lab, name: str) -> list[object]:
     families = Places(lab.coordinator.state).read()
     return [sample for family in families for sample in family.samples if sample.name == name]

@@ -30,12 +30,13 @@ ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
 
 @define
 class Played:
-    """A coordinator; `released` is called after each release. reserved: place -> for whom, and by which reservation."""
+    """A coordinator; `released` is called after each release. reserved: place -> for whom, and by which reservation. asked: how often for these."""
 
     places: dict[str, str] = field(factory=lambda: {"p1": "", "p2": ""})
     released: Any = field(default=lambda _name: None)
     away: dict[str, Away] = field(factory=dict)
     reserved: dict[str, str] = field(factory=dict)
+    asked: int = 0
 
     def holders(self, _timeout_s: float = 0.0) -> dict[str, str]:
         return dict(self.places)
@@ -51,6 +52,10 @@ class Played:
 
     def reserver(self, name: str) -> str:
         return self.reserved.get(name, "")
+
+    def reservers(self) -> dict[str, str]:
+        self.asked += 1
+        return dict(self.reserved)
 
     def release(self, name: str, holder: str) -> None:
         if self.places[name] == holder:
@@ -252,6 +257,28 @@ def test_a_place_of_no_use_that_labgrid_has_given_to_somebody_is_left_to_them_an
     assert caplog.messages == [said]
     played.reserved = {}
     assert [deed.holder for deed in looker.tidy()] == ["exporter-away/some-host"]
+
+
+def test_a_place_of_no_use_is_kept_from_nobody_where_that_takes_resources_from_a_place_that_can_be_used(
+    store: Store, played: Played
+) -> None:
+    looker = evolve(janitor(played, store), grace_s=0.0)
+    played.away = {"p1": Away("exporter", "lab-2", beside="p2")}
+    assert list(looker.tidy()) == []
+    played.places["p1"] = "exporter-away/lab-2"  # before there was such a place
+    (deed,) = looker.tidy()
+    assert deed.described == (
+        "place p1: released from exporter-away/lab-2: place p2 can be used, and has resources of this one"
+    )
+
+
+def test_all_reservations_are_asked_for_together_however_many_places_are_of_no_use(
+    store: Store, played: Played
+) -> None:
+    played.away = {name: Away("exporter", "lab-2") for name in played.places}
+    looker = evolve(janitor(played, store), grace_s=0.0)
+    assert len(looker.due()) == len(played.places)
+    assert played.asked == 1
 
 
 def test_a_board_that_is_reserved_in_the_browser_is_its_persons_when_its_exporter_is_back(
