@@ -13,6 +13,7 @@ from lab.results import Store, joblist
 from lab.results.histories import Item
 from lab.results.jobrecords import Job
 from lab.results.jobruns import confirms
+from lab.results.verdictrecords import UNSURE
 from lab.results.verdicts import read_verdicts
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
@@ -55,6 +56,12 @@ def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
         say(f"not judged: run {run_id} ended before the judge had it; have it judged: lab judge run {run_id}")
     elif all(verdict.outcome in _NOTHING_TO_COMPARE for verdict in verdicts):
         say(f"not judged: run {run_id} has nothing to be compared with yet (lab judge show {run_id})")
+    elif unsure := sum(verdict.outcome == UNSURE and verdict.open for verdict in verdicts):
+        number = "1 number" if unsure == 1 else f"{unsure} numbers"
+        say(
+            f"not judged: run {run_id} has {number} that may have moved, and no run that confirms it; measure that: "
+            f"lab run --confirms {run_id} --env ENV"
+        )
     elif not moved:
         say(f"run {run_id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {run_id})")
     return not any(verdict.alarms for verdict in verdicts)
