@@ -72,6 +72,19 @@ def test_a_night_that_failed_is_mailed_once(post: Post, known: str) -> None:
     assert post.mailbox.mail("boardlab-nightly.service") is None
 
 
+def test_a_reference_board_that_failed_its_check_is_told_once_and_another_build_of_it_all_the_same(post: Post) -> None:
+    farm = Farm(alertmanager=post.address)
+    post.put("BoardlabBoardBad", board="b1")
+    until(lambda: post.mailbox.mail("BoardlabBoardBad"), "the board is told")
+    for schedule, board in (("reference", "b1"), ("reference", "b2"), ("nightly", "b1")):
+        build_failed(farm, Build(f"check of {board}", schedule, board, "failed", "http://127.0.0.1:8010/"))
+    until(lambda: post.state("BoardlabBuildFailed", schedule="reference", board="b1") == "suppressed", "kept back")
+    assert post.state("BoardlabBuildFailed", schedule="reference", board="b2") == "active", (
+        "its check could not be made"
+    )
+    assert post.state("BoardlabBuildFailed", schedule="nightly", board="b1") == "active"
+
+
 def test_a_number_of_which_the_history_is_told_is_not_told_again_by_its_release(post: Post) -> None:
     post.put("BoardlabVerdict", board="b1", outcome="regression", since_run="12")
     post.put("BoardlabVerdict", board="b2", outcome="environment", since_run="12")
