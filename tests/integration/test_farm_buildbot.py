@@ -238,6 +238,19 @@ def test_one_medium_of_a_hub_is_written_at_a_time_and_a_board_has_one_build(farm
     assert other["started_at"] >= one["complete_at"]
 
 
+def test_whoever_builds_a_persons_build_again_measures_not_as_that_person(farm: BuildbotFarm) -> None:
+    """On a board that this person has reserved, perhaps."""
+    farm.log_in("lena")
+    request = request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=96, mine=True))
+    assert farm.ended(request) == SUCCESS
+    farm.log_in()
+    (build,) = farm.builds(request)
+    assert farm.ended(request_of(farm.rebuild(build["buildid"]))) == SUCCESS
+    first, again = Path(f"{farm.desk.folder / 'calls'}.persons").read_text().splitlines()
+    assert first.startswith("as=lena run --ignore-reservation ")
+    assert again.startswith("as= run --continue "), "it is refused where the board is reserved"
+
+
 def test_a_build_that_gets_its_board_never_is_given_up(farm: BuildbotFarm) -> None:
     farm.log_in()
     request = request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=75))

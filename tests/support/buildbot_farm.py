@@ -33,6 +33,7 @@ PROGRAM = """\
 case "$*" in
 "run "*--provision=hub*) echo "begin as=$BOARDLAB_PERSON $*" >> {calls}.writes
     while [ ! -e {calls}.written ]; do sleep 0.1; done; echo "end $*" >> {calls}.writes; exit 0;;
+*"--cycles 96 "*) echo "as=$BOARDLAB_PERSON $*" >> {calls}.persons; exit 0;;
 *"--cycles 99 "*) echo "job j99: boot on {board}, results in it"; echo "verdict: boot.time (sd) on {board}: regression, +5.0 %"; exit 3;;
 *"--cycles 97 "*) echo "run 9: none of 4 numbers has moved for sure (lab judge show 9)"; exit 0;;
 *"--cycles 98 "*) echo "not judged: the reference board r1 failed its check"; exit 0;;
@@ -166,6 +167,11 @@ class BuildbotFarm:
         body = {"id": 1, "jsonrpc": "2.0", "method": "force", "params": order}
         url = f"{self.address}/api/v2/forceschedulers/{scheduler}"
         return self.session.post(url, json=body, timeout=DEADLINE_S).json()
+
+    def rebuild(self, build: int) -> Any:
+        """Build a build again by hand."""
+        body = {"id": 1, "jsonrpc": "2.0", "method": "rebuild", "params": {}}
+        return self.session.post(f"{self.address}/api/v2/builds/{build}", json=body, timeout=DEADLINE_S).json()
 
     def age(self, request: int, seconds: int) -> None:
         """Have a request wait for so much longer."""
