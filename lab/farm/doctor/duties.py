@@ -10,17 +10,38 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import BoardlabError
+from lab.farm import services
 from lab.farm.config import HERE, Farm
 from lab.farm.doctor.finding import Finding
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
 from lab.farm.supervised import Supervised
 from lab.farm.units import kept
+from lab.host.people import user_name
 
 AREA: Final = "services"
 SYSTEMD_S: Final = 10.0
 _ANSWERING: Final = frozenset(
     {"console", "console-tls", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
 )  # they are asked themselves, or the coordinator is, whoever keeps them
+
+
+def sockets_user(host: HostFile, runtime: Path) -> str:
+    """Whose the folder with the sockets of a host is that exports boards, where that is another user's and not the one that is looked at (`runtime`); empty: it is not."""
+    if host.farm is None or not host.farm.exports or not host.installed or host.supervised:
+        return ""
+    folder = services.RUN / host.farm.runtime
+    try:
+        user = folder.stat().st_uid
+    except OSError:
+        return ""
+    return "" if folder == runtime or user == os.getuid() else user_name(user)
+
+
+def unseen(user: str) -> Finding:
+    """What nobody but the user of the services can say."""
+    me = user_name(os.getuid())
+    said = f"they run as {user}, and {me} does not see whether they answer"
+    return Finding(AREA, "console server, rails", "doubtful", said, f"look as that user: sudo -u {user} lab doctor")
 
 
 def console(server: Service, host: HostFile) -> Service:
@@ -37,7 +58,8 @@ def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
     if farm is None or not host.installed:
         return
     if farm.exports:
-        yield _rails(host, runtime)
+        if not sockets_user(host, runtime):
+            yield _rails(host, runtime)
         yield _exported(farm, host)
     if listen := farm.console_tls.listen.get(host.name, ""):
         yield _listens("console-tls", listen, host)

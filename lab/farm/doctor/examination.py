@@ -63,7 +63,11 @@ def examine(who: Patient) -> Iterator[Finding]:
     yield from machine.timing()
     yield from _runtime(who.runtime)
     yield from machine.disks(_folders(who))
-    for service in (duties.console(server, who.host), *services.listening(who.host)):
+    if user := duties.sockets_user(who.host, who.runtime):
+        yield duties.unseen(user)
+    else:
+        yield _of_service(duties.console(server, who.host))
+    for service in services.listening(who.host):
         yield _of_service(service)
     yield from duties.check(who.host, who.runtime)
     if who.host.farm is not None and who.host.installed:

@@ -18,6 +18,7 @@ from lab.farm.doctor import duties, examination
 from lab.farm.doctor.finding import Finding
 from lab.farm.services import HostFile, Service
 from lab.farm.supervised import ProgramState, Supervised
+from lab.host.people import user_name
 from lab.rails.server import rails_socket
 
 FARM = """\
@@ -68,6 +69,28 @@ def test_a_console_server_that_exports_boards_has_to_run(tmp_path: Path) -> None
     assert "systemctl start boardlab-console" in bad.mend
     assert duties.console(ABSENT, HostFile(installed.farm, installed=False)) == ABSENT
     assert duties.console(ABSENT, host_of(tmp_path, "", "user: me\n")) == ABSENT
+
+
+def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and_not_to_start_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd(monkeypatch)
+    coordinator(monkeypatch, lab_1=3)
+    monkeypatch.setattr(services, "RUN", tmp_path)
+    host = host_of(tmp_path, "lab-1")
+    own = tmp_path / "own"
+    assert found(host, own)["rails"].level == "bad", "nobody's folder is there, so they do not run"
+    (tmp_path / "boardlab").mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: 1)
+    lab = examination.Patient(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
+    whole = {each.subject: each for each in examination.examine(lab)}
+    assert not {"rails", "console server"} & whole.keys()
+    unseen = whole["console server, rails"]
+    assert (unseen.level, unseen.mend) == (
+        "doubtful",
+        f"look as that user: sudo -u {user_name(tmp_path.stat().st_uid)} lab doctor",
+    )
+    assert found(host, tmp_path / "boardlab")["rails"].level == "bad", "it is looked at itself"
 
 
 def test_an_exporter_that_the_coordinator_does_not_list_is_bad(
