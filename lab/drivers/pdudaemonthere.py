@@ -1,4 +1,9 @@
-"""A pdudaemon on the loopback of another host: the way to it through ssh, or through the TLS front there."""
+"""A pdudaemon on the loopback of another host: the way to it through ssh, or through the TLS front there.
+
+An order that is given up must not come late: the network comes back, a new connection is made and the board switched on, and then the
+old connection's bytes arrive and switch it off. So each order has a connection of its own. Through ssh its bytes leave this host only
+when the other one has answered to that (RFC 4254, section 5.1); by TLS what is not sent yet ends with it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from attrs import define, field
 from lab.console.tlsdoor import TlsDoor
 from lab.host.httpover import ConnectAdapter
 from lab.host.sshlink import CONNECT_S, SshLink
+from lab.host.tcp import forget_unsent
 from lab.host.unixsocket import connected
 
 
@@ -50,6 +56,7 @@ class ThroughSsh:
     _generation: str = field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.session.headers["Connection"] = "close"
         self.mended()
 
     def prepare(self, timeout_s: float) -> None:
@@ -86,7 +93,7 @@ class ByTls:
             self._made.close()
             self._made = None
         with contextlib.suppress(OSError):  # nobody listens there: the request says so
-            self._made = self.door.connect(timeout_s)
+            self._made = self._connected(timeout_s)
 
     def mended(self) -> bool:
         """See `PdudaemonThere`: the next request has a connection of its own, but what did not answer is the same."""
@@ -95,6 +102,11 @@ class ByTls:
     def _taken(self, timeout_s: float | None) -> socket.socket:
         made, self._made = self._made, None
         if made is None:
-            return self.door.connect(timeout_s or CONNECT_S)
+            return self._connected(timeout_s or CONNECT_S)
         made.settimeout(timeout_s)
+        return made
+
+    def _connected(self, timeout_s: float) -> ssl.SSLSocket:
+        made = self.door.connect(timeout_s)
+        forget_unsent(made)
         return made

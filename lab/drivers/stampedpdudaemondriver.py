@@ -58,7 +58,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             return
         there = urlsplit(f"//{self.port.host}")
         port = there.port or PDUDAEMON_PORT
-        at = f"{there.hostname}:{port}"
+        at = f"[{there.hostname}]:{port}" if ":" in (there.hostname or "") else f"{there.hostname}:{port}"
         self._address = f"http://{at}"
         if behind.is_here:
             return
