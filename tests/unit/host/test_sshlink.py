@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host import sshmaster
+from lab.host import sshlock, sshmaster
 from lab.host.sshlink import SshLink
 
 # What ssh does with its control socket and forwards; `kept`: the master says that it has the forward, and makes no socket. `refuses`: it
@@ -173,3 +173,21 @@ def test_a_process_that_stopped_while_it_connected_is_not_waited_for_for_ever(tm
             link.forwarded("/run/console.sock")
     assert caught.value.failure == "console_link"
     assert link.forwarded("/run/console.sock").exists()
+
+
+@pytest.mark.usefixtures("state")
+def test_processes_that_take_turns_at_a_host_that_is_down_are_not_blamed_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = SshLink("lab-1", tmp_path / "ssh")
+    link.forwarded("/run/console.sock")
+    lock = link.folder / f"{link._name('lab-1')}.lock"
+
+    def others_have_it(_file: int, _limit_s: float) -> bool:
+        os.utime(lock, ns=(1, 1))  # another one has written his number
+        return False
+
+    monkeypatch.setattr(sshlock.filelock, "taken", others_have_it)
+    with pytest.raises(LabTransientError, match=r"others have taken turns .* is the host up") as caught:
+        link.forwarded("/run/console.sock")
+    assert "kill" not in str(caught.value)
