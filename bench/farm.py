@@ -39,7 +39,8 @@ from virtual.state import running
 LAB = Path(sys.executable).with_name("lab")
 TYPE = "am62xx_sk"
 QUEUED = 4  # jobs of one board
-LEAN = "-p no:schemathesis"  # a plugin of our own tests, which no lab host has: a sixth of what a start of pytest takes
+# Without a plugin of our own tests, which no lab host has, and which is a sixth of what a start of pytest takes.
+LEAN = "-p no:schemathesis"
 
 
 @frozen
