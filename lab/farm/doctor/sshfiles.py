@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +36,21 @@ def check(farm: Farm) -> Iterator[Finding]:
         yield Finding(AREA, str(path), "bad", said, f"write it, with keys and known_hosts beside it: {_DOCS}")
         return
     owner = user_name(file.st_uid)
-    if owner != farm.user and not file.st_mode & stat.S_IROTH:
-        said = f"is {owner}'s alone: {farm.user}, as whom the services run, may not read it"
+    if owner != farm.user and not file.st_mode & stat.S_IROTH and not _reads_by_group(farm.user, file):
+        said = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): {farm.user}, as whom the services run, may not read it"
         yield Finding(AREA, str(path), "bad", said, f"sudo chown -R {farm.user}: {path.parent}")
     elif folder.st_mode & _OTHERS:
         said = f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong to the services' user alone"
         yield Finding(AREA, str(path.parent), "doubtful", said, f"sudo chmod 700 {path.parent}")
     else:
         yield Finding(AREA, str(path), "ok", f"is there, {owner}'s")
+
+
+def _reads_by_group(user: str, file: os.stat_result) -> bool:
+    """Whether a user is of a file's group, and that may read it, as with chown root:boardlab and chmod 640."""
+    if not file.st_mode & stat.S_IRGRP:
+        return False
+    try:
+        return file.st_gid in os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+    except KeyError:
+        return False

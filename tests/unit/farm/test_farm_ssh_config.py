@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -65,10 +66,22 @@ def test_a_file_that_the_services_alone_can_read_is_well(config: Path) -> None:
 def test_one_that_is_missing_or_that_they_cannot_read_is_bad(config: Path) -> None:
     strange = found("nobody-at-all", config)
     assert (strange.level, strange.mend) == ("bad", f"sudo chown -R nobody-at-all: {config.parent}")
-    assert f"is {ME}'s alone" in strange.said
+    assert f"is {ME}'s (mode 600): nobody-at-all, as whom the services run, may not read it" in strange.said
     config.unlink()
     away = found(ME, config)
     assert (away.level, "No such file" in away.said, "Keys for the services" in away.mend) == ("bad", True, True)
+
+
+def test_one_that_the_services_read_by_its_group_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.chmod(0o640)
+    group = config.stat().st_gid
+    users = {"boardlab": SimpleNamespace(pw_gid=group), "guest": SimpleNamespace(pw_gid=group + 1)}
+    monkeypatch.setattr("pwd.getpwnam", lambda name: users[name])
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, group: [group])
+    monkeypatch.setattr(sshfiles, "user_name", lambda _uid: "root")
+    assert [found(user, config).level for user in ("boardlab", "guest")] == ["ok", "bad"]
+    config.chmod(0o600)
+    assert found("boardlab", config).level == "bad"
 
 
 def test_a_folder_of_keys_that_others_may_enter_is_doubtful(config: Path) -> None:
