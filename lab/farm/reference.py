@@ -64,8 +64,9 @@ def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = 
         return ""
     part = last.fault or next(iter(last.failed), None)
     found = f"{part.name}: {part.message} ({part.failure})" if part is not None else "nothing could be tried"
+    where = f" on {last.host}" if last.host else ", before its host was reached"
     whose = "on the lab's account" if last.fault is not None else "and nothing says that the lab works"
     return (
-        f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC on {last.host}, {whose} "
+        f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC{where}, {whose} "
         f"({found}). Mend that, then: lab health {known.reference} --check, and lab judge run RUN"
     )

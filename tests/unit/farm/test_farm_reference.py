@@ -60,6 +60,15 @@ def test_only_a_reference_board_that_failed_tonight_speaks_against_the_night(
     assert why in said
 
 
+def test_a_check_that_never_reached_the_boards_host_names_none(tmp_path: Path) -> None:
+    away = Part("console", "failed", "coordinator_unreachable", "lab", "no answer")
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        HealthBook(store).record(evolve(check(away), host=""))
+        said = unsound(store, CONFIG, lambda: NOW)
+    where = "failed its check at 2026-03-02 02:00 UTC, before its host was reached, "
+    assert f"{where}on the lab's account (console: no answer" in said
+
+
 @pytest.mark.parametrize(
     ("found", "since"),
     [
