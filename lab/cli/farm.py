@@ -14,7 +14,7 @@ from lab import shipped
 from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder
 from lab.errors import ConfigurationError
-from lab.farm import buildbot, checks, discover, exposed, hostfiles, notify, released, services, wired
+from lab.farm import buildbot, checks, discover, exposed, hostfiles, notify, released, scraped, services, wired
 from lab.farm import units as unit_files
 from lab.farm.config import load
 from lab.farm.doctor import Finding, examine, hosts, patient, sshfiles
@@ -228,18 +228,25 @@ def files(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Write rules and dashboards, as FILE says, into this folder."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write rules, dashboards and targets, as FILE says, into this folder.",
         ),
     ] = None,
 ) -> None:
     """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon.
 
-    With FILE and --output: write the rules of Prometheus and the dashboards; their links lead to its `documents`.
+    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and Prometheus' targets, its `hosts`.
     """
     if (file is None) != (output is None):
         raise ConfigurationError("`lab farm files` wants both, FILE and --output DIR, or none of them")
     if file is None or output is None:
         echo(str(shipped.folder(shipped.FARM)))
         return
-    for path in hostfiles.write(hostfiles.files(load(file)), output):
+    farm = load(file)
+    for path in hostfiles.write(hostfiles.files(farm), output):
         echo(str(path))
+    if needed := list(scraped.forwards(farm)):
+        echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm.md, "Several hosts"):')
+        echo(*(f"  {command}" for command in needed))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import yaml
+from pathlib import Path
 
+import yaml
+from typer.testing import CliRunner
+
+from lab.cli import farm as commands
 from lab.farm import hostfiles, scraped
 from lab.farm.config import Farm
 from lab.farm.queueing import HostEntry
@@ -11,7 +15,7 @@ from lab.farm.serving import Exporter
 
 
 def found(farm: Farm) -> list[tuple[str, str, bool]]:
-    return [(target.host, target.at, target.forwarded) for target in scraped.targets(farm)]
+    return [(target.host, target.at, bool(target.forward)) for target in scraped.targets(farm)]
 
 
 def test_exporters_on_loopback_of_other_hosts_are_behind_ports_of_the_first_ones() -> None:
@@ -42,3 +46,22 @@ def test_the_file_has_a_target_with_its_host_for_each() -> None:
         {"targets": ["127.0.0.1:9871"], "labels": {"host": "lab-2"}},
     ]
     assert yaml.safe_load(scraped.text(Farm())) == [{"targets": ["127.0.0.1:9870"]}]
+
+
+def test_one_that_listens_everywhere_is_asked_by_its_hosts_name() -> None:
+    """0.0.0.0 is the first host itself, for which each other one would be taken."""
+    for anywhere in ("0.0.0.0:9870", "[::]:9870"):
+        farm = Farm(exporter=Exporter(anywhere, web_config="/w"), hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
+        assert found(farm) == [("lab-1", anywhere, False), ("lab-2", "lab-2:9870", False)]
+
+
+def test_what_leads_to_targets_on_other_hosts_loopback_is_said_where_the_file_is_written(tmp_path: Path) -> None:
+    hosts = "hosts: [{name: lab-1}, {name: lab-2}, {name: lab-3, exporter: '127.0.0.1:1', scrape: '127.0.0.1:7'}, {name: lab-4, scrape: 'lab-4:9'}]"
+    (tmp_path / "farm.yaml").write_text(f"ssh_config: /etc/boardlab/ssh/config\n{hosts}\n")
+    done = CliRunner().invoke(commands.app, ["files", str(tmp_path / "farm.yaml"), "--output", str(tmp_path / "made")])
+    ssh = "ssh -F /etc/boardlab/ssh/config -N -o ExitOnForwardFailure=yes -L"
+    assert done.output.splitlines()[-3:] == [
+        'On lab-1, before Prometheus reaches the others (docs/farm.md, "Several hosts"):',
+        f"  {ssh} 127.0.0.1:9871:127.0.0.1:9870 lab-2",
+        f"  {ssh} 127.0.0.1:7:127.0.0.1:1 lab-3",
+    ]
