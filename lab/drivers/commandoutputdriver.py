@@ -50,6 +50,11 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
     def on_activate(self) -> None:
         self._link = link_of(self.target, "CommandOutputDriver") if self.at == AT_CONSOLE else None
 
+    @property
+    def needs_s(self) -> float:
+        """See `lab.drivers.guarded`: a strap's limit must not be over before ssh says what is wrong, or has mended it."""
+        return 0.0 if self._link is None else self._link.needs_s(self.timeout)
+
     @Driver.check_active
     @step(args=["status"])
     def set(self, status: bool) -> None:

@@ -171,7 +171,8 @@ def _is_gone(driver: Any, error: BaseException) -> bool:
 
 
 def _limit(driver: Any, limit_s: float) -> float:
-    return PERSON_LIMIT_S if _asks_a_person(driver) else limit_s
+    """A person's; else no less than the driver itself says that it may need (`needs_s`), e.g. to connect anew with another host."""
+    return PERSON_LIMIT_S if _asks_a_person(driver) else max(limit_s, getattr(driver, "needs_s", 0.0))
 
 
 def _asks_a_person(driver: Any) -> bool:

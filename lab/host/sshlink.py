@@ -97,6 +97,10 @@ class SshLink:
                     )
         return local
 
+    def needs_s(self, timeout_s: float) -> float:
+        """How long `ran` may take for a program that has this time, where the connection hangs and is made anew, and no other process is at it."""
+        return self.answer_s + sshmaster.GONE_S + _LIMIT_S + timeout_s + _KILL_S + CONNECT_S
+
     def ran(self, words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         """Run a program on the host, without a shell's rules for its arguments, as a session of the same connection.
 

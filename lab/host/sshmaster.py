@@ -16,7 +16,7 @@ from typing import Final
 
 from lab.host.process import PROC
 
-_GONE_S: Final = 5.0  # for the kernel to end what it has been told to kill
+GONE_S: Final = 5.0  # for the kernel to end what it has been told to kill
 
 
 def kill(control: Path, proc: Path = PROC) -> list[int]:
@@ -28,7 +28,7 @@ def _killed(pid: int, control: Path, proc: Path) -> bool:
     with suppress(OSError), _opened(pid) as process:
         if _is_master(pid, control, proc):  # still: another process may have got its number
             signal.pidfd_send_signal(process, signal.SIGKILL)
-            select.select([process], [], [], _GONE_S)
+            select.select([process], [], [], GONE_S)
             return True
     return False
 

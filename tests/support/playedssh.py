@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-# A master is a file. While there is a file "away" beside the program, nothing can be run.
+# A master is a file. While there is a file "away" beside the program, nothing can be run; where
+# there is "hangs", the master does not answer, once.
 _SSH = """#!/bin/sh
 case "$*" in
     *' -M '*) while [ $# -gt 1 ]; do [ "$1" = -S ] && : > "$2"; shift; done; exit 0 ;;
-    *'-O check'*) exit 0 ;;
+    *'-O check'*) rm "$(dirname "$0")/hangs" 2> /dev/null && exec sleep 7777; exit 0 ;;
 esac
 while [ "$1" != -- ]; do host=$1; shift; done
 [ -e "$(dirname "$0")/away" ] && { echo 'Connection closed' >&2; exit 255; }

@@ -14,9 +14,10 @@ from labgrid.resource import NetworkSerialPort
 from playedssh import played_ssh
 
 from lab.console.published import PublishedPort
-from lab.drivers import CommandOutputDriver, StampedConsoleDriver, WakePinsDriver
+from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver, WakePinsDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import time_line
+from lab.host.sshlink import SshLink
 
 
 def command(path: Path) -> list[str]:
@@ -113,6 +114,22 @@ def test_a_command_at_the_console_runs_on_its_host_and_its_strap_is_read_back(tm
     with pytest.raises(LabTransientError, match="ssh to lab-2 does not run sh: Connection closed") as caught:
         output.set(True)
     assert caught.value.failure == "console_link"
+
+
+def test_a_strap_at_a_connection_that_hangs_is_set_over_a_new_one(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = SshLink("lab-2", tmp_path / "ssh", answer_s=1.0)
+    monkeypatch.setattr(SshLink, "to", lambda *_args: link)
+    pin = tmp_path / "pin"
+    output = output_at("another boot", tmp_path / "run", asserted=["touch", str(pin)], reads=["echo", "1"])
+    straps = BootModeDriver(output.target, None, lines={0: "B0"}, timeout=0.5)
+    output.target.activate(straps)
+    assert straps.get() == 1  # there is a connection
+    (ssh / "hangs").touch()
+    straps.set(1)
+    assert pin.exists()
+    assert not (ssh / "hangs").exists()
 
 
 @pytest.mark.usefixtures("ssh")
