@@ -70,7 +70,7 @@ class RailsConfig:
         port: where the sensors are. INA2xx: /dev/i2c-N, an FTDI adapter as `ftdi://...`, or `unix:PATH` of a virtual
             board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
         bus_khz: the I2C clock; it bounds the sampling rate.
-        dut: how the Automation Interface calls the board, for `auto set dut`.
+        dut: how the Automation Interface calls the board, for `auto set dut`: one word, since a line break would begin another command.
     """
 
     board: str
@@ -78,7 +78,7 @@ class RailsConfig:
     port: str = field(validator=validators.min_len(1))
     rails: tuple[RailConfig, ...]
     bus_khz: int = field(default=STANDARD_KHZ, validator=validators.in_(range(10, 5001)))
-    dut: str = ""
+    dut: str = field(default="", validator=validators.matches_re(r"[!-~]*"))
 
     def __attrs_post_init__(self) -> None:
         names = [rail.name for rail in self.rails]
