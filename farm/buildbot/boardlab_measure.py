@@ -14,15 +14,16 @@ JOB = re.compile(r"job (j\d+): ")
 VERDICT = "verdict: "
 UNMOVED = re.compile(r"run \d+: none of \d+ numbers has moved")
 UNJUDGED = "not judged: "
+BY_THE_LAB = "failed by the lab: "
 UNASKED = "nobody asked the judge (`judge: false`, or no --judge)"
 
 
 class Said(LogLineObserver):
-    """Which job it is, its verdicts, whether all of it was judged, and who has the board."""
+    """Which job it is, its verdicts, whether all of it was judged, who has the board, and which faults of the lab alone made it fail."""
 
     def __init__(self):
         super().__init__()
-        self.job, self.verdicts, self.busy = "", [], ""
+        self.job, self.verdicts, self.busy, self.lab = "", [], "", ""
         self._judged, self._why = False, ""
 
     @property
@@ -38,6 +39,8 @@ class Said(LogLineObserver):
             self.verdicts.append(line.removeprefix(VERDICT).strip())
         elif line.startswith(UNJUDGED):
             self._why = self._why or line.removeprefix(UNJUDGED).strip()
+        elif line.startswith(BY_THE_LAB):
+            self.lab = line.removeprefix(BY_THE_LAB).strip()
         elif UNMOVED.match(line):
             self._judged = True
 
@@ -78,6 +81,7 @@ class Measure(steps.ShellCommand):
         self.setProperty("job", self.said.job, "boardlab")
         self.setProperty("verdicts", self.said.verdicts, "boardlab")
         self.setProperty("busy", self.said.busy, "boardlab")
+        self.setProperty("lab", self.said.lab, "boardlab")
         if self.numbers:
             self.setProperty("judged", not self.said.unjudged, "boardlab")
             self.setProperty("unjudged", self.said.unjudged, "boardlab")

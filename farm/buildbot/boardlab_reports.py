@@ -33,6 +33,17 @@ def unjudged(build):
     return value(build, "unjudged") if build["results"] == SUCCESS else ""
 
 
+def labs_fault(build):
+    """The lab's faults for which alone a build failed; empty: it did not, something else failed, too, or the judge says something of its numbers."""
+    return value(build, "lab") if build["results"] == FAILURE and not value(build, "verdicts", []) else ""
+
+
+def outcome(build):
+    """In a word of OUTCOMES, or "unjudged"."""
+    results = EXCEPTION if labs_fault(build) else build["results"]
+    return "unjudged" if unjudged(build) else OUTCOMES.get(results, "broken")
+
+
 def described(context):
     """One line for a commit."""
     build = context["build"]
@@ -43,6 +54,8 @@ def described(context):
         line += f" (and {len(verdicts) - 1} more)" if verdicts[1:] else ""
     if why := unjudged(build):
         line = f"measured, not judged: {why}"
+    elif faults := labs_fault(build):
+        line = f"failed by the lab: {faults}"
     elif build["results"] == SUCCESS and not verdicts:
         line += ", no number is worse for sure"
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
@@ -58,7 +71,7 @@ def document(context):
         "schedule": value(build, "schedule"),
         "release": value(build, "release"),
         "revision": next((stamp["revision"] for stamp in stamps if stamp["revision"]), None),
-        "outcome": "unjudged" if unjudged(build) else OUTCOMES.get(build["results"], "broken"),
+        "outcome": outcome(build),
         "unjudged": unjudged(build),
         "verdicts": value(build, "verdicts", []),
         "job": value(build, "job"),
@@ -80,7 +93,7 @@ def patiently(send):
 
 
 class Sure:
-    """Worse for sure is no success of a commit, nor are numbers that nobody judged, and a build of no commit is nobody's."""
+    """Worse for sure is no success of a commit, nor are numbers that nobody judged, a fault of the lab is no failure of a commit, and a build of no commit is nobody's."""
 
     def createStatus(self, **status):
         return patiently(lambda: super(Sure, self).createStatus(**status))
@@ -88,7 +101,7 @@ class Sure:
     def sendMessage(self, reports):
         (build,) = reports[0]["builds"]
         stamps = [stamp for stamp in build["buildset"]["sourcestamps"] if stamp["revision"]]
-        results = FAILURE if build["results"] == WARNINGS else EXCEPTION if unjudged(build) else build["results"]
+        results = FAILURE if build["results"] == WARNINGS else EXCEPTION if unjudged(build) or labs_fault(build) else build["results"]
         told = {**build, "results": results, "buildset": {**build["buildset"], "sourcestamps": stamps}}
         return super().sendMessage([{**reports[0], "builds": [told]}])
 
@@ -131,7 +144,7 @@ class Alert(ReporterBase):
     @defer.inlineCallbacks
     def _post(self, build):
         about = {"schedule": value(build, "scheduler"), "board": value(build, "board"), "page": build["url"]}
-        said = f"{OUTCOMES[build['results']]}, {build['state_string']}"
+        said = f"{outcome(build)}, {build['state_string']}"
         words = [f"--{name}={text}" for name, text in {**about, "said": said}.items()]
         code, _, err = yield runprocess.run_process(
             reactor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from lab.farm import blamed
 from lab.farm.runner import INTERRUPTED, WORSE
 from lab.results import Store
 from lab.results.jobrecords import Job
@@ -22,5 +23,7 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     from lab.farm import judging  # noqa: PLC0415 - numpy, which few jobs have a use for
 
     code = _ENDS.get(job.state, 1)
+    if job.state == "failed":
+        blamed.tell(store, job, say)
     well = judging.told_again(store, job, say) if job.options.get(JUDGE) else True
     return code if well or code else WORSE

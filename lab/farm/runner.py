@@ -21,7 +21,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
-from lab.farm import reference, suites
+from lab.farm import blamed, reference, suites
 from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
@@ -104,6 +104,8 @@ class Runner:
                         patience = Patience(deadline, self.say, partial(self._beat, started))
                         self._as_user = stack.enter_context(placed(self.book, started, patience))
                         code = self._measure(started)
+                        if code == _FAILED:
+                            blamed.tell(self.book.store, started, self.say)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
                     if busy and not self._stopping and time.monotonic() < deadline and kept_from(self.book, started):

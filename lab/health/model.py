@@ -19,12 +19,12 @@ PROVISION_NEEDS: Final = ("power", "console", "rails")  # the medium may be what
 HOSTS: Final = frozenset({"host_suspended", "stamps_uncertain", "console_overrun", "console_full", "console_shared"})
 # Classes of the way to a board's host: the exporter or the coordinator is away, the connection is. They say nothing of what is at that host.
 WAYS: Final = frozenset({"exporter_gone", "coordinator_unreachable", "console_link"})
-# Faults of the lab by their class that say nothing about a board's equipment: the host's; somebody else has it, the results cannot be
-# written; or the release's part: the software on the board is another one, falls back to another medium, or speaks at another speed.
-NOT_EQUIPMENT: Final = HOSTS | {
-    *("place_busy", "place_lost", "console_busy", "lease_lost", "results", "artifacts"),
-    *("software_changed", "mixed_boot", "wrong_medium", "garbled"),
-}
+# Classes of the lab in which a release may have its part: the software on the board is another one, falls back to another medium, or speaks at another speed.
+RELEASES: Final = frozenset({"software_changed", "mixed_boot", "wrong_medium", "garbled"})
+# Faults of the lab by their class that say nothing about a board's equipment: the host's, the release's; somebody else has it, the results cannot be written.
+NOT_EQUIPMENT: Final = (
+    HOSTS | RELEASES | {"place_busy", "place_lost", "console_busy", "lease_lost", "results", "artifacts"}
+)
 
 
 @frozen

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError
 from lab.results.jobrecords import call
-from lab.results.models import JobRow, RunRow
+from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.store import Store
 
 FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance
@@ -56,6 +56,27 @@ def has_failed(store: Store, job_id: int) -> bool:
         its = (RunRow.job_id == job_id, RunRow.status == "completed")
         found = session.scalars(select(RunRow.provenance).where(*its)).all()
     return any(provenance.get(FAILED_TESTS) and not provenance.get("confirms") for provenance in found)
+
+
+def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
+    """Classes of the lab's faults for which a job's runs lack what they lack; none where anything else failed, too, or nothing is lacking.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    with store._read() as session:
+        its = select(RunRow.id, RunRow.provenance).where(RunRow.job_id == job_id)
+        runs = [run for run, provenance in session.execute(its) if "confirms" not in provenance]
+        columns = (AttemptRow.run_id, AttemptRow.cycle, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
+        attempts = session.execute(select(*columns).where(AttemptRow.run_id.in_(runs)).order_by(AttemptRow.id)).all()
+    last = {
+        (run, cycle, tuple(sorted(params.items()))): (outcome, fault)
+        for run, cycle, params, outcome, fault in attempts
+    }
+    failed = [each for each in last.values() if each[0] != "ok"]
+    if any(fault != "lab" for _outcome, fault in failed):
+        return ()
+    return tuple(sorted({outcome for outcome, _fault in failed}))
 
 
 def confirms(store: Store, run_id: int) -> bool:

@@ -12,7 +12,7 @@ from boardlab_released import Released
 from boardlab_reports import Sure, described, document
 from boardlab_turns import Room, SameNight, Turns, all_of
 from buildbot.process.buildrequest import BuildRequestCollapser
-from buildbot.process.results import EXCEPTION, SKIPPED, SUCCESS, WARNINGS
+from buildbot.process.results import EXCEPTION, FAILURE, SKIPPED, SUCCESS, WARNINGS
 from buildbot.test import fakedb
 from buildbot.test.fake import fakemaster
 from buildbot.test.reactor import TestReactorMixin
@@ -188,7 +188,7 @@ class Told(unittest.TestCase):
         said = Said()
         for line in lines:
             said.outLineReceived(line)
-        found = {"verdicts": said.verdicts, "unjudged": said.unjudged}
+        found = {"verdicts": said.verdicts, "unjudged": said.unjudged, "lab": said.lab}
         properties = {name: (value, "boardlab") for name, value in found.items()}
         buildset = {"sourcestamps": [{"revision": "c0ffee"}]}
         build = {"results": results, "properties": properties, "buildset": buildset, "url": "http://x/"}
@@ -224,3 +224,11 @@ class Told(unittest.TestCase):
         build, line, outcome = self.told("verdict: boot.time: regression", "not judged: it", results=WARNINGS)
         assert (line, outcome) == ("worse: boot.time: regression", "worse")
         assert self.state(build) != SUCCESS
+
+    def test_what_failed_by_the_lab_alone_is_no_failure_of_a_commit(self):
+        fault = "failed by the lab: pdu_timeout (lab jobs show j1)"
+        build, line, outcome = self.told(fault, results=FAILURE)
+        assert (line, outcome, self.state(build)) == (fault, "broken", EXCEPTION)
+        for lines in ((), (fault, "verdict: boot.time: regression")):
+            build, line, outcome = self.told(*lines, results=FAILURE)
+            assert (outcome, self.state(build)) == ("failed", FAILURE), lines

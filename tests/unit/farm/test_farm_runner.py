@@ -13,6 +13,7 @@ from recorded_run import Failed, failed, record
 from lab.errors import ConfigurationError
 from lab.farm import queued
 from lab.farm import runner as runners
+from lab.farm.retold import told_again
 from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
 from lab.host import process, turns
 from lab.host.clock import utc_now
@@ -291,3 +292,39 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
     assert book.job(job.id).state == state
     monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("attempts", "told"),
+    [
+        pytest.param([("pdu_timeout", "lab", 1)], "failed by the lab: pdu_timeout (lab jobs show j1)", id="the lab"),
+        pytest.param([("kernel_panic", "board", 1)], "", id="the release"),
+        pytest.param([("pdu_timeout", "lab", 1), ("kernel_panic", "board", 2)], "", id="both"),
+        pytest.param(
+            [("kernel_panic", "board", 1), ("pdu_timeout", "lab", 1)],
+            "failed by the lab: pdu_timeout (lab jobs show j1)",
+            id="the last attempt of a cycle decides",
+        ),
+        pytest.param([("wrong_medium", "lab", 1)], "", id="a release may fall back to another medium"),
+        pytest.param([], "", id="all was measured, and a test failed"),
+    ],
+)
+def test_a_job_that_failed_by_the_lab_alone_says_so_also_when_it_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, attempts: list[tuple[str, str, int]], told: str
+) -> None:
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", "exit 1"])
+    book = timers(store)
+    job = book.start(book.enqueue(order(tmp_path)).id)
+    assert job is not None
+    run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+    for number, (outcome, fault, cycle) in enumerate(attempts, 1):
+        failure = Failed(outcome, fault, "it failed", None)
+        store.record_attempt(run.id, failed(store, failure, medium="sd", cycle=cycle, number=number, at=utc_now()))
+    store.finish_run(run.id, "failed")
+    book.finish(job.id, "interrupted")
+    said: list[str] = []
+    assert quick(book, tmp_path, said).run(book.take_up(job.id), 0) == 1
+    again: list[str] = []
+    assert told_again(store, book.job(job.id), again.append) == 1
+    for lines in (said, again):
+        assert [line for line in lines if line.startswith("failed by the lab")] == [told] * bool(told)
