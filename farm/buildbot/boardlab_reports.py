@@ -101,7 +101,9 @@ class Sure:
     def sendMessage(self, reports):
         (build,) = reports[0]["builds"]
         stamps = [stamp for stamp in build["buildset"]["sourcestamps"] if stamp["revision"]]
-        results = FAILURE if build["results"] == WARNINGS else EXCEPTION if unjudged(build) or labs_fault(build) else build["results"]
+        results = FAILURE if build["results"] == WARNINGS else build["results"]
+        if unjudged(build) or labs_fault(build):
+            results = EXCEPTION
         told = {**build, "results": results, "buildset": {**build["buildset"], "sourcestamps": stamps}}
         return super().sendMessage([{**reports[0], "builds": [told]}])
 
