@@ -34,6 +34,7 @@ def tls_way(host: str, tls_port: int, shown: str) -> TlsWay:
     """
     if not tls_port:
         raise ConfigurationError(
-            f"{shown}: transport: tls, but its exporter names no port for that: `lab console tls` there, and `lab farm export --tls-port`"
+            f"{shown}: transport: tls, but its exporter names no port for that: `lab console tls` there, and `lab farm export --tls-port`. "
+            "One of an earlier boardlab names none for power: update it and start it again"
         )
     return TlsWay(host, tls_port, Identity.found())

@@ -7,7 +7,6 @@ import pwd
 import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from attrs import define
 from console_bench import ConsoleBench, taken, wait_for
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
+from playedpdudaemon import running_pdudaemon
 from railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording, clockwatch
@@ -184,32 +184,9 @@ def test_rails_go_on_at_the_sample_that_is_missing(
         assert all(earlier < later for earlier, later in pairwise(trace.records["t_ns"])), "none twice"
 
 
-class Switch(BaseHTTPRequestHandler):
-    """A pdudaemon that obeys."""
-
-    server: Daemon
-
-    def do_GET(self) -> None:
-        self.server.told.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_args: object) -> None:
-        pass
-
-
-class Daemon(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        super().__init__(("127.0.0.1", 0), Switch)
-
-
 def test_power_is_switched_over_a_new_connection(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SshLink, "to", lambda *_args: host.link)
-    with Daemon() as daemon:
-        threading.Thread(target=daemon.serve_forever, daemon=True).start()
+    with running_pdudaemon() as daemon:
         target = Target("main")
         port = PDUDaemonPort(target, None, host=f"localhost:{daemon.server_port}", pdu="rack", index=3)
         port.extra = {"proxy": "lab", "proxy_required": True, **PublishedHost("lab", "another boot").extra()}
@@ -218,8 +195,7 @@ def test_power_is_switched_over_a_new_connection(host: Host, monkeypatch: pytest
         pdu.on()
         host.hang("master")
         pdu.off()
-        assert [path.partition("?")[0].rpartition("/")[2] for path in daemon.told] == ["on", "off"]
-        daemon.shutdown()
+        assert [path.partition("?")[0].rpartition("/")[2] for path in daemon.asked] == ["on", "off"]
 
 
 def test_a_command_goes_through_a_new_connection_and_one_that_hangs_on_the_way_is_the_links_fault(

@@ -219,6 +219,7 @@ def test_a_pdudaemon_on_another_hosts_loopback_is_reached_through_ssh_and_again_
         ("auto", 0, "through ssh"),
         ("ssh", 1, "through ssh"),
         ("tls", 0, "pdudaemon at localhost:16421 on 127.0.0.1: transport: tls, but its exporter names no port"),
+        ("tls", 0, "One of an earlier boardlab names none for power: update it"),
     ],
 )
 def test_a_pdudaemon_is_reached_as_the_console_is(
