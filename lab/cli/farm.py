@@ -207,9 +207,7 @@ def notify_unit(
 @app.command("notify-build")
 def notify_build(
     file: File,
-    builder: Annotated[
-        str, typer.Argument(metavar="BUILDER", help='As Buildbot calls it, e.g. "boot on am62x-sk-1".')
-    ],
+    builder: Annotated[str, typer.Argument(metavar="BUILDER", help='As Buildbot calls it, e.g. "boot on b1".')],
     *,
     schedule: Annotated[str, typer.Option(metavar="NAME", help="Whose build it was.")],
     board: Annotated[str, typer.Option(metavar="NAME", help="Its board.")],

@@ -6,10 +6,8 @@ What measures is pytest, with its own run in the store; this starts it, one at a
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,20 +19,18 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
-from lab.farm import blamed, reference, suites
+from lab.farm import blamed, reference, sessions, suites
 from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
-from lab.host import turns
 from lab.host.process import go_on
 from lab.results.joblist import latest_run
-from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
+from lab.results.jobrecords import Job, JobState
 from lab.results.jobruns import confirms, has_failed
 from lab.results.jobs import HEARTBEAT_S, JobQueue
-from lab.results.location import DATABASE_VARIABLE
 from lab.results.turns import PERSONS
 from lab.results.yielding import GAVE_WAY, ask, give_way
-from lab.run.options import CONFIRMS, JUDGE, pytest_words
+from lab.run.options import JUDGE
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
@@ -191,10 +187,13 @@ class Runner:
     def _pytest(self, job: Job, suite: str, more: Sequence[str] = ()) -> int:
         if self._stopping:
             return INTERRUPTED
+        unfinished = self._unfinished(job)
+        if unfinished is not None:
+            self.say(f"going on with run {unfinished}")
         process = subprocess.Popen(
-            [*self._command(job, suite), *more],
+            [*sessions.command(job, self.place.tests, suite, unfinished), *more],
             cwd=self.place.folder,
-            env=self._environment(job),
+            env=sessions.environment(job, self.place.database, self.power_on_gap_s, self._as_user),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -255,31 +254,6 @@ class Runner:
                 raise
             _log.warning("no sign of life could be given: %s", error)  # the store is away; pytest has its own patience
             return self._stopping
-
-    def _command(self, job: Job, suite: str) -> list[str]:
-        # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
-        # -P: as the program `pytest`, which takes no module from the folder that it is started in.
-        words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
-        # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
-        words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
-        words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
-        unfinished = self._unfinished(job)
-        told = {name: value for name, value in job.options.items() if name != JUDGE}  # judged here, at the end
-        words += pytest_words(told, suites.kind(suite), resumed=unfinished is not None)
-        if unfinished is not None:
-            self.say(f"going on with run {unfinished}")
-            return [*words, "--resume", str(unfinished)]
-        if job.release:
-            words += ["--release", job.release]
-        if job.cycles is not None:
-            words += ["--cycles", str(job.cycles)]
-        return words
-
-    def _environment(self, job: Job) -> dict[str, str]:
-        """With the database, whose URL may hold a password: every user can read a command line, and not this."""
-        database = {} if self.place.database is None else {DATABASE_VARIABLE: self.place.database}
-        gap = {turns.GAP_VARIABLE: f"{self.power_on_gap_s:g}"} if self.power_on_gap_s else {}
-        return {**gap, **os.environ, JOB_VARIABLE: job.called, **database, **self._as_user}
 
     def _unfinished(self, job: Job) -> int | None:
         return self.book.unfinished_run(job, suites.kind(job.suites[job.done]))

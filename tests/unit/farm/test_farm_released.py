@@ -143,13 +143,14 @@ def test_what_an_editor_leaves_beside_a_release_is_no_release(
     assert [found["name"] for found in json.loads(capsys.readouterr().out)] == ["11.02"]
     assert find("newest in releases", "am62xx_sk", host.folder).name == "11.02"
     parts = (
+        "buildbot.data.resultspec",
         "buildbot.process.properties",
         "buildbot.schedulers.base",
         "buildbot.util",
         "twisted.internet",
         "twisted.python",
     )
-    for name in ("buildbot", "buildbot.process", "buildbot.schedulers", "twisted", *parts):
+    for name in ("buildbot", "buildbot.data", "buildbot.process", "buildbot.schedulers", "twisted", *parts):
         monkeypatch.setitem(sys.modules, name, Mock(ReconfigurableBaseScheduler=object))
     there = runpy.run_path(str(MASTER / "boardlab_released.py"))["there"]
     assert there(folder) == [folder / "11.02.yaml"]

@@ -11,7 +11,7 @@ from attrs import evolve
 from recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError
-from lab.farm import queued
+from lab.farm import queued, sessions
 from lab.farm import runner as runners
 from lab.farm.retold import told_again
 from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
@@ -60,7 +60,7 @@ def quick(book: JobQueue, folder: Path, said: list[str]) -> Runner:
 def test_a_killed_pytest_is_no_failure_of_the_board(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, ends: int, state: str
 ) -> None:
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", command])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", command])
     said: list[str] = []
     order = Order("am62xx_sk", "one", ("boot",), str(tmp_path / "one.yaml"), "", 1, {})
     with open_store(str(tmp_path / "results.db")) as store:
@@ -75,7 +75,7 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
 def test_a_pytest_that_is_stopped_does_not_keep_the_board_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", "kill -STOP $$; exit 0"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", "kill -STOP $$; exit 0"])
     book, said = timers(store), list[str]()
     job = book.enqueue(order(tmp_path))
     assert quick(book, tmp_path, said).run(job, 0) == 0
@@ -94,7 +94,7 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
 
     monkeypatch.setattr(runners, "wish", half_saved)
     monkeypatch.setattr(
-        Runner, "_command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
+        sessions, "command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
     )
     book = timers(store)
     job = book.enqueue(order(tmp_path))
@@ -141,7 +141,7 @@ def test_no_pytest_outlives_its_job(
     monkeypatch.setattr(runners, "STOP_S", 60.0 if heeds else 0.1)
     trap = "trap 'exit 0' INT" if heeds else "trap '' INT"
     monkeypatch.setattr(
-        Runner, "_command", lambda *_args: ["bash", "-c", f"{trap}; touch {ready}; while :; do sleep 0.05; done"]
+        sessions, "command", lambda *_args: ["bash", "-c", f"{trap}; touch {ready}; while :; do sleep 0.05; done"]
     )
     book = timers(store)
     with pytest.raises(RuntimeError):
@@ -169,7 +169,7 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
         waits = f'while [ "$(cat {times} 2>/dev/null | wc -c)" -lt {len(begun)} ]; do sleep 0.05; done'
         return ["sh", "-c", f"{waits}; exit {GAVE_WAY}" if len(begun) < 3 else "exit 0"]
 
-    monkeypatch.setattr(Runner, "_command", command)
+    monkeypatch.setattr(sessions, "command", command)
     book = timers(store)
     assert quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), 0) == 0
     assert asked == ["lena has reserved it"] * 2
@@ -197,11 +197,11 @@ def test_what_was_measured_whole_before_its_job_ended_is_not_measured_again(
     """It ended between the end of its run and the next suite: while it was judged, say."""
     pytests: list[str] = []
 
-    def command(_runner: Runner, _job: object, suite: str) -> list[str]:
+    def command(_job: object, _tests: Path, suite: str, _unfinished: int | None) -> list[str]:
         pytests.append(suite)
         return ["true"]
 
-    monkeypatch.setattr(Runner, "_command", command)
+    monkeypatch.setattr(sessions, "command", command)
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
@@ -217,7 +217,7 @@ def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_res
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, ended: str, suites: tuple[str, ...]
 ) -> None:
     """All samples are there, and a test failed: that a metric is missing, say."""
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["true"])
     book = timers(store)
     job = book.start(book.enqueue(evolve(order(tmp_path), suites=suites)).id)
     assert job is not None
@@ -238,7 +238,7 @@ def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_res
 def test_a_number_of_an_earlier_suite_is_worse_also_after_its_job_was_killed_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["true"])
     record(store, cycles=1)  # so that the store knows the metric
     book = timers(store)
     job = book.start(book.enqueue(evolve(order(tmp_path), suites=("boot", "sections"), options={"judge": True})).id)
@@ -258,7 +258,7 @@ def test_a_confirmation_that_fails_after_its_job_was_killed_is_no_failure_of_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """As it is none where nobody was killed: all that was ordered is measured."""
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", "exit 1"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", "exit 1"])
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
@@ -277,7 +277,7 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, outcome: str, ends: int, state: str
 ) -> None:
     """A coordinator that is started again knows of nobody who has acquired a place."""
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["false"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["false"])
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
@@ -290,7 +290,7 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
     book.finish(job.id, "interrupted")
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == ends
     assert book.job(job.id).state == state
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["true"])
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
 
 
@@ -312,7 +312,7 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
 def test_a_job_that_failed_by_the_lab_alone_says_so_also_when_it_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, attempts: list[tuple[str, str, int]], told: str
 ) -> None:
-    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", "exit 1"])
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", "exit 1"])
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
