@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from attrs import define, field
 from coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
+from lab.farm import sessions
 from lab.farm.queued import wish
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
 from lab.results import Store, joblist, open_store
-from lab.results.jobrecords import Job, Order
+from lab.results.jobrecords import Order
 from lab.results.jobs import JobQueue
 from lab.results.turns import PERSONS, TIMERS
 
@@ -47,16 +47,6 @@ while not wanted(store, job):
     time.sleep(0.05)
 sys.exit(GAVE_WAY)
 """
-
-
-@define
-class Measuring(Runner):
-    """A runner whose pytest measures nothing."""
-
-    words: list[str] = field(factory=list)
-
-    def _command(self, _job: Job, _suite: str) -> list[str]:
-        return self.words
 
 
 @pytest.fixture
@@ -98,7 +88,8 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
         job = book.enqueue(Order("am62xx_sk", "b1", ("boot",), str(env), "", 1))
         words = [sys.executable, "-P", "-c", MEASURES, str(tmp_path / "results.db"), str(job.id), str(begun)]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        runner = Measuring(book, RunnerPaths(tmp_path, tmp_path, None), said.append, heartbeat_s=0.2, words=words)
+        monkeypatch.setattr(sessions, "command", lambda *_args: words)
+        runner = Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append, heartbeat_s=0.2)
 
         def lena() -> None:
             until(begun.exists)

@@ -352,7 +352,7 @@ _LAB = (
     "## The lab itself",
     "",
     "Programs of the lab are killed, disks fill up, adapters are unplugged and switches do not answer. `bench/chaos.py` does all of this to",
-    "simulated boards, and `tests/integration/test_chaos.py` for a minute and a half, five with `tox -e long`; [Performance](performance.md#faults-everywhere) has its numbers.",
+    "simulated boards, and `tests/integration/test_chaos.py` for a minute, five with `tox -e long`; [Performance](performance.md#faults-everywhere) has its numbers.",
     "",
     "| What goes wrong | Recorded as | Whose | Then |",
     "|---|---|---|---|",
