@@ -35,9 +35,14 @@ class _Pool(HTTPConnectionPool):
         connection.connected = self.connected
         return connection
 
+    def _put_conn(self, conn: Any) -> None:
+        """End it: a server that says nothing of that may keep it for a further request, or end it while that is sent."""
+        if conn is not None:
+            conn.close()
+
 
 class ConnectAdapter(HTTPAdapter):
-    """All requests of a session that it is mounted for go over connections of one kind.
+    """All requests of a session that it is mounted for go over connections of one kind, each over one of its own.
 
     Args:
         connect: makes one, within so many seconds; it raises OSError where nobody answers.

@@ -31,7 +31,7 @@ AT = "localhost:16421"
 
 
 class Obeying(BaseHTTPRequestHandler):
-    """As pdudaemon, whose HTTP server keeps connections for more than a minute."""
+    """As pdudaemon, whose HTTP server keeps connections for more than a minute, and says nothing of ending one."""
 
     protocol_version = "HTTP/1.1"
     server: Daemon
@@ -40,6 +40,7 @@ class Obeying(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
+        self.close_connection = False
 
     def log_message(self, *_args: object) -> None:
         pass
