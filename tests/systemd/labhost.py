@@ -44,6 +44,7 @@ WantedBy=multi-user.target
 # What docs/farm.md has a person do; this host's cache of packages is used.
 INSTALL = f"""\
 uv=$1 wheel=$2
+unset UV_OFFLINE  # the cache may have been filled by lock files alone, without the index that this asks
 cd /tmp
 $uv export -q --frozen --no-default-groups --no-emit-project -o locked.txt
 $uv venv -q --python {PYTHON} {LAB}/.venv
