@@ -115,7 +115,10 @@ def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: Bu
     wait_for(lambda: [len(farm.builds(request)) for request in wanted] == [2, 2])
     kill(farm, "buildbot", master)
     assert [farm.ended(request) for request in wanted] == [SUCCESS, SUCCESS]
-    assert [len(farm.builds(request)) for request in wanted] == [3, 3], "each was begun three times"
+    for request in wanted:  # it may find its board still held by the one that was killed, and is begun once more then
+        *before, _ = [build["results"] for build in sorted(farm.builds(request), key=lambda build: build["buildid"])]
+        assert len(before) >= 2, "one was lost with its worker, one with the master"
+        assert set(before) == {RETRY}
     assert {board: [cycle for _, cycle in found] for board, found in farm.samples().items()} == {
         board: list(range(1, CYCLES + 1)) for board in BOARDS
     }
