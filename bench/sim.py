@@ -130,18 +130,10 @@ def bench(board_type: str, boards: int, time_scale: float, core: Core) -> Iterat
     """A bench with these boards, on its core; taken down at the end."""
     home = Path(tempfile.mkdtemp(prefix="sim-"))
     folder = home / "bench"
-    words = [
-        "--type",
-        board_type,
-        "--count",
-        str(boards),
-        "--time-scale",
-        str(time_scale),
-        "--pdu-port",
-        "0",
-        "--switch-port",
-        "0",
-    ]
+    words = (
+        *("--type", board_type, "--count", str(boards), "--time-scale", str(time_scale)),
+        *("--pdu-port", "0", "--switch-port", "0"),
+    )
     try:
         subprocess.run([LAB, "virtual", "up", "sim", *words, "--dir", folder], check=True, stdout=subprocess.DEVNULL)
         state = expect(folder)
