@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows: size of modules, who prints, and that the documents name what exists."""
+"""The rules of the house that no linter knows: who prints, and that the documents name what exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MODULES = sorted(path for package in WHEEL for path in (REPOSITORY / package).rglob("*.py"))
-LONGEST_MODULE = 300
 ESSENTIAL = {"apt", "coreutils", "dpkg", "tar", "util-linux"}  # no Debian is without them
 
 # towncrier's names: the issue, or "+" and a word for news without one; the kind of news; a counter.
@@ -40,11 +39,6 @@ def run_commands() -> set[str]:
     main = (REPOSITORY / "run").read_text(encoding="utf-8").partition("\nmain() {")[2].partition("\n}")[0]
     labels = re.findall(r"^\s+([\w| -]+)\)", main, re.MULTILINE)
     return {label.strip() for group in labels for label in group.split("|")}
-
-
-@pytest.mark.parametrize("path", [p for p in MODULES if "migrations" not in p.parts], ids=name)
-def test_a_module_has_at_most_300_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
 
 
 def test_only_the_command_line_prints() -> None:
