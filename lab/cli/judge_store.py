@@ -18,7 +18,7 @@ from lab.judge.telling import Evidence, size
 from lab.results.records import LAST_ID
 from lab.results.store import open_store
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
-from lab.results.verdicts import read_verdicts
+from lab.results.verdicts import read_verdicts, verdicts_with
 from lab.results.watch import watch
 from lab.shown import echo, echo_json, table
 
@@ -52,7 +52,7 @@ def run_command(
         summary.form_of(file)
     with open_store(db, create=False) as store:
         judged = judge_run(store, number_of(store, run))
-        verdicts = read_verdicts(store, run_id=judged.run.id)
+        verdicts = verdicts_with(store, judged.run.id)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
@@ -189,5 +189,7 @@ def _state(verdict: Verdict) -> str:
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
     counts = Counter(verdict.outcome for verdict in verdicts)
-    parts = [f"{count} {'unchanged' if outcome == 'none' else outcome}" for outcome, count in counts.most_common()]
+    needs = words.needs(verdicts)
+    named = {"none": "unchanged", "no history": f"no history ({needs})"}
+    parts = [f"{count} {named.get(outcome, outcome)}" for outcome, count in counts.most_common()]
     return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"

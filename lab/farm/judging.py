@@ -14,10 +14,9 @@ from lab.results.histories import Item
 from lab.results.jobrecords import Job
 from lab.results.jobruns import confirms
 from lab.results.verdictrecords import UNSURE
-from lab.results.verdicts import read_verdicts
+from lab.results.verdicts import verdicts_with
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
-_NOTHING_TO_COMPARE: Final = frozenset({"no history", "no samples"})  # outcomes of a verdict
 Measure = Callable[[int], int | None]  # measures what a run asked for; the new run, None: there is none
 
 
@@ -48,18 +47,20 @@ def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     Raises:
         BoardlabError: the store cannot be used.
     """
-    verdicts = read_verdicts(store, run_id=run_id)
+    verdicts = verdicts_with(store, run_id)
     moved = [verdict for verdict in verdicts if verdict.direction]
     for verdict in moved:
         say(f"verdict: {words.sentence(verdict)}")
     if not verdicts:
         say(f"not judged: run {run_id} ended before the judge had it; have it judged: lab judge run {run_id}")
-    elif all(verdict.outcome in _NOTHING_TO_COMPARE for verdict in verdicts):
-        say(f"not judged: run {run_id} has nothing to be compared with yet (lab judge show {run_id})")
+    elif all(verdict.outcome in {"no samples", "no history"} for verdict in verdicts):
+        failed = sum(verdict.outcome == "no samples" for verdict in verdicts)
+        why = [f"has no samples of {_numbers(failed)}, since all cycles failed"] * bool(failed)
+        why += [needs] if (needs := words.needs(verdicts)) else []
+        say(f"not judged: run {run_id} {', and '.join(why)} (lab judge show {run_id})")
     elif unsure := sum(verdict.outcome == UNSURE and verdict.open for verdict in verdicts):
-        number = "1 number" if unsure == 1 else f"{unsure} numbers"
         say(
-            f"not judged: run {run_id} has {number} that may have moved, and no run that confirms it; measure that: "
+            f"not judged: run {run_id} has {_numbers(unsure)} that may have moved, and no run that confirms it; measure that: "
             f"lab run --confirms {run_id} --env ENV"
         )
     elif not moved:
@@ -82,9 +83,12 @@ def told_again(store: Store, job: Job, say: Callable[[str], None], until: int | 
 
 
 def _asking(found: RunVerdicts) -> str:
-    count = sum(each.asks for each in found.judged)
     what = ", ".join(sorted(_label(item) for item in found.asked))
-    return f"{count} number{'s' * (count > 1)} of {what} may have moved"
+    return f"{_numbers(sum(each.asks for each in found.judged))} of {what} may have moved"
+
+
+def _numbers(count: int) -> str:
+    return "1 number" if count == 1 else f"{count} numbers"
 
 
 def _label(item: Item) -> str:

@@ -15,8 +15,8 @@ from lab.results.watch import StoreSnapshot
 def causes(numbers: RunNumbers) -> dict[str, str]:
     """The causes (`lab.judge.history.CAUSES`) that are known of a run.
 
-    The image is the hashes of its files, else what U-Boot and the kernel printed of themselves. A board is known by the serial
-    number of its device tree, else by its MAC addresses.
+    The image is the hashes of its files; where they are not known, the software is what U-Boot and the kernel printed of
+    themselves, which says nothing of user space. A board is known by the serial number of its device tree, else by its MAC addresses.
     """
     return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
 
@@ -42,7 +42,8 @@ def _known(
     release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, str]]:
     build = build_of(provenance, details)
-    yield "image", build.images or "; ".join(line for line in (build.kernel, build.uboot) if line)
+    yield "image", build.images
+    yield "software", "" if build.images else "; ".join(line for line in (build.kernel, build.uboot) if line)
     yield "release", release
     identities = [from_document(each.get("identity")) for each in details]
     yield "board", next((each.serial or " ".join(each.macs) for each in identities if each.names), "")

@@ -74,6 +74,10 @@ class Cohort:
             if tried[row] is not None:
                 words = outcome("", t, said, row, bool(counts[row]), higher_is_better=self.higher[row])
                 since = words.since
+                if words.outcome is Outcome.NO_HISTORY:
+                    n = sum(bool(count[row]) for count in self.counts[:t])
+                else:
+                    n = 0 if since is None else int(sum(count[row] for count in self.counts[since:]))
                 verdict = NewVerdict(
                     metric=number.metric,
                     version=number.version,
@@ -81,7 +85,7 @@ class Cohort:
                     outcome=words.outcome.value,
                     direction=int(said.level[row]),
                     since_run=None if since is None else self.runs[since],
-                    n=0 if since is None else int(sum(count[row] for count in self.counts[since:])),
+                    n=n,
                     effect=words.effect,
                     low=words.low,
                     high=words.high,

@@ -63,13 +63,18 @@ def load(path: Path) -> Memory:
     return found if isinstance(found, Memory) else Memory()
 
 
-def save(path: Path, memory: Memory) -> None:
-    """Remember; where that cannot be, the next run takes longer."""
+def dumped(memory: Memory) -> bytes:
+    """A memory as it is now, for its file."""
+    return pickle.dumps(memory, pickle.HIGHEST_PROTOCOL)
+
+
+def save(path: Path, memory: bytes) -> None:
+    """Remember what was dumped; where that cannot be, the next run takes longer."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(path.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            pickle.dump(memory, file, pickle.HIGHEST_PROTOCOL)
+            file.write(memory)
         Path(file.name).replace(path)
         for other in set(path.parent.glob(f"{path.name.partition('-')[0]}-*")) - {
             path

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.judge import memory
@@ -22,7 +22,7 @@ from lab.judge.cohort import Cohort, Judged, new_cohort
 from lab.judge.history import CONSTANTS
 from lab.results import Run, Store
 from lab.results.histories import Item, Number, RunHead, RunNumbers, item_of, read_numbers, run_heads
-from lab.results.verdictrecords import UNSURE
+from lab.results.verdictrecords import UNSURE, NewVerdict
 from lab.results.verdicts import read_verdicts, reviews, write_verdicts
 
 CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
@@ -54,7 +54,7 @@ class RunVerdicts:
 def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> RunVerdicts:
     """Judge a run's numbers and keep the verdicts, in place of earlier ones on the same run.
 
-    A run that confirms another one is judged with that, and the verdicts are the other's.
+    A change of before that was found on the way there, since its night was not judged, becomes a verdict on its night. A run that confirms another one is judged with that, and the verdicts are the other's.
 
     Args:
         remember: the folder where histories are remembered; None: the user's own.
@@ -77,10 +77,11 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     further = usable and len(kept.walked) > earlier  # an old run is judged again: what is remembered stays
     history = _History(store, heads, rejected, target, kept if usable and not further else memory.Memory())
     night = history.walk_to()
-    if not further:
-        memory.save(path, history.kept)
+    remembered = None if further else memory.dumped(history.kept)
     judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
-    write_verdicts(store, night[0].run.id, [each.verdict for each in judged])
+    write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
+    if remembered is not None:
+        memory.save(path, remembered)
     return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
 
 
@@ -98,13 +99,18 @@ def asked_again(store: Store, run_id: int) -> frozenset[Item]:
 
 @define
 class _History:
-    """A board's runs, walked through up to the night of a run."""
+    """A board's runs, walked through up to the night of a run.
+
+    Attributes:
+        found: on the way there: the first run of a night, and a change that began to show then.
+    """
 
     store: Store
     heads: list[RunHead]
     rejected: frozenset[int]
     target: RunNumbers
     kept: memory.Memory
+    found: list[tuple[int, NewVerdict]] = field(factory=list)
 
     def walk_to(self) -> Night:
         """Walk through everything before the night of the run that is judged; returns this night."""
@@ -132,7 +138,8 @@ class _History:
 
     def _walk(self, night: Night) -> None:
         for cohort in self.cohorts_of(night):
-            cohort.step(night)
+            called = (judged.verdict for judged in cohort.step(night) if judged.verdict.direction)
+            self.found.extend((night[0].run.id, verdict) for verdict in called)
 
     def _runs(self) -> Iterator[RunNumbers]:
         """The runs after what is remembered, as far as they count."""
@@ -163,7 +170,7 @@ class _History:
 
 def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
     first, second = causes(one), causes(other)
-    return all(first.get(cause) == second.get(cause) for cause in ("image", "release"))
+    return all(first.get(cause) == second.get(cause) for cause in ("image", "software", "release"))
 
 
 def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:

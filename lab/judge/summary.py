@@ -11,16 +11,20 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.judge.telling import Change, Evidence, changes
+from lab.judge.words import needs
 from lab.results.records import Run
 from lab.results.store import Store
-from lab.results.verdictrecords import CALLED, OUTCOMES, Began, Verdict
-from lab.results.verdicts import read_verdicts
+from lab.results.verdictrecords import CALLED, OUTCOMES, UNSURE, Began, Verdict
+from lab.results.verdicts import verdicts_with
 from lab.shown import plain
 from lab.shown.templates import environment
 
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
-_WORDS: Final = {"none": "unchanged", "unsure: rerun asked": "unsure: a rerun is asked for"}
+_UNCHANGED: Final = "unchanged"
+_NO_SAMPLES: Final = "no samples, since all cycles failed"
+_UNSURE: Final = "unsure: a rerun is asked for"
+_WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}
 
 
 @frozen
@@ -29,13 +33,14 @@ class Summary:
 
     Attributes:
         changes: what nobody has muted. muted: how many numbers moved that somebody has.
-        others: other outcomes, as a reader knows them -> how many numbers.
+        others: other outcomes, as a reader knows them -> how many numbers. needs: why numbers without a history have none.
     """
 
     run: Run
     changes: tuple[Change, ...]
     muted: int
     others: Mapping[str, int]
+    needs: str = ""
 
     @property
     def verdict(self) -> str:
@@ -44,8 +49,16 @@ class Summary:
         for change in self.changes:
             counts[change.outcome] += len(change.verdicts)
         found = [_counted(outcome, counts[outcome]) for outcome in CALLED if counts[outcome]]
-        judged = sum(self.others.values()) + self.muted
-        said = "; ".join(found) if found else "Nothing moved" if judged else "Nothing was judged"
+        if _NO_SAMPLES in self.others:
+            found.append(_counted(_NO_SAMPLES, self.others[_NO_SAMPLES]))
+        if found:
+            said = "; ".join(found)
+        elif _UNSURE in self.others:
+            said = _counted(_UNSURE, self.others[_UNSURE])
+        elif self.muted or _UNCHANGED in self.others:
+            said = "Nothing moved"
+        else:
+            said = f"Nothing could be compared: {self.needs}" if self.needs else "Nothing was judged"
         return f"{said[0].upper()}{said[1:]} (run {self.run.id}, {plain(self.run.board)}, release {plain(self.run.release)})"
 
     @property
@@ -63,7 +76,7 @@ def of_run(store: Store, run_id: int) -> Summary:
     Raises:
         ConfigurationError: no such run.
     """
-    verdicts = read_verdicts(store, run_id=run_id)
+    verdicts = verdicts_with(store, run_id)
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
     return summary(store.run(run_id), verdicts, {run.id: Began(run.id, run.started_at, run.release) for run in runs})
 
@@ -72,14 +85,14 @@ def summary(run: Run, verdicts: Iterable[Verdict], began: Mapping[int, Began]) -
     """What there is to say of a run.
 
     Args:
-        verdicts: all of this run. began: the runs that they name, by their ids.
+        verdicts: all of this run, and of earlier ones what was found with it. began: the runs that they name, by their ids.
     """
     every = list(verdicts)
     called = [verdict for verdict in every if verdict.outcome in CALLED]
     heard = [verdict for verdict in called if verdict.muted is None]
     counts = Counter(verdict.outcome for verdict in every)
     others = {_WORDS.get(name, name): counts[name] for name in OUTCOMES if counts[name] and name not in CALLED}
-    return Summary(run, tuple(changes(heard, began)), len(called) - len(heard), others)
+    return Summary(run, tuple(changes(heard, began)), len(called) - len(heard), others, needs(every))
 
 
 def render(said: Summary, form: Form, evidence: Evidence) -> str:

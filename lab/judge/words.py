@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from typing import Any
 
 from attrs import asdict
@@ -30,10 +31,21 @@ def differences(verdict: Verdict) -> str:
     return "; ".join(f"{what}: {now}, was {was}" for what, (was, now) in verdict.differs.items())
 
 
+def needs(verdicts: Iterable[Verdict]) -> str:
+    """Why the judge says nothing of numbers without a history, e.g. `needs 8 earlier runs, has 5`; empty: all have one."""
+    from lab.judge.history.constants import CONSTANTS  # noqa: PLC0415 - with numpy
+
+    had = {verdict.n for verdict in verdicts if verdict.outcome == "no history"}
+    if not had:
+        return ""
+    return f"needs {CONSTANTS.first_runs} earlier runs, has {' to '.join(map(str, sorted({min(had), max(had)})))}"
+
+
 def sentence(verdict: Verdict) -> str:
     """All of it, for a message."""
     if verdict.since_run is None:
-        return f"{name(verdict)} on {verdict.run.board}, run {verdict.run.id}: {verdict.outcome}"
+        why = f", {needs([verdict])}" if verdict.outcome == "no history" else ""
+        return f"{name(verdict)} on {verdict.run.board}, run {verdict.run.id}: {verdict.outcome}{why}"
     direction = "worse" if verdict.worse else "better"
     differs = differences(verdict) or "nothing that is known of the runs differs"
     return (

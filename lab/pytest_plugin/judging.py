@@ -20,7 +20,7 @@ _ITEMS: Final[Mapping[str, tuple[str, str]]] = {
     "low_power": ("sleep_mode", "mode"),
     "sections": ("section", "section"),
 }
-_SAID: Final = {*CALLED, UNSURE}
+_SAID: Final = {*CALLED, UNSURE, "no samples"}
 _JUDGED_KEY = pytest.StashKey[dict[int, list[Verdict]]]()  # run -> what was said of it
 
 
@@ -67,32 +67,34 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """What was said of the session's numbers."""
     judged = config.stash.get(_JUDGED_KEY, {})
     for run_id, verdicts in judged.items():
-        from lab.judge.words import sentence  # noqa: PLC0415
+        from lab.judge.words import needs, sentence  # noqa: PLC0415
 
         terminalreporter.section(f"the judge on run {run_id}")
         for verdict in verdicts:
             if verdict.outcome in _SAID:
                 terminalreporter.write_line(plain(sentence(verdict)), red=verdict.alarms)
-        unchanged = sum(verdict.outcome not in _SAID for verdict in verdicts)
-        terminalreporter.write_line(f"{unchanged} of {len(verdicts)} numbers have not moved, or have no history yet")
+        unchanged = sum(verdict.outcome == "none" for verdict in verdicts)
+        terminalreporter.write_line(f"{unchanged} of {len(verdicts)} numbers have not moved")
+        if needs_history := needs(verdicts):
+            terminalreporter.write_line(f"no history: {needs_history}")
 
 
 def _judge(item: pytest.Item) -> list[Verdict]:
     """The verdicts on what a test has measured; they become properties of it for JUnit's XML."""
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy
-    from lab.results.verdicts import read_verdicts  # noqa: PLC0415 - with numpy's user
+    from lab.results.verdicts import verdicts_with  # noqa: PLC0415 - with numpy's user
 
     store = item.config.stash[STORE_KEY]
     fixture = next(name for name in MEASURERS if name in item.fixturenames)  # type: ignore[attr-defined]
     run_id = item.funcargs[fixture].run.id  # type: ignore[attr-defined]
     try:
         judged = judge_run(store, run_id)
-        verdicts = read_verdicts(store, run_id=judged.run.id)
+        verdicts = verdicts_with(store, judged.run.id)
     except BoardlabError as error:
         pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] not judged: {error}"), pytrace=False)
     item.config.stash.setdefault(_JUDGED_KEY, {})[judged.run.id] = verdicts
-    its = {_key(each.verdict) for each in judged.judged if _is_of(item, [each.item])}
-    own = [verdict for verdict in verdicts if _key(verdict) in its]
+    its = {each.verdict.number for each in judged.judged if _is_of(item, [each.item])}
+    own = [verdict for verdict in verdicts if verdict.number in its]
     for verdict in own:
         item.user_properties.extend(_properties(verdict))
     return own
@@ -117,7 +119,3 @@ def _is_of(item: pytest.Item, asked: Sequence[Item] | frozenset[Item]) -> bool:
         return True
     value = callspec.params[parameter]
     return any(dict(each).get(name) == getattr(value, "name", value) for each in asked)
-
-
-def _key(verdict: Any) -> tuple[str, int, Item]:
-    return verdict.metric, verdict.version, tuple(sorted(verdict.params.items()))

@@ -12,12 +12,11 @@ from sqlalchemy.orm import Session
 
 from lab.results.models import RunRow
 from lab.results.verdictmodels import VerdictRow
-from lab.results.verdictrecords import CALLED, Began, Verdict
+from lab.results.verdictrecords import CALLED, Began, Verdict, is_undone
 from lab.results.verdicts import newest_reviews, verdicts_of
 
 LOOK_BACK: Final = dt.timedelta(days=60)  # who has not decided on a run by then, will not
 MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
-_LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
 _TOLD: Final = ("regression", "environment")
 
 
@@ -78,9 +77,8 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
             continue
         number = (*place, row.metric, row.version, tuple(sorted(row.params.items())))
         effect = row.direction if row.effect is None else row.effect
-        left = effect + later.get(number, 0.0)
-        later[number] = left
-        undone = effect * left <= effect**2 * _LEFT
+        undone = is_undone(effect, later.get(number, 0.0))
+        later[number] = effect + later.get(number, 0.0)
         if row.outcome in _TOLD and not undone and decided is None and row.run_id > accepted.get(place, 0):
             yield row.id
 

@@ -26,6 +26,16 @@ OUTCOMES: Final[tuple[OutcomeName, ...]] = (
 CALLED: Final[tuple[OutcomeName, ...]] = ("regression", "improvement", "environment")  # the number moved
 UNSURE: Final[OutcomeName] = "unsure: rerun asked"
 OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", UNSURE)  # a person should look
+_LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
+
+
+def is_undone(effect: float, since: float) -> bool:
+    """Whether later changes took back at least half of a change.
+
+    Args:
+        since: the sum of the later ones, relative as `effect`.
+    """
+    return effect * (effect + since) <= effect**2 * _LEFT
 
 
 @frozen
@@ -36,7 +46,7 @@ class NewVerdict:
         metric, version, params: which number, as `lab.metrics.Measurement`.
         direction: 1 the number rose, -1 it fell, 0 neither.
         since_run: id of the run that the change began with; None where there is no change.
-        n: samples since then.
+        n: samples since then; of "no history": earlier runs that have the number.
         effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval; None of a mode.
         mode: the change is a new mode of single boots; the effect is then the distance of the modes.
         reruns: how many runs of the same image and night were used besides.
@@ -62,6 +72,11 @@ class NewVerdict:
             raise TestStableError(f"a verdict is {', '.join(OUTCOMES)}; got {self.outcome!r}")
         if not all(value is None or math.isfinite(value) for value in (self.effect, self.low, self.high)):
             raise TestStableError(f"effect and interval of a verdict on {self.metric} must be finite")
+
+    @property
+    def number(self) -> tuple[str, int, tuple[tuple[str, str], ...]]:
+        """Metric, version and sorted parameters: the number of its board that it is about."""
+        return self.metric, self.version, tuple(sorted(self.params.items()))
 
 
 @frozen(kw_only=True)

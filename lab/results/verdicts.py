@@ -17,34 +17,104 @@ from lab.results.histories import Item, item_of
 from lab.results.models import RunRow
 from lab.results.store import Store, _find
 from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
-from lab.results.verdictrecords import UNSURE, Decision, Mute, NewVerdict, OutcomeName, Review, Verdict
+from lab.results.verdictrecords import (
+    CALLED,
+    UNSURE,
+    Decision,
+    Mute,
+    NewVerdict,
+    OutcomeName,
+    Review,
+    Verdict,
+    is_undone,
+)
 
 
-def write_verdicts(store: Store, run_id: int, verdicts: Sequence[NewVerdict]) -> None:
+def write_verdicts(
+    store: Store, run_id: int, verdicts: Sequence[NewVerdict], found: Sequence[tuple[int, NewVerdict]] = ()
+) -> None:
     """Keep what the judge says of a run, in place of what it said of it before; one transaction.
+
+    Args:
+        found: earlier runs of the same board and kind with changes that began to show there. A change that has no verdict yet gets
+            one on that run; `verdicts_with` gives it back with the run that was judged.
 
     Raises:
         ConfigurationError: no such run.
     """
 
     def write(session: Session) -> None:
-        _find(session, run_id)
-        rows = session.scalars(select(VerdictRow).where(VerdictRow.run_id == run_id))
-        before = {(row.metric, row.version, item_of(row.params)): row for row in rows}
-        now, new = utc_now(), []
-        for verdict in verdicts:
-            row = before.pop((verdict.metric, verdict.version, item_of(verdict.params)), None)
-            if row is None:
-                new.append({"run_id": run_id, **_values(verdict, now)})
+        run = _find(session, run_id)
+        before = _rows(session, run_id)
+        now = utc_now()
+        new: list[dict[str, Any]] = []
+        instants = {row.judged_at for row in before.values()}
+        reported = [row for row in _called(session, run) if row.run_id != run_id]
+        for row in reported:
+            if row.run_id < run_id and row.judged_at in instants:
+                row.judged_at = now
+        kept = [(run_id, verdict, before.pop(verdict.number, None)) for verdict in verdicts]
+        for night, verdict in found:
+            if not any(_is_same_change(row, night, verdict) for row in reported):
+                kept.append((night, verdict, _rows(session, night).get(verdict.number)))
+        for night, verdict, old in kept:
+            if old is None:
+                new.append({"run_id": night, **_values(verdict, now)})
                 continue
             for name, value in _values(verdict, now).items():
-                setattr(row, name, value)
-        for row in before.values():
-            session.delete(row)
+                setattr(old, name, value)
+        for left in before.values():
+            session.delete(left)
         if new:
             session.execute(insert(VerdictRow), new)  # hundreds of a guide; as objects they take three times as long
 
     store._write(write)
+
+
+def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictRow]:
+    """Number -> the verdict on it in a run."""
+    rows = session.scalars(select(VerdictRow).where(VerdictRow.run_id == run_id))
+    return {(row.metric, row.version, item_of(row.params)): row for row in rows}
+
+
+def _called(session: Session, run: RunRow) -> Sequence[VerdictRow]:
+    """The verdicts that call something, of all runs of a run's board and kind."""
+    place = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
+    return session.scalars(select(VerdictRow).join(VerdictRow.run).where(*place, VerdictRow.outcome.in_(CALLED))).all()
+
+
+def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
+    """Whether a verdict is on a change that was found at a run: one number, one direction, and runs that overlap."""
+    same = (row.metric, row.version, item_of(row.params), row.direction) == (*found.number, found.direction)
+    since, began = row.since_run or row.run_id, found.since_run or run_id
+    return same and since <= run_id and began <= row.run_id
+
+
+def verdicts_with(store: Store, run_id: int) -> list[Verdict]:
+    """The verdicts on a run, and those on earlier runs whose change was found while it was judged, the newest run's first.
+
+    An earlier one stands in place of "none" on the same number. Those that later ones took back are left out.
+    """
+    own = read_verdicts(store, run_id=run_id)
+    if not own:
+        return []
+    run, judged_at = own[0].run, max(verdict.judged_at for verdict in own)
+    same = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
+    place = (run.board_type, run.kind)
+    found: dict[object, list[Verdict]] = {}
+    later = {verdict.number: _size(verdict) for verdict in own if verdict.direction}
+    for verdict in same:
+        if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == place:
+            since = later.get(verdict.number, 0.0)
+            later[verdict.number] = since + _size(verdict)
+            if not is_undone(_size(verdict), since):
+                found.setdefault(verdict.number, []).append(verdict)
+    kept = [verdict for verdict in own if verdict.direction or verdict.number not in found]
+    return [*kept, *(verdict for verdict in same if verdict in found.get(verdict.number, ()))]
+
+
+def _size(verdict: Verdict) -> float:
+    return verdict.direction if verdict.effect is None else verdict.effect
 
 
 def read_verdicts(
@@ -56,12 +126,13 @@ def read_verdicts(
     metric: str | None = None,
     since: dt.datetime | None = None,
     outcomes: Iterable[OutcomeName] | None = None,
+    judged_at: dt.datetime | None = None,
     at: dt.datetime | None = None,
 ) -> list[Verdict]:
     """Verdicts, of the newest run first, with what was decided on their runs.
 
     Args:
-        since: of runs that began at that instant or later. outcomes: only these; None: all.
+        since: of runs that began at that instant or later. outcomes: only these; None: all. judged_at: at that instant only.
         at: the instant at which mutes are looked at; None: now.
     """
     wanted = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
@@ -69,6 +140,7 @@ def read_verdicts(
         VerdictRow.run_id: run_id,
         VerdictRow.id: verdict_id,
         VerdictRow.metric: metric,
+        VerdictRow.judged_at: judged_at,
         RunRow.board: board,
     }
     wanted = wanted.where(*(column == value for column, value in conditions.items() if value is not None))

@@ -48,11 +48,17 @@ class Nights:
         after: dt.timedelta = DAY,
         provenance: Mapping[str, Any] | None = None,
         virtual: bool = False,
+        release: str = "11.01",
     ) -> int:
-        """Record a run of boots that take `factor` times 16 s, or `values`; its id. Then it is a night later."""
-        about = {"virtual": virtual, "host": "lab1", "images_sha256": {"kernel": image}, **(provenance or {})}
+        """Record a run of boots that take `factor` times 16 s, or `values`; its id. Then it is a night later.
+
+        Args:
+            image: empty: no hash of it is known.
+        """
+        hashes = {"images_sha256": {"kernel": image}} if image else {}
+        about = {"virtual": virtual, "host": "lab1", **hashes, **(provenance or {})}
         plan = {"cycles": boots + failed, "media": list(media)}
-        run = self.store.begin_run("boot", "am62xx_sk", self.board, "11.01", plan=plan, provenance=about).id
+        run = self.store.begin_run("boot", "am62xx_sk", self.board, release, plan=plan, provenance=about).id
         night = self._rng.normal(0, 0.001)
         for medium in media:
             taken = values if values is not None else 16 * factor * np.exp(self._rng.normal(night, 0.004, boots))
@@ -99,6 +105,9 @@ class Nights:
                 started_at=self.now + dt.timedelta(minutes=cycle),
                 duration_s=40.0,
                 samples=(SampleRecord("boot.time", params, value, 1e-4),) if value is not None else (),
-                details={"identity": {"serial": serial, "macs": [], "root": ""}},
+                details={
+                    "identity": {"serial": serial, "macs": [], "root": ""},
+                    "software": {"uboot": "U-Boot 2025.01", "kernel": "Linux version 6.12"},
+                },
             ),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from attrs import frozen
@@ -10,6 +11,9 @@ from attrs import frozen
 from lab.judge.history.centre import Bools, Floats, Ints
 from lab.judge.history.constants import Constants
 from lab.judge.history.model import Run, Series
+
+_NAMES: Final = frozenset({"image", "software"})  # causes by which two runs of one label can be told apart
+_SOFTWARE: Final = _NAMES | {"release"}  # causes of which each change is a new image
 
 
 @frozen(eq=False)
@@ -20,7 +24,8 @@ class Night:
         logs: of the samples; shape (series, samples), NaN where there is none.
         reruns: of the reruns' samples; shape (series, reruns, samples).
         rerun_count: how many reruns there are; (series,). can_rerun: more can be had.
-        new_image: the image is another one than before. image_known: it is known at all.
+        new_image: the image is another one than before, or may be: another label, and no hash that is the same. image_known: something
+            but the label is known of it.
         swap: variance that other known changes add to the level; 0 where there is none.
     """
 
@@ -56,17 +61,15 @@ class Provenance:
 
     def take(self, run: Run) -> tuple[bool, bool, float]:
         """(new image, image known, variance of swaps) of the next run."""
-        new_image, swap = False, 0.0
-        for cause, value in run.provenance.items():
-            if self._last.get(cause, value) != value:
-                if cause == "image":
-                    new_image = True
-                elif cause == "release":
-                    new_image |= "image" not in run.provenance
-                else:
-                    swap += (self._known.swap_board if cause == "board" else self._known.swap_other) ** 2
-            self._last[cause] = value
-        return new_image, "image" in self._last, swap
+        known, before = run.provenance, self._last
+        changed = {cause for cause, value in known.items() if before.get(cause, value) != value}
+        is_same = "image" in known and before.get("image") == known["image"]
+        new_image = not is_same and not changed.isdisjoint(_SOFTWARE)
+        sizes = (
+            self._known.swap_board if cause == "board" else self._known.swap_other for cause in changed - _SOFTWARE
+        )
+        before.update(known)
+        return new_image, not before.keys().isdisjoint(_NAMES), sum(size**2 for size in sizes)
 
 
 def night(runs: Sequence[Run | None], seen: Sequence[Provenance]) -> Night:

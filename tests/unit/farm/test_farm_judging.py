@@ -78,9 +78,24 @@ def test_numbers_that_nothing_can_be_said_of_are_not_judged(nights: Nights) -> N
     assert judged(nights.store, first, lambda _run: None, said.append)
     assert told(nights.store, later, said.append)
     assert said == [
-        f"not judged: run {first} has nothing to be compared with yet (lab judge show {first})",
+        f"not judged: run {first} needs 8 earlier runs, has 0 (lab judge show {first})",
         f"not judged: run {later} ended before the judge had it; have it judged: lab judge run {later}",
     ]
+
+
+def test_a_run_whose_cycles_all_failed_says_so(nights: Nights) -> None:
+    run, said = nights.run(boots=0, failed=2), list[str]()
+    assert judged(nights.store, run, lambda _run: None, said.append)
+    assert said == [
+        f"not judged: run {run} has no samples of 1 number, since all cycles failed (lab judge show {run})"
+    ]
+
+
+def test_a_night_that_was_not_judged_is_told_with_the_next_one(nights: Nights) -> None:
+    runs, said = [nights.run(1.03, image="slow") for _ in range(3)], list[str]()
+    assert not judged(nights.store, runs[-1], lambda _run: None, said.append)
+    assert "regression, +3" in said[-1] or "regression, +2" in said[-1]
+    assert f"since run {runs[0]}" in said[-1]
 
 
 def test_it_ends_where_nothing_more_can_be_measured(nights: Nights) -> None:

@@ -80,6 +80,31 @@ def test_a_change_under_one_image_is_the_environments() -> None:
         assert call.differs == {}
 
 
+@pytest.mark.parametrize(
+    ("known", "outcome"),
+    [
+        ({"image": "sha256 one", "release": "another"}, Outcome.ENVIRONMENT),
+        ({"software": "Linux 6.12"}, Outcome.ENVIRONMENT),
+        ({"software": "Linux 6.12", "release": "another"}, Outcome.REGRESSION),
+        ({"software": "Linux 6.12", "image": "first known with the change", "release": "another"}, Outcome.REGRESSION),
+        ({"release": "another"}, Outcome.REGRESSION),
+    ],
+    ids=["the hash is the same", "the label is the same", "only lines are the same", "no hash before", "only a label"],
+)
+def test_another_release_is_the_suspect_unless_the_hash_of_its_image_is_the_same(
+    known: dict[str, str], outcome: Outcome
+) -> None:
+    at = 87
+    before = {cause: value for cause, value in known.items() if not value.startswith("first")} | {"release": "one"}
+    plain = history(step=0.02, at=at)
+    runs = (
+        evolve(run, provenance=before if night < at else {"release": "one", **known})
+        for night, run in enumerate(plain.runs)
+    )
+    (call,) = calls(evolve(plain, runs=tuple(runs)))
+    assert (call.outcome, call.since) == (outcome, at)
+
+
 @pytest.mark.parametrize("cause", ["board", "card", "adapter", "host", "tester"])
 def test_a_swap_that_moves_the_number_is_the_environments_and_names_the_swap(cause: str) -> None:
     swapped = with_cause(with_cause(history(step=0.01, at=87), cause, "old", 0), cause, "new", 87)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from judged_store import Nights
+from judged_store import DAY, Nights
 
 from lab.cli import main
 from lab.results import open_store
@@ -54,6 +54,36 @@ def test_a_confirmed_regression_is_status_1_and_says_size_since_and_what_differs
     assert "image: sha256" in line
     assert "+3." in line or "+2." in line
     assert said.endswith("1 numbers: 1 regression\n")
+
+
+def test_a_regression_of_a_night_that_was_not_judged_is_status_1_and_in_the_summary(lab: Lab, tmp_path: Path) -> None:
+    with open_store(lab.db) as store:
+        third = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY).run(1.03, image="slow")
+    summary = tmp_path / "verdict.md"
+    for _ in range(2):
+        code, said = lab("run", "latest", "--summary", str(summary))
+        assert code == 1
+        assert "1 numbers: 1 regression" in said
+        assert summary.read_text().startswith(f"**Regression: 1 number (run {third}, ")
+    assert [each["run"] for each in lab.json("list")] == [lab.second]
+
+
+def test_a_run_whose_cycles_all_failed_is_not_said_to_be_unmoved(lab: Lab, tmp_path: Path) -> None:
+    with open_store(lab.db) as store:
+        Nights(store, board="0043").quiet(9)
+        Nights(store, board="0043").run(boots=0, failed=4)
+    lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
+    headline = (tmp_path / "verdict.txt").read_text().splitlines()[0]
+    assert headline.startswith("No samples, since all cycles failed: 1 number (run ")
+
+
+def test_a_run_without_a_history_says_what_it_needs(lab: Lab, tmp_path: Path) -> None:
+    with open_store(lab.db) as store:
+        Nights(store, board="0043").quiet(6)
+    _, said = lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
+    assert said.endswith("1 numbers: 1 no history (needs 8 earlier runs, has 5)\n")
+    headline = (tmp_path / "verdict.txt").read_text().splitlines()[0]
+    assert headline.startswith("Nothing could be compared: needs 8 earlier runs, has 5 (run ")
 
 
 def test_a_run_of_which_another_would_tell_more_says_so_and_is_no_failure(lab: Lab) -> None:

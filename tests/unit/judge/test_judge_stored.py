@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from judged_store import BOOTS, DAY, Nights
 
 from lab.errors import ConfigurationError
-from lab.judge import memory
+from lab.judge import memory, words
 from lab.judge.stored import RunVerdicts, judge_run
 from lab.results import Store, open_store
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import read_verdicts, review
+from lab.results.verdictrecords import CALLED, NewVerdict
+from lab.results.verdicts import read_verdicts, review, verdicts_with
 
 QUIET = 15
 SOON = dt.timedelta(minutes=10)
@@ -78,6 +78,76 @@ def test_a_swapped_board_is_the_environments_doing(store: Store, nights: Nights,
     assert [verdict.outcome for verdict in called] == ["environment"]
     assert called[0].since_run == runs[0]
     assert called[0].differs == {"board": ("A", "B")}
+
+
+def test_another_release_is_the_suspect_where_only_lines_of_its_software_are_known(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    for _ in range(QUIET):
+        nights.run(image="")
+    runs = [nights.run(1.04, image="", release="11.02") for _ in range(2)]
+    called = [v for v in (only(judge_run(store, run, remember=remembered)) for run in runs) if v.direction]
+    assert [(v.outcome, v.since_run, v.differs) for v in called] == [
+        ("regression", runs[0], {"release": ("11.01", "11.02")})
+    ]
+
+
+@pytest.mark.parametrize("judged_before", [False, True], ids=["nothing was judged before", "the night before was"])
+def test_a_change_of_a_night_that_was_not_judged_is_reported_once(
+    store: Store, nights: Nights, remembered: Path, tmp_path: Path, judged_before: bool
+) -> None:
+    quiet = nights.quiet(QUIET)
+    if judged_before:
+        judge_run(store, quiet[-1], remember=remembered)
+    first, second, third, fourth = (nights.run(1.02, image="slow") for _ in range(4))
+    assert only(judge_run(store, third, remember=remembered)).outcome == "none"
+    (found,) = read_verdicts(store, outcomes=["regression"])
+    assert (found.run.id, found.since_run) == (second, first)
+    assert [(v.run.id, v.outcome) for v in verdicts_with(store, third)] == [(second, "regression")]
+    judge_run(store, third, remember=tmp_path / "another user's")
+    assert [(v.run.id, v.outcome) for v in verdicts_with(store, third)] == [(second, "regression")], "again the same"
+    judge_run(store, fourth, remember=remembered)
+    assert [(v.run.id, v.outcome) for v in verdicts_with(store, fourth)] == [(fourth, "none")]
+    judge_run(store, second, remember=remembered)
+    (same,) = read_verdicts(store, outcomes=["regression"])
+    assert (same.id, same.effect) == (found.id, found.effect)
+
+
+def test_a_change_that_was_taken_back_before_anything_was_judged_is_kept_and_alarms_nobody(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    nights.quiet(QUIET)
+    slow = [nights.run(1.05, image="slow") for _ in range(3)]
+    mended = [nights.run(1.0, image="mended") for _ in range(4)]
+    judge_run(store, mended[-1], remember=remembered)
+    found = {verdict.outcome: verdict.since_run for verdict in read_verdicts(store, outcomes=CALLED)}
+    assert found == {"regression": slow[0], "improvement": mended[0]}
+    assert [verdict.outcome for verdict in verdicts_with(store, mended[-1])] == ["improvement"]
+
+
+def test_a_rerun_that_nobody_had_judged_still_makes_its_night_sure(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    nights.quiet(QUIET)
+    first = nights.run(1.04, image="slow", after=SOON)
+    assert only(judge_run(store, first, remember=remembered)).outcome == "unsure: rerun asked"
+    for _ in range(3):
+        nights.run(1.04, image="slow", after=SOON, provenance={"confirms": first})
+    nights.now += DAY
+    later = nights.run(1.04, image="slow")
+    judge_run(store, later, remember=remembered)
+    assert [(v.run.id, v.outcome) for v in verdicts_with(store, later)] == [(first, "regression")]
+
+
+def test_no_history_says_how_many_runs_it_has_and_needs(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(3)
+    nights.run(boots=0, failed=2)
+    nights.quiet(2)
+    run = nights.run(media=("sd", "emmc"))
+    judge_run(store, run, remember=remembered)
+    verdicts = read_verdicts(store, run_id=run)
+    assert {verdict.params["medium"]: verdict.n for verdict in verdicts} == {"sd": 5, "emmc": 0}
+    assert words.needs(verdicts) == "needs 8 earlier runs, has 0 to 5"
 
 
 def test_runs_that_were_asked_for_confirm_on_the_first_night(store: Store, nights: Nights, remembered: Path) -> None:
