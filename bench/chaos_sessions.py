@@ -78,9 +78,9 @@ class Operator:
             run = self._latest("SELECT id, status FROM runs WHERE board = ? ORDER BY id DESC LIMIT 1")
             words = ("--lg-env", env, "tests_perf/test_boot.py")
             if run is not None and run[1] != "completed":
-                return (*words, "--resume", str(run[0]))
+                return (*words, "--lab-resume", str(run[0]))
             medium = self.chance.choice(MEDIA)
-            return None if closing else (*words, "--medium", medium, "--cycles", str(self.cycles))
+            return None if closing else (*words, "--lab-medium", medium, "--lab-cycles", str(self.cycles))
         job = self._latest("SELECT id, state FROM jobs WHERE board = ? ORDER BY id DESC LIMIT 1")
         if job is not None and job[1] == "failed":
             return ("--resume", f"j{job[0]}")

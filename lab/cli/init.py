@@ -69,7 +69,7 @@ def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:
         lines += [f"{pdudaemon.installing()}    # pdudaemon switches the power"]
     for env in envs:
         name = env.path.name
-        measure = f"{shlex.quote(pytest)} --lg-env {name} {shipped.TESTS}/test_boot.py --cycles 1"
+        measure = f"{shlex.quote(pytest)} --lg-env {name} {shipped.TESTS}/test_boot.py --lab-cycles 1"
         if env.simulated:
             kind = "" if boards.load(env.board_type).virtual else f" sim --type {env.board_type}"
             lines += [f"{shlex.quote(lab)} virtual up{kind} && {measure}"]

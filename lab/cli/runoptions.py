@@ -39,8 +39,9 @@ def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(option: RunOption) -> inspect.Parameter:
-    names = list(dict.fromkeys([option.flag, option.pytest_flag]))
-    about = typer.Option(*names, metavar=option.metavar or None, help=f"{option.help[0].upper()}{option.help[1:]}.")
+    about = typer.Option(
+        option.flag, metavar=option.metavar or None, help=f"{option.help[0].upper()}{option.help[1:]}."
+    )
     default = False if option.form == "flag" else None
     annotation: Any = Annotated.__class_getitem__((_KINDS[option.form], about))  # type: ignore[attr-defined]
     return inspect.Parameter(_variable(option), inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -29,11 +29,11 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     told = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
     words += pytest_words(told, suites.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
-        return [*words, "--resume", str(unfinished)]
+        return [*words, "--lab-resume", str(unfinished)]
     if job.release:
-        words += ["--release", job.release]
+        words += ["--lab-release", job.release]
     if job.cycles is not None:
-        words += ["--cycles", str(job.cycles)]
+        words += ["--lab-cycles", str(job.cycles)]
     return words
 
 

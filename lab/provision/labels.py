@@ -41,7 +41,7 @@ def label(board: str, media: Sequence[str], known: Mapping[str, Provision], give
 
     Args:
         media: that the run boots from. known: of `ProvisionBook.current`.
-        given: by `--release`; empty: not given. default: of the environment.
+        given: by an option; empty: not given. default: of the environment.
 
     Raises:
         ConfigurationError: `given` is not what was provisioned; or as of `provisioned`.
@@ -49,8 +49,8 @@ def label(board: str, media: Sequence[str], known: Mapping[str, Provision], give
     on_it = provisioned(board, media, known)
     if on_it and given and given != on_it:
         raise ConfigurationError(
-            f"--release {given}: {board} was provisioned with {on_it} on {', '.join(media)}, and a run's label is what is on the board. "
-            f"Leave --release out, or put {given} there: lab provision --release FILE; {_BY_HAND} {media[0]}"
+            f"release {given}: {board} was provisioned with {on_it} on {', '.join(media)}, and a run's label is what is on the board. "
+            f"Leave the release out, or put {given} there: lab provision --release FILE; {_BY_HAND} {media[0]}"
         )
     return on_it or given or default
 

@@ -32,11 +32,13 @@ def _run_or_job(text: str) -> int | str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("boardlab")
-    group.addoption("--cycles", type=int, metavar="N", help="cycles per medium, or per low-power mode (default 20)")
-    group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
+    group.addoption(
+        "--lab-cycles", type=int, metavar="N", help="cycles per medium, or per low-power mode (default 20)"
+    )
+    group.addoption("--lab-release", metavar="R", help="release of the software on the board, e.g. 11.01")
     group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
     group.addoption(
-        "--resume",
+        "--lab-resume",
         type=_run_or_job,
         metavar="RUN",
         help="go on with an interrupted run at its next cycle; with a job, e.g. j12, with the run that it left unfinished",
@@ -50,11 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lab-confirms", type=int, metavar="RUN", help="measure again what the judge asked for of a run of tonight"
     )
     group.addoption(
-        "--ignore-reservation",
+        "--lab-ignore-reservation",
         action="store_true",
         help="measure although the board is reserved; only for whom it is reserved",
     )
-    group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
+    group.addoption("--lab-leave-on", action="store_true", help="do not switch the board off at the end")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -48,7 +48,7 @@ from lab.shown import plain_text
 
 RUN_KEY = MeasurerKey()
 _LAST_ID: Final = 2**31 - 1  # of the databases' integers
-LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, _LAST_ID), "lab_confirms": (1, _LAST_ID)}
+LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, _LAST_ID), "confirms": (1, _LAST_ID)}
 LONGEST_NUMBER: Final = 24
 
 
@@ -144,9 +144,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers ("
         refuse(config, items, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
         return
-    if config.option.resume is None:
+    if config.option.lab_resume is None:
         return
-    kind = config.stash[STORE_KEY].run(config.option.resume).kind
+    kind = config.stash[STORE_KEY].run(config.option.lab_resume).kind
     others = [item for item in items if (found := measures(item)) and found != kind]
     if others:
         config.hook.pytest_deselected(items=others)
@@ -197,39 +197,41 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
 def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     plan = {
-        "cycles": config.option.cycles or DEFAULT_CYCLES,
+        "cycles": config.option.lab_cycles or DEFAULT_CYCLES,
         "media": chosen(config, "boot_measurer", "boot_medium", config.stash[MEDIA_KEY]),
     }
-    if config.option.init:
-        plan["init"] = config.option.init
+    if config.option.lab_init:
+        plan["init"] = config.option.lab_init
     run = open_run(config, strategy, "boot", plan)
     progress = Progress(writer(config), clock, total=0)
-    boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries, heed(config, run.id))
+    boot_run = BootRun(
+        store, run, strategy, progress, clock, time.sleep, config.option.lab_retries, heed(config, run.id)
+    )
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)
 
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
-    if config.option.resume is not None:
+    if config.option.lab_resume is not None:
         return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
     asked = _asked(config)
     for name in asked:
         if name not in board_type.media:
-            raise ConfigurationError(f"--medium {name}: {board_type.name} has {', '.join(board_type.media)}")
+            raise ConfigurationError(f"--lab-medium {name}: {board_type.name} has {', '.join(board_type.media)}")
     release = config.stash.get(provisioning.RELEASE_KEY, None)
     return asked or [name for name in board_type.media if release is None or name in release.media]
 
 
 def _asked(config: pytest.Config) -> list[str]:
-    names = [name for given in config.option.medium or [] for name in given.split(",")]
+    names = [name for given in config.option.lab_medium or [] for name in given.split(",")]
     return list(dict.fromkeys(names))
 
 
 def _check_options(config: pytest.Config) -> None:
     for option, (minimum, maximum) in LIMITS.items():
-        value = getattr(config.option, option, None)
+        value = getattr(config.option, f"lab_{option}", None)
         if isinstance(value, int) and not minimum <= value <= maximum:
-            raise ConfigurationError(f"--{option} {_shown(value)}: a whole number from {minimum} to {maximum}")
+            raise ConfigurationError(f"--lab-{option} {_shown(value)}: a whole number from {minimum} to {maximum}")
     for entry in options.TABLE:
         entry.read(getattr(config.option, entry.dest, None), entry.pytest_flag)
 

@@ -1,4 +1,4 @@
-"""Which sections a session measures: those of `--sections`, or those of the plan of the run that is resumed."""
+"""Which sections a session measures: those of `--lab-sections`, or those of the plan of the run that is resumed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Choice:
     """What a session may measure.
 
     Attributes:
-        asked: the names that `--sections` gives. planned: those of the plan of the run that is resumed. Empty: all.
+        asked: the names that `--lab-sections` gives. planned: those of the plan of the run that is resumed. Empty: all.
         destructive: whether scratch media may be overwritten.
     """
 
@@ -59,10 +59,10 @@ def of_session(config: pytest.Config) -> Choice:
     Raises:
         pytest.UsageError: the run cannot be resumed.
     """
-    asked = options.read({"sections": config.option.sections}).get("sections", [])
+    asked = options.read({"sections": config.option.lab_sections}).get("sections", [])
     names = frozenset(asked) if isinstance(asked, list) else frozenset()
     destructive = bool(config.option.lab_destructive)
-    if config.option.resume is None or STORE_KEY not in config.stash:
+    if config.option.lab_resume is None or STORE_KEY not in config.stash:
         return Choice(names, frozenset(), destructive)
     try:
         plan = resuming.resumable(config, config.stash[STORE_KEY]).plan
@@ -76,10 +76,10 @@ def _absent(name: str, config: pytest.Config) -> str:
     board_type = config.stash[STRATEGY_KEY].type if STRATEGY_KEY in config.stash else None
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        return f"--sections {name}: there is no such section" + (f"; did you mean {close[0]}?" if close else "")
+        return f"--lab-sections {name}: there is no such section" + (f"; did you mean {close[0]}?" if close else "")
     if board_type is not None and not known[name].fits(board_type):
-        return f"--sections {name}: {board_type.title} does not have what it measures; leave it out"
+        return f"--lab-sections {name}: {board_type.title} does not have what it measures; leave it out"
     return (
-        f"--sections {name}: none of these tests measures it; its chapter is {known[name].chapter!r}: name that "
+        f"--lab-sections {name}: none of these tests measures it; its chapter is {known[name].chapter!r}: name that "
         "chapter's file, or none"
     )

@@ -65,7 +65,7 @@ def resume_command(config: pytest.Config, run_id: int) -> str:
     words = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}"]
     if config.option.inifilename:
         words += ["-c", str(Path(config.option.inifilename).absolute())]
-    words += [*map(str, _absolute(config)), "--resume", str(run_id)]
+    words += [*map(str, _absolute(config)), "--lab-resume", str(run_id)]
     database = database_of(config)
     return shlex.join([*words, *(["--lab-db", database] if database else [])])
 

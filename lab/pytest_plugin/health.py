@@ -18,7 +18,6 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.pytest_plugin.runs import JOB_KEY, STORE_KEY, STRATEGY_KEY, writer
 from lab.results.healthbook import HealthBook
-from lab.run.options import PROVISION
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ def check_first(config: pytest.Config) -> None:
     """Check the board where that was asked for and is due; what fails is a release's to say only where the lab works.
 
     Raises:
-        LabStableError: it cannot take runs, since equipment of the lab fails; before `--provision`, equipment that a write needs.
+        LabStableError: it cannot take runs, since equipment of the lab fails; before `--lab-provision`, equipment that a write needs.
     """
     if not config.option.lab_health:
         return
@@ -39,7 +38,7 @@ def check_first(config: pytest.Config) -> None:
     say(f"checking {strategy.board} first: {why}")
     began = time.monotonic()
     check = book.record(_check(config, CheckUp(strategy, say).run(), time.monotonic() - began))
-    part = check.fault_in(PROVISION_NEEDS) if config.getoption(PROVISION) else check.fault
+    part = check.fault_in(PROVISION_NEEDS) if config.option.lab_provision else check.fault
     if part is not None:
         raise LabStableError(
             f"{strategy.board} cannot take runs: {part.name}: {part.message}. Mend it, then: lab health {strategy.board} --check",

@@ -35,7 +35,7 @@ def take_board(config: pytest.Config) -> None:
     if (ours := _of_lab_run(config)) is not None:
         config.stash[JOB_KEY] = ours
         return
-    book = holding.queue(store, BY_PYTEST, ignores=config.option.ignore_reservation)
+    book = holding.queue(store, BY_PYTEST, ignores=config.option.lab_ignore_reservation)
     given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
     job = book.enqueue(
         Order(
@@ -43,8 +43,8 @@ def take_board(config: pytest.Config) -> None:
             strategy.board,
             tuple(dict.fromkeys(kind for item in config.stash[ITEMS_KEY] if (kind := measures(item)))),
             config.option.lg_env,
-            config.option.release or "",
-            config.option.cycles,
+            config.option.lab_release or "",
+            config.option.lab_cycles,
             options.read(given),
         )
     )

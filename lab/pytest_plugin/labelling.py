@@ -24,11 +24,11 @@ def label(
     """The label of a new run that boots from these media, and what was provisioned there, for its provenance.
 
     Raises:
-        ConfigurationError: `--release` says something else; the media hold different releases, or one was not written whole.
+        ConfigurationError: `--lab-release` says something else; the media hold different releases, or one was not written whole.
     """
     known = ProvisionBook(store).current(strategy.board)
     default = str(config.stash[LABGRID_ENV_KEY].config.get_option("release", "unreleased"))
-    found = labels.label(strategy.board, media, known, config.option.release or "", default)
+    found = labels.label(strategy.board, media, known, config.option.lab_release or "", default)
     _expect(strategy, media, known)
     return found, labels.document(media, known)
 

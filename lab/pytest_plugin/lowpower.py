@@ -75,7 +75,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     run = open_run(config, strategy, KIND, _plan(config, strategy))
     progress = Progress(writer(config), clock, total=0)
-    retries, heeding = config.option.retries, heed(config, run.id)
+    retries, heeding = config.option.lab_retries, heed(config, run.id)
     low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, retries, heeding)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
     return CycleMeasurer(store, run, cycle_run=low_power_run, items="modes", board=strategy.type.title)
@@ -83,16 +83,16 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
 
 def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
     media = config.stash[MEDIA_KEY]
-    if config.option.energy and strategy.rails is None:
+    if config.option.lab_energy and strategy.rails is None:
         raise ConfigurationError(
-            "--energy: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
+            "--lab-energy: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
         )
-    energy = {"energy": True} if config.option.energy else {}
+    energy = {"energy": True} if config.option.lab_energy else {}
     return energy | {
-        "cycles": config.option.cycles or DEFAULT_CYCLES,
+        "cycles": config.option.lab_cycles or DEFAULT_CYCLES,
         "modes": chosen(config, "low_power_measurer", "sleep_mode", config.stash[MODES_KEY]),
-        "wake": config.option.wake or DEFAULT_WAKE,
-        "sleep_s": config.option.sleep or (DEFAULT_SLEEP_S if strategy.rails is None else POWER_SLEEP_S),
+        "wake": config.option.lab_wake or DEFAULT_WAKE,
+        "sleep_s": config.option.lab_sleep or (DEFAULT_SLEEP_S if strategy.rails is None else POWER_SLEEP_S),
         "medium": media[0] if media else strategy.medium,
     }
 
@@ -100,14 +100,14 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
 def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     """The modes to measure: those asked for, which the board must have; else all that the env can wake it from."""
     option = config.option
-    if option.resume is not None:
+    if option.lab_resume is not None:
         return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
-    asked = list(dict.fromkeys(name for given in option.mode or [] for name in given.split(",")))
+    asked = list(dict.fromkeys(name for given in option.lab_mode or [] for name in given.split(",")))
     pins = strategy.wake_pins.pins if strategy.wake_pins is not None else {}
     possible = [mode for mode in strategy.type.sleep if mode != PARTIAL_IO or CAN in pins]
     for mode in asked or possible:
-        wake = CAN if mode == PARTIAL_IO else option.wake or DEFAULT_WAKE
+        wake = CAN if mode == PARTIAL_IO else option.lab_wake or DEFAULT_WAKE
         check_plan(strategy.type, SuspendPlan(mode, wake))
-    if option.wake and not strategy.type.sleep:
-        raise ConfigurationError(f"--wake {option.wake}: {strategy.type.title} has no low-power modes")
+    if option.lab_wake and not strategy.type.sleep:
+        raise ConfigurationError(f"--lab-wake {option.lab_wake}: {strategy.type.title} has no low-power modes")
     return asked or possible

@@ -84,7 +84,7 @@ def session_of(
     yield measurer
     try:
         measurer.give_back()
-        if not config.option.leave_on:
+        if not config.option.lab_leave_on:
             strategy.transition("off")
     except BoardlabError as error:
         write(f"error: {error}")

@@ -1,4 +1,4 @@
-"""`--provision`: the board gets its release before anything is measured."""
+"""`--lab-provision`: the board gets its release before anything is measured."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _BOOT: Final = "boot"
 
 
 def choose(config: pytest.Config, board_type: str) -> None:
-    """Read the release file of `--provision`; its name is the label of the session's runs.
+    """Read the release file of `--lab-provision`; its name is the label of the session's runs.
 
     Raises:
-        ConfigurationError: there is no such file, it is wrong, or `--release` says something else.
+        ConfigurationError: there is no such file, it is wrong, or `--lab-release` says something else.
     """
-    if not config.option.provision:
+    if not config.option.lab_provision:
         return
-    release = find(config.option.provision, board_type, Path.cwd())
-    given = config.option.release
+    release = find(config.option.lab_provision, board_type, Path.cwd())
+    given = config.option.lab_release
     if given and given != release.name:
         raise ConfigurationError(
-            f"--release {given}: --provision puts {release.name} on the board, and that is the label: leave --release out"
+            f"--lab-release {given}: --lab-provision puts {release.name} on the board, and that is the label: leave --lab-release out"
         )
-    config.stash[RELEASE_KEY], config.option.release = release, release.name
+    config.stash[RELEASE_KEY], config.option.lab_release = release, release.name
 
 
 def provision(config: pytest.Config) -> None:
@@ -77,7 +77,9 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
     kinds = {kind for item in config.stash[ITEMS_KEY] if (kind := measures(item))}
     boots = chosen(config, "boot_measurer", "boot_medium", config.stash[MEDIA_KEY]) if _BOOT in kinds else []
     others = (
-        [config.option.medium[0].split(",")[0] if config.option.medium else strategy.medium] if kinds - {_BOOT} else []
+        [config.option.lab_medium[0].split(",")[0] if config.option.lab_medium else strategy.medium]
+        if kinds - {_BOOT}
+        else []
     )
     return list(dict.fromkeys([*boots, *others]))
 

@@ -1,4 +1,4 @@
-"""`--resume`: a run goes on with its own plan, board and software, and options that say otherwise are refused."""
+"""`--lab-resume`: a run goes on with its own plan, board and software, and options that say otherwise are refused."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from lab.results.jobrecords import number
 from lab.run import options, plans
 
 # Option of pytest -> key of the plan; a plan without the key is of a run that has nothing of it.
-_OPTIONS: Final = {"cycles": "cycles"} | {option.dest: option.plan for option in options.TABLE if option.plan}
+_OPTIONS: Final = {"lab_cycles": "cycles"} | {option.dest: option.plan for option in options.TABLE if option.plan}
 _MEDIUM: Final = "medium"
+_MEDIA: Final = "media"
 _REPEATS: Final = "repeats"  # a plan has those of each section
 
 
 def find_run(config: pytest.Config, store: Store) -> None:
-    """Where `--resume` names a job (`j12`), the run that it has not completed.
+    """Where `--lab-resume` names a job (`j12`), the run that it has not completed.
 
     Raises:
         ConfigurationError: there is no such job, or it has no such run.
     """
-    given = config.option.resume
+    given = config.option.lab_resume
     if not isinstance(given, str):
         return
     job = joblist.job(store, number(given))
@@ -35,16 +36,16 @@ def find_run(config: pytest.Config, store: Store) -> None:
     if not unfinished:
         had = f"its runs ({', '.join(str(run.id) for run in runs)}) are completed" if runs else "it has no run"
         raise ConfigurationError(f"job {job.called} has nothing to resume: {had}; begin a new one")
-    config.option.resume = unfinished[-1]
+    config.option.lab_resume = unfinished[-1]
 
 
 def resumable(config: pytest.Config, store: Store) -> Run:
-    """The run that `--resume` names, unchanged.
+    """The run that `--lab-resume` names, unchanged.
 
     Raises:
         ConfigurationError: there is none, or its plan cannot be gone on with.
     """
-    run = store.run(config.option.resume)
+    run = store.run(config.option.lab_resume)
     plans.check(run)
     return run
 
@@ -66,15 +67,17 @@ def check(run: Run, config: pytest.Config, strategy: Any, *, labelled_by_env: bo
     _check_release(run, config, labelled_by_env=labelled_by_env)
     differences = plan_differences(run.plan, {**run.plan, **dict(_wanted(run, config))})
     if differences:
-        raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
+        raise ConfigurationError(
+            f"--lab-resume goes on with the run's own plan: {'; '.join(differences)}; leave it out"
+        )
 
 
 def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) -> None:
     env = config.stash[LABGRID_ENV_KEY]
-    given = config.option.release
+    given = config.option.lab_release
     named = given or (env.config.get_option("release", "") if labelled_by_env else "")
     if named and str(named) != run.release:
-        who = "--release says" if given else f"{env.config_file} says (options: release)"
+        who = "--lab-release says" if given else f"{env.config_file} says (options: release)"
         raise ConfigurationError(
             f"run {run.id} is of release {run.release!r}, and {who} {str(named)!r}: a run has one release. Resume it with the "
             "software that it was begun with, or begin a new run"
@@ -85,7 +88,7 @@ def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
     """What the options say of a plan, by its keys."""
     for option, plan_key in _OPTIONS.items():
         value = config.getoption(option)
-        key = _MEDIUM if option == _MEDIUM and plan_key not in run.plan else plan_key  # low power has one medium
+        key = _MEDIUM if plan_key == _MEDIA and plan_key not in run.plan else plan_key  # low power has one medium
         if isinstance(value, list):
             names = _split(value)
             yield key, names[0] if key == _MEDIUM and len(names) == 1 else names

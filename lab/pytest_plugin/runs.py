@@ -61,7 +61,7 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
 def _open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, object]) -> Run:
     store = config.stash[STORE_KEY]
     env = config.stash[LABGRID_ENV_KEY]
-    if config.option.resume is not None:
+    if config.option.lab_resume is not None:
         run = resuming.resumable(config, store)
         ours = labelling.check_resumed(store, strategy, labelling.media_of(run.plan, strategy), run)
         resuming.check(run, config, strategy, labelled_by_env=not ours)

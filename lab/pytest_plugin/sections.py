@@ -166,7 +166,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
     store, env, clock = config.stash[STORE_KEY], config.stash[LABGRID_ENV_KEY], MonotonicRaw()
     names = [section.name for section in chosen]
-    asked = config.option.repeats or _described(env).repeats
+    asked = config.option.lab_repeats or _described(env).repeats
     repeats = {section.name: asked or section.repeats for section in chosen}
     plan = {"sections": names, "destructive": choosing.of_session(config).destructive, REPEATS: repeats}
     run = open_run(config, strategy, KIND, plan)
@@ -181,7 +181,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     def line(text: str) -> None:
         write(f"{text}   ETA {eta}")
 
-    virtual, retries = run.provenance["virtual"] is True, config.option.retries
+    virtual, retries = run.provenance["virtual"] is True, config.option.lab_retries
     made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries))
     pending = made[0].pending_of(names)
     for section in chosen:

@@ -141,7 +141,9 @@ def obstacle(book: JobQueue, board: str) -> str:
     holds = book.refusing(board)
     if holds:
         own = all(hold.person == book.person and hold.kind != QUARANTINE for hold in holds)
-        return f"{board} is {', and '.join(hold.described for hold in holds)}" + (f"; it is yours: add {IGNORE}" * own)
+        return f"{board} is {', and '.join(hold.described for hold in holds)}" + (
+            f"; it is yours: add {IGNORE} (pytest: --lab{IGNORE[1:]})" * own
+        )
     return f"{board} is busy: an earlier job waits for it"
 
 

@@ -1,6 +1,7 @@
 """The options that say how something is measured: one table for pytest, `lab run` and the schedules of farm.yaml.
 
-A new option is one entry of TABLE. Its name is the key in farm.yaml and in a job; `lab run` and pytest have it with `--` before it.
+A new option is one entry of TABLE. Its name is the key in farm.yaml and in a job; `lab run` has it with `--`
+before it, pytest with `--lab-`: the options of other plugins, and of a conftest, have the short names there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class RunOption:
         metavar: what stands for its value in a help.
         minimum, maximum: of a number. pattern: of a word; wanted: what that is, for a message.
         plan: the key of a run's plan that keeps it; empty: a run that is resumed has to be told again.
-        pytest: its name there, where the plain one could be another plugin's; `lab run` knows it by both.
         default: what pytest takes where it is not given.
     """
 
@@ -53,7 +53,6 @@ class RunOption:
     pattern: str = ""
     wanted: str = ""
     plan: str = ""
-    pytest: str = ""
     default: int | None = None
 
     @property
@@ -64,12 +63,12 @@ class RunOption:
     @property
     def pytest_flag(self) -> str:
         """As pytest has it, e.g. "--lab-destructive"."""
-        return f"--{self.pytest or self.name}"
+        return f"--lab-{self.name}"
 
     @property
     def dest(self) -> str:
         """The attribute of pytest's options."""
-        return (self.pytest or self.name).replace("-", "_")
+        return f"lab_{self.name}"
 
     def read(self, given: object, shown: str) -> Value | None:
         """A value as a job keeps it; None: it is as if it was not given.
@@ -180,7 +179,6 @@ TABLE: Final = (
         "flag",
         "also measure what overwrites the scratch media that the env names",
         plan="destructive",
-        pytest="lab-destructive",
     ),
     RunOption(
         "retries",
@@ -206,14 +204,12 @@ TABLE: Final = (
         (BOOT, LOW_POWER, SECTIONS),
         "flag",
         "check the board first, where its last check is old or failed, or the lab failed since",
-        pytest="lab-health",
     ),
     RunOption(
         JUDGE,
         (BOOT, LOW_POWER, SECTIONS),
         "flag",
         "judge what was measured; `lab run` measures again where the judge asks",
-        pytest="lab-judge",
     ),
 )
 NAMES: Final = tuple(option.name for option in TABLE)

@@ -152,7 +152,7 @@ class SectionRun:
             else:
                 break
         if ledger.lost(cycle):
-            return  # the cycle is not done, and is gone on with by --resume
+            return  # the cycle is not done, and is gone on with when the run is resumed
         numbers = len(readings) + ledger.numbers(cycle)
         self._record(section, Attempt(cycle, tries[row_key({})] + 1, readings, None))
         self.write(f"{head} {numbers:4} numbers  {self._whole.elapsed_s:7.1f} s")

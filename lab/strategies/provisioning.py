@@ -45,7 +45,7 @@ def provision(board: ProvisionedBoard) -> None:
     """
     if board.putting is None:
         raise ConfigurationError(
-            "nothing says which release to put on the board: give --provision FILE, or set `strategy.putting` first"
+            "nothing says which release to put on the board: give --lab-provision FILE, or set `strategy.putting` first"
         )
     board.putting.turn = partial(writing, board.board, board.console.local_device, board.putting.say)
     board.expected = {}  # of what was on it before

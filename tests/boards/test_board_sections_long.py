@@ -74,7 +74,7 @@ def test_what_debian_has_is_measured_from_the_right_medium(board_type: str, tmp_
         if cable.problem():
             expected = {name: count for name, count in expected.items() if name not in ON_THE_CABLE}
         chosen = " or ".join(f"[{name}]" for name in [*expected, *SKIPPED[board_type]])
-        options = ["--lab-destructive", "--retries", "1", "--repeats", "1", "-rs", "-k", chosen]
+        options = ["--lab-destructive", "--lab-retries", "1", "--lab-repeats", "1", "-rs", "-k", chosen]
         chapters = [f"tests_perf/test_{chapter}.py" for chapter in CHAPTERS]
         process = lab.pytest(*chapters[1:], *options, measures=f"test_{CHAPTERS[0]}.py")
         assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
@@ -108,7 +108,7 @@ def test_what_u_boot_reads_and_loads_is_timed_as_its_uart_says_it(board_type: st
 
 def _read(lab: Lab) -> None:
     """A run of what U-Boot reads and loads."""
-    process = lab.pytest("--repeats", str(REPEATS), "--retries", "1", measures="test_uboot_reads.py")
+    process = lab.pytest("--lab-repeats", str(REPEATS), "--lab-retries", "1", measures="test_uboot_reads.py")
     assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
 
 

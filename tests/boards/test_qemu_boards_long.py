@@ -55,7 +55,7 @@ def test_a_run_survives_the_death_of_every_process(lab: Lab) -> None:
 
 def test_another_init_is_measured_to_its_prompt(lab: Lab) -> None:
     medium = list(boards.load(board_type_of(lab)).media)[-1]
-    process = lab.pytest("--cycles", "1", "--medium", medium, "--init", "/bin/sh")
+    process = lab.pytest("--lab-cycles", "1", "--lab-medium", medium, "--lab-init", "/bin/sh")
     assert process.wait(INIT_S) == pytest.ExitCode.OK, lab.log
     (attempt,) = qemu_boards.attempts(lab)
     assert [moment.name for moment in attempt.moments][-1] == "shell"
@@ -66,7 +66,9 @@ def test_another_init_is_measured_to_its_prompt(lab: Lab) -> None:
 def test_a_kernel_panic_is_one_of_the_board(lab: Lab) -> None:
     board = boards.load(board_type_of(lab))
     medium = list(board.media)[-1]
-    process = lab.pytest("--cycles", "1", "--medium", medium, "--init", "/bin/busybox", "--retries", "0")
+    process = lab.pytest(
+        "--lab-cycles", "1", "--lab-medium", medium, "--lab-init", "/bin/busybox", "--lab-retries", "0"
+    )
     assert process.wait(INIT_S) == pytest.ExitCode.TESTS_FAILED, lab.log
     with open_store(lab.environ["LAB_DB"]) as store:
         (attempt,) = store.attempts(1)

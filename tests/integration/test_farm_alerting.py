@@ -36,7 +36,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def measure(lab: Lab, *words: str) -> int:
     env = lab.bench.folder / BOARD / "env.yaml"
-    return lab.pytest("--lg-env", str(env), "--medium", "sd", "--cycles", "1", *words).wait(DEADLINE_S)
+    return lab.pytest("--lg-env", str(env), "--lab-medium", "sd", "--lab-cycles", "1", *words).wait(DEADLINE_S)
 
 
 @contextlib.contextmanager
@@ -137,7 +137,7 @@ def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path:
         assert webhook.alert("BoardlabPowerOffIneffective") is None
 
         assert lab_virtual("fault", BOARD, "stuck_relay", "--dir", lab.bench.folder).returncode == 0
-        assert measure(lab, "--cycles", "2") == 1
+        assert measure(lab, "--lab-cycles", "2") == 1
         assert lab_virtual("clear", BOARD, "--dir", lab.bench.folder).returncode == 0
         until(lambda: webhook.alert("BoardlabPowerOffIneffective"), "the alert reaches the webhook")
         alert = webhook.alert("BoardlabPowerOffIneffective")

@@ -87,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 command = [PROGRAMS / "labgrid-client", "-x", coordinator, *words]
                 subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
             env = str(lab.bench.folder / BOARD / "env.yaml")
-            arguments = ("--lg-env", env, "--medium", "sd", "--cycles", "2", "--release", "11.01")
+            arguments = ("--lg-env", env, "--lab-medium", "sd", "--lab-cycles", "2", "--lab-release", "11.01")
             assert lab.pytest(*arguments).wait(DEADLINE_S) == 0, lab.log
             url, runtime = lab.environ["LAB_DB"], Path(lab.environ["BOARDLAB_RUNTIME"])
             with open_store(url) as store:

@@ -77,7 +77,9 @@ def test_a_session_whose_console_server_is_stopped_measures_the_truth_or_says_th
     lab: Lab, marker: bytes
 ) -> None:
     booted, said = len(lab.bench.truth().find(STARTED)), recorded(lab).count(marker)
-    session = lab.pytest("--lg-env", str(lab.bench.folder / BOARD / "env.yaml"), "--cycles", "1", "--medium", "sd")
+    session = lab.pytest(
+        "--lg-env", str(lab.bench.folder / BOARD / "env.yaml"), "--lab-cycles", "1", "--lab-medium", "sd"
+    )
     deadline = time.monotonic() + DEADLINE_S
     while recorded(lab).count(marker) == said:
         assert session.poll() is None, lab.log

@@ -21,7 +21,7 @@ LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
 QUIET = 12
 FASTER = 0.5  # of the simulated board's time: what it took on the nights before; a busy host makes it slower still
-SD = ("--medium", "sd", "--cycles", "3")
+SD = ("--lab-medium", "sd", "--lab-cycles", "3")
 
 
 @pytest.fixture(scope="module")

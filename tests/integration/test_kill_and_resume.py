@@ -45,7 +45,9 @@ def numbers(lab: Lab) -> list[Number]:
 
 def more_numbers(lab: Lab) -> list[Number]:
     """Those of a run in which nothing is killed."""
-    assert lab.pytest("--medium", "sd", "--cycles", str(ENOUGH // 2)).wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+    assert lab.pytest("--lab-medium", "sd", "--lab-cycles", str(ENOUGH // 2)).wait(DEADLINE_S) == pytest.ExitCode.OK, (
+        lab.log
+    )
     return numbers(lab)
 
 

@@ -92,7 +92,7 @@ def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: 
     code, said = ended(start(lab, "--cycles", "1"))
     assert code == BUSY
     assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on {socket.gethostname()}, since 20" in said
-    code, said = ended(session(lab, "--cycles", "1"))
+    code, said = ended(session(lab, "--lab-cycles", "1"))
     assert code == pytest.ExitCode.USAGE_ERROR
     assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on " in said
     assert "`lab jobs cancel j1` ends it" in said
@@ -194,7 +194,7 @@ def test_a_job_is_cancelled_its_board_is_off_and_it_says_who_did_it(lab: Lab) ->
 
 
 def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: Lab) -> None:
-    first = session(lab, "--cycles", "1")
+    first = session(lab, "--lab-cycles", "1")
     with open_store(lab.environ["LAB_DB"]) as store:
         last = store.runs()[0].id
         until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, first)
@@ -208,7 +208,7 @@ def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: L
         assert lab.bench.status()["power"] == "off"
         run, job = store.runs()[0], joblist.job(store, its.id)
         assert (run.status, run.job_id, job.state, job.program) == ("interrupted", its.id, "cancelled", "pytest")
-        code, said = ended(session(lab, "--resume", f"j{its.id}"))
+        code, said = ended(session(lab, "--lab-resume", f"j{its.id}"))
         assert code == 0, said
         assert store.run(run.id).status == "completed"
     assert jobs(lab) == []

@@ -95,7 +95,7 @@ def test_labgrids_users_find_their_own_drivers_strategy_and_port(lab: Lab, tmp_p
 
 
 def test_a_medium_chosen_by_pytest_is_the_whole_plan(lab: Lab) -> None:
-    words = ("--lg-env", str(lab.bench.folder / BOARD / "env.yaml"), "--cycles", "1", "-k", "sd")
+    words = ("--lg-env", str(lab.bench.folder / BOARD / "env.yaml"), "--lab-cycles", "1", "-k", "sd")
     assert lab.pytest(*words).wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
     with open_store(lab.environ["LAB_DB"]) as store:
         (run,) = store.runs()
@@ -113,7 +113,7 @@ def test_a_place_that_somebody_takes_away_ends_the_run_and_leaves_the_board_alon
         path.write_text(f"{text}options:\n  coordinator_address: '{address}'\n")
         lab.environ |= ALICE
         before = runs(lab)
-        process = lab.pytest("--lg-env", str(path), "--cycles", "50", "--medium", "sd")
+        process = lab.pytest("--lg-env", str(path), "--lab-cycles", "50", "--lab-medium", "sd")
         until(lambda: (runs(lab) > before and lab.samples()) or process.poll() is not None, "a cycle was measured")
         client(address, "-p", BOARD, "release", "-k", LG_USERNAME="bob")
         assert process.wait(DEADLINE_S) == pytest.ExitCode.TESTS_FAILED, lab.log

@@ -40,7 +40,7 @@ def qemu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def session(lab: Lab, *arguments: str, board: str = BOARD) -> subprocess.Popen[bytes]:
     env = lab.bench.folder / board / "env.yaml"
     where = ("--lg-env", str(env)) if env.exists() else ()
-    return lab.pytest(*where, "--sleep", "1", *arguments, measures="test_low_power.py")
+    return lab.pytest(*where, "--lab-sleep", "1", *arguments, measures="test_low_power.py")
 
 
 def attempts(lab: Lab) -> list[Attempt]:
@@ -80,8 +80,8 @@ def wait_for_samples(lab: Lab, process: subprocess.Popen[bytes], more_than: int)
 
 
 def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
-    modes = ("--mode", "deep_sleep,mcu_only")
-    assert session(sim, *modes, "--cycles", "2").wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    modes = ("--lab-mode", "deep_sleep,mcu_only")
+    assert session(sim, *modes, "--lab-cycles", "2").wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     found = attempts(sim)
     assert [(a.params["mode"], a.cycle, a.outcome) for a in found] == [
         (mode, cycle, "ok") for mode in ("deep_sleep", "mcu_only") for cycle in (1, 2)
@@ -99,7 +99,7 @@ def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
         assert attempt.details["suspend"]["mcu_uart"].count("MCU-only mode received") == (
             attempt.params["mode"] == "mcu_only"
         )
-    assert_true(prompts(sim), more=lambda: measured_prompts(sim, *modes, "--cycles", str(ENOUGH // 2)))
+    assert_true(prompts(sim), more=lambda: measured_prompts(sim, *modes, "--lab-cycles", str(ENOUGH // 2)))
 
 
 def test_the_evidence_of_a_latency_is_in_the_console_log(sim: Lab) -> None:
@@ -116,7 +116,7 @@ def test_the_evidence_of_a_latency_is_in_the_console_log(sim: Lab) -> None:
 
 
 def test_the_energy_of_a_suspend_and_resume_is_true_within_one_percent(sim: Lab) -> None:
-    done = session(sim, "--mode", "deep_sleep", "--cycles", "1", "--energy")
+    done = session(sim, "--lab-mode", "deep_sleep", "--lab-cycles", "1", "--lab-energy")
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     (attempt,) = attempts(sim)
     energies = {s.params["rail"]: s for s in attempt.samples if s.metric == "lpm.deep_sleep.energy"}
@@ -139,18 +139,18 @@ def test_a_pulse_on_a_gpio_behind_labgrids_digital_output_wakes_the_board(sim: L
     text = text.replace("    resources:\n", f"    resources:\n      - {output}\n", 1)
     text = text.replace("pins: {can: CAN}", "pins: {can: CAN, gpio: WKGPIO}")
     env.write_text(text.replace("    drivers:\n", f"    drivers:\n      {driver}\n", 1))
-    words = ("--lg-env", str(env), "--mode", "deep_sleep", "--wake", "gpio")
-    found = measured_prompts(sim, *words, "--cycles", "2")
+    words = ("--lg-env", str(env), "--lab-mode", "deep_sleep", "--lab-wake", "gpio")
+    found = measured_prompts(sim, *words, "--lab-cycles", "2")
     for attempt in attempts(sim):
         (prompt,) = [sample for sample in attempt.samples if sample.metric == PROMPT]
         assert prompt.params["wake"] == "gpio"
         assert "mode_unverified" not in prompt.flags
-    assert_true(found, more=lambda: measured_prompts(sim, *words, "--cycles", str(ENOUGH)))
+    assert_true(found, more=lambda: measured_prompts(sim, *words, "--lab-cycles", str(ENOUGH)))
 
 
 def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
     board = "am62xx_lp_sk-1"
-    done = session(sim, "--mode", "partial_io", "--cycles", "1", board=board)
+    done = session(sim, "--lab-mode", "partial_io", "--lab-cycles", "1", board=board)
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     (attempt,) = attempts(sim)
     sample, rails = attempt.samples
@@ -168,13 +168,16 @@ def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
 def test_a_board_without_low_power_says_so(sim: Lab) -> None:
     assert session(sim, board="am62xxsip_sk-1").wait(DEADLINE_S) == pytest.ExitCode.OK
     assert "AM62x SIP SK has no low-power modes" in sim.log
-    assert session(sim, "--mode", "deep_sleep", board="am62xxsip_sk-1").wait(DEADLINE_S) == pytest.ExitCode.USAGE_ERROR
+    assert (
+        session(sim, "--lab-mode", "deep_sleep", board="am62xxsip_sk-1").wait(DEADLINE_S)
+        == pytest.ExitCode.USAGE_ERROR
+    )
 
 
 def test_a_hung_resume_is_an_attempt_without_samples_and_the_cycle_is_tried_again(sim: Lab) -> None:
     told = lab_virtual("fault", BOARD, "hung_resume", "--dir", sim.bench.folder)
     assert told.returncode == 0, told.stderr
-    done = session(sim, "--mode", "deep_sleep", "--cycles", "2")
+    done = session(sim, "--lab-mode", "deep_sleep", "--lab-cycles", "2")
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     assert [(a.cycle, a.number, a.outcome) for a in attempts(sim)] == [
         (1, 1, "hung_resume"),
@@ -185,7 +188,7 @@ def test_a_hung_resume_is_an_attempt_without_samples_and_the_cycle_is_tried_agai
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_session_that_is_ended_while_the_board_sleeps_is_resumed_at_the_next_cycle(sim: Lab, ended_by: int) -> None:
-    process = session(sim, "--mode", "deep_sleep", "--cycles", "3")
+    process = session(sim, "--lab-mode", "deep_sleep", "--lab-cycles", "3")
     with open_store(sim.environ["LAB_DB"]) as store:
         before = {run.id for run in store.runs()}
     deadline = time.monotonic() + DEADLINE_S
@@ -199,7 +202,7 @@ def test_a_session_that_is_ended_while_the_board_sleeps_is_resumed_at_the_next_c
     if ended_by != signal.SIGKILL:
         assert sim.bench.status()["power"] == "off"
     run = attempts(sim)[0].run_id
-    resumed = session(sim, "--resume", str(run))
+    resumed = session(sim, "--lab-resume", str(run))
     assert resumed.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     assert [(a.cycle, a.outcome) for a in attempts(sim)] == [(1, "ok"), (2, "ok"), (3, "ok")], sim.log
     assert {a.run_id for a in attempts(sim)} == {run}
@@ -237,7 +240,7 @@ def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_i
 
 
 def test_qemu_is_measured_in_each_of_its_modes(qemu: Lab) -> None:
-    assert session(qemu, "--cycles", "1").wait(DEADLINE_S) == pytest.ExitCode.OK, qemu.log
+    assert session(qemu, "--lab-cycles", "1").wait(DEADLINE_S) == pytest.ExitCode.OK, qemu.log
     assert [(a.params["mode"], a.outcome) for a in attempts(qemu)][-3:] == [
         (mode, "ok") for mode in ("deep_sleep", "standby", "s2idle")
     ]

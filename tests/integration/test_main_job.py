@@ -29,7 +29,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> None:
-    process = lab.pytest("--cycles", "2", "--medium", "emmc,ospi", "--release", "11.01")
+    process = lab.pytest("--lab-cycles", "2", "--lab-medium", "emmc,ospi", "--lab-release", "11.01")
     deadline = time.monotonic() + DEADLINE_S
     while not lab.samples():
         assert process.poll() is None, lab.log
@@ -41,11 +41,11 @@ def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> 
     with open_store(lab.environ["LAB_DB"]) as store:
         assert store.run(1).status == "interrupted"
         assert store.run(1).release == "11.01"
-    assert "--resume 1" in lab.log
+    assert "--lab-resume 1" in lab.log
     assert lab.bench.status()["power"] == "off"
 
     report = lab.folder / "junit.xml"
-    resumed = lab.pytest("--resume", "1", "--junitxml", str(report))
+    resumed = lab.pytest("--lab-resume", "1", "--junitxml", str(report))
     assert resumed.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
     samples = lab.samples()
     assert [s.value for s in samples[: len(kept)]] == [s.value for s in kept]
@@ -71,7 +71,7 @@ def test_a_boot_from_the_store_is_timed_again_to_the_same_numbers(lab: Lab) -> N
 def test_a_run_of_another_plan_is_not_resumed(lab: Lab) -> None:
     with open_store(lab.environ["LAB_DB"]) as store:
         run = store.begin_run("boot", "qemu-virt", "qemu-1", "x", plan={"cycles": 5, "media": ["sd"]}, provenance={})
-    process = lab.pytest("--resume", str(run.id), "--cycles", "6")
+    process = lab.pytest("--lab-resume", str(run.id), "--lab-cycles", "6")
     assert process.wait(DEADLINE_S) == pytest.ExitCode.USAGE_ERROR
     assert "the run has 5, now it is 6" in lab.log
 
@@ -94,7 +94,7 @@ def test_labgrids_own_drivers_work_in_each_state(lab: Lab, monkeypatch: pytest.M
 
 
 def test_another_init_is_measured_to_its_prompt_and_kept_apart_from_the_usual_boot(lab: Lab) -> None:
-    run = lab.pytest("--cycles", "1", "--medium", "emmc", "--init", "/bin/sh")
+    run = lab.pytest("--lab-cycles", "1", "--lab-medium", "emmc", "--lab-init", "/bin/sh")
     assert run.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
     with open_store(lab.environ["LAB_DB"]) as store:
         latest = store.runs()[0]

@@ -77,8 +77,8 @@ def test_pytest_puts_a_release_on_the_place_of_a_reservation_and_measures_it(
     token = done.stdout.strip().rpartition("=")[2].splitlines()[0]
     client(coordinator, "-p", "+", "acquire", LG_TOKEN=token)
     made.lab.environ |= {"LG_PLACE": "+", "LG_TOKEN": token}
-    words = ("--lg-env", str(made.env), "--lg-coordinator", coordinator, "--medium", "emmc", "--cycles", "1")
-    process = made.lab.pytest(*words, "--provision", str(made.releases[NEW]))
+    words = ("--lg-env", str(made.env), "--lg-coordinator", coordinator, "--lab-medium", "emmc", "--lab-cycles", "1")
+    process = made.lab.pytest(*words, "--lab-provision", str(made.releases[NEW]))
     assert process.wait(ENDS_S) == pytest.ExitCode.OK, made.lab.log
     assert Coordinator(coordinator).holder(BOARD) == "ci1/alice"
     client(coordinator, "-p", BOARD, "release")

@@ -74,7 +74,7 @@ def lab_command(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
 def session(lab: Lab, env: Path, *words: str) -> tuple[int, str]:
     """A session of pytest over one boot from the SD card: its exit code and what it printed."""
     before = len(lab.log) if (lab.folder / "pytest.log").exists() else 0
-    process = lab.pytest("--lg-env", str(env), "--medium", "sd", "--cycles", "1", *words)
+    process = lab.pytest("--lg-env", str(env), "--lab-medium", "sd", "--lab-cycles", "1", *words)
     code = process.wait(DEADLINE_S)
     return code, lab.log[before:]
 
@@ -111,7 +111,7 @@ def test_from_a_release_file_to_runs_that_are_called_like_it(lab: Lab, env: Path
 
     code, said = session(lab, env)
     assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "11.00"), said
-    code, said = session(lab, env, "--release", "11.01")
+    code, said = session(lab, env, "--lab-release", "11.01")
     assert code == pytest.ExitCode.USAGE_ERROR
     assert "was provisioned with 11.00 on sd" in said
     assert len(labels(lab)) == 1
@@ -149,13 +149,13 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     code, said = session(lab, env)
     assert code != pytest.ExitCode.OK
     assert "nobody knows what is on sd" in said
-    code, said = session(lab, env, "--provision", str(wrong))
+    code, said = session(lab, env, "--lab-provision", str(wrong))
     assert code == 1
     assert "[release_mismatch, fault: lab]" in said
     assert len(labels(lab)) == before
     forgotten = lab_command(lab, "provision", "--env", str(env), "--forget", "--medium", "sd")
     assert forgotten.returncode == 0, forgotten.stderr
-    code, said = session(lab, env, "--release", "by-hand")
+    code, said = session(lab, env, "--lab-release", "by-hand")
     assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "by-hand"), said
 
 

@@ -27,6 +27,6 @@ def test_every_medium_is_booted_verified_and_timed_like_any_board_s(board_type: 
         if board_type == KILLED:
             assert_run_survives_a_kill(lab, cycles, "starting_kernel")
         else:
-            assert lab.pytest("--cycles", str(cycles)).wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+            assert lab.pytest("--lab-cycles", str(cycles)).wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
         qemu_boards.assert_cycles(lab, board, cycles, tuple(board.media))
         assert lab.bench.status()["power"] == "off"

@@ -44,8 +44,8 @@ class Place:
 
     def boots(self, cycles: int) -> Iterator[tuple[Attempt, TrueBoot]]:
         """The good attempts of a session, each beside the truth."""
-        words = ("--lg-env", str(self.env), "--lg-coordinator", self.coordinator, "--medium", "sd")
-        process = self.lab.pytest(*words, "--cycles", str(cycles))
+        words = ("--lg-env", str(self.env), "--lg-coordinator", self.coordinator, "--lab-medium", "sd")
+        process = self.lab.pytest(*words, "--lab-cycles", str(cycles))
         assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, self.lab.log
         with open_store(self.lab.environ["LAB_DB"]) as store:
             run = store.runs()[0]
@@ -103,8 +103,17 @@ def test_a_boot_on_another_hosts_clock_is_timed_from_the_switch_here_within_its_
 def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_its_energy_from_the_sensors_there(
     place: Place,
 ) -> None:
-    words = ("--lg-env", str(place.env), "--lg-coordinator", place.coordinator, "--sleep", "1", "--cycles", "1")
-    modes = ("--mode", "mcu_only", "--energy")
+    words = (
+        "--lg-env",
+        str(place.env),
+        "--lg-coordinator",
+        place.coordinator,
+        "--lab-sleep",
+        "1",
+        "--lab-cycles",
+        "1",
+    )
+    modes = ("--lab-mode", "mcu_only", "--lab-energy")
     process = place.lab.pytest(*words, *modes, measures="test_low_power.py")
     assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, place.lab.log
     with open_store(place.lab.environ["LAB_DB"]) as store:

@@ -78,7 +78,7 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
         "three cycles, as nobody says otherwise"
     )
     assert "uboot-emmc overwrites the scratch medium emmc_blocks: allow it with --lab-destructive" in first
-    second = bench.measure("--repeats", "1", "-k", "stream or usb-device or uboot-emmc", "--lab-destructive")
+    second = bench.measure("--lab-repeats", "1", "-k", "stream or usb-device or uboot-emmc", "--lab-destructive")
     assert "3 sections, 10 numbers of 10 samples" in second
     assert second.index("stream   ") < second.index("uboot-emmc   "), "what destroys nothing comes first"
     with open_store(bench.environment["LAB_DB"]) as store:
@@ -93,7 +93,7 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
 def test_a_killed_run_goes_on_with_exact_counts_and_a_row_that_is_refused_costs_that_row(bench: Bench) -> None:
     fault = lab_virtual("fault", BOARD, "program_refused", "words=--cache 1", "--cycles", "all", "--dir", bench.folder)
     assert fault.returncode == 0, fault.stderr
-    command = bench.command("--repeats", "2", "--retries", "0", "-k", "stress-ng")
+    command = bench.command("--lab-repeats", "2", "--lab-retries", "0", "-k", "stress-ng")
     session = subprocess.Popen(command, env=bench.environment, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + DEADLINE_S
     while not (bench.folder.parent / "results.db").exists() or sum(a.ok for a in attempts_of_first(bench)) < 3:
@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_with_exact_counts_and_a_row_that_is_refused_costs_
     session.kill()
     session.wait()
 
-    said = bench.measure("--resume", "1", "--retries", "0", "-k", "stress-ng", status=1)
+    said = bench.measure("--lab-resume", "1", "--lab-retries", "0", "-k", "stress-ng", status=1)
     assert "1 of 5 rows could not be measured" in said
     assert "not measured: stress-ng stressor=cache (cycle 1, 2): [command_failed, board]" in said
     good = Counter((a.params.get("stressor"), a.cycle) for a in bench.attempts(1) if a.ok)

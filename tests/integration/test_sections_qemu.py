@@ -79,7 +79,7 @@ def measure(bench: BenchProcess, folder: Path) -> subprocess.CompletedProcess[st
     (folder / "env.yaml").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--lg-env", str(folder / "env.yaml")]
     chosen = " or ".join([*(f"[{name}]" for name in SECTIONS), "test_short"])
-    options = ["--lab-destructive", "--retries", "0", "--repeats", "1", "-k", chosen]
+    options = ["--lab-destructive", "--lab-retries", "0", "--lab-repeats", "1", "-k", chosen]
     tests = [f"tests_perf/test_{chapter}.py" for chapter in CHAPTERS]
     environment = {
         **os.environ,

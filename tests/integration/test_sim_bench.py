@@ -65,7 +65,7 @@ def test_every_medium_is_measured_and_the_times_are_the_true_ones(lab: Lab, boar
     hostname = board_type.identity.hostname
 
     def numbers(cycles: int) -> list[Number]:
-        attempts = measured(lab, "--cycles", str(cycles), board=board)
+        attempts = measured(lab, "--lab-cycles", str(cycles), board=board)
         assert [(attempt.params["medium"], attempt.outcome) for attempt in attempts] == [
             (name, "ok") for name in board_type.media for _ in range(cycles)
         ]
@@ -94,7 +94,7 @@ def test_a_fault_from_the_command_line_strikes_the_next_power_on_only(lab: Lab, 
     told = lab_virtual("fault", BOARD, fault, "--dir", lab.bench.folder)
     assert told.returncode == 0, told.stderr
     assert fault in told.stdout
-    attempts = measured(lab, "--cycles", "2", "--medium", "sd")
+    attempts = measured(lab, "--lab-cycles", "2", "--lab-medium", "sd")
     # A busy host may lose a cycle more to itself (`console_overrun`, `stamps_uncertain`); the fault strikes once. What a flood
     # says first, that it is one or that it came too fast to be read, is the host's to decide.
     outcomes = [attempt.outcome for attempt in attempts]
@@ -238,5 +238,5 @@ def test_a_scenario_plays_on_the_bench(tmp_path: Path) -> None:
     scenario = tmp_path / "monday.yaml"
     scenario.write_text("boards:\n  'am62*':\n    - {fault: kernel_panic, cycles: 2}\n")
     with running_lab(tmp_path / "lab", "sim", "--time-scale", TIME_SCALE, "--scenario", str(scenario)) as lab:
-        attempts = measured(lab, "--cycles", "2", "--medium", "sd")
+        attempts = measured(lab, "--lab-cycles", "2", "--lab-medium", "sd")
     assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, "ok"), (2, "kernel_panic"), (2, "ok")]

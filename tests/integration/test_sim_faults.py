@@ -306,8 +306,8 @@ _HEAD = (
     "(`tests/integration/test_sim_faults.py`); the messages are those of its runs, with U-Boot and Linux of the SK-AM62.",
     "",
     "A failed attempt is recorded with its class, its message and its console log, and gives no sample. After a transient",
-    "failure boardlab power-cycles the board and tries again, as often as `--retries` says. After any other failure the run",
-    "stops, and `--resume` continues it when the fault is corrected. Where the boot continues and its number is valid, but a",
+    "failure boardlab power-cycles the board and tries again, as often as `--lab-retries` says. After any other failure the run",
+    "stops, and `--lab-resume` continues it when the fault is corrected. Where the boot continues and its number is valid, but a",
     "person should look at it, the sample carries a flag ([Results](results.md)).",
     "",
     "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
@@ -318,7 +318,7 @@ _SECTIONS = (
     "",
     "## Benchmarks",
     "",
-    "A row of a section that fails, e.g. one sampling rate, costs that row: it is tried again as often as `--retries` says,",
+    "A row of a section that fails, e.g. one sampling rate, costs that row: it is tried again as often as `--lab-retries` says,",
     "then the other rows are measured, and the test fails at its end ([Benchmarks](benchmarks.md#repetitions-and-rows)).",
     "",
     "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
@@ -356,7 +356,7 @@ _LAB = (
     "",
     "| What goes wrong | Recorded as | Whose | Then |",
     "|---|---|---|---|",
-    "| `pytest` or `lab run` is killed. | no attempt | – | `--resume` and `lab run --continue` go on with that cycle |",
+    "| `pytest` or `lab run` is killed. | no attempt | – | `--lab-resume` and `lab run --continue` go on with that cycle |",
     "| `pytest` stands still. | a sample: the stamps are the console server's |  | – |",
     "| The console server is killed. | `console_server_gone` | lab | tried again, with a new server |",
     "| The console server does not answer, or cannot be started. | `console_server_silent`, `no_console_server` | lab | tried again; the run stops where it cannot be started |",
@@ -376,7 +376,7 @@ _LAB = (
     "| Somebody else switches the board off. | `power_lost` where somebody knows it: the power switch, the rails, or another program of this host that did it; else `silent`, `hang_uboot`, `hang_kernel`, whose message names power | lab; else board | tried again |",
     "| The power switch obeys late, when nobody waits for it any more. | `power_off_ineffective`, or the boot is cut short: `silent`, `hang_uboot`, `hang_kernel`, `reset` | lab or board | as of that class |",
     "| The disk of the recordings is full. | a sample: it was measured from what the server passes on |  | – |",
-    "| The disk of the results is full. | `artifacts`, `results`; no attempt, since none can be recorded | lab | the run stops; `--resume` goes on with that cycle |",
+    "| The disk of the results is full. | `artifacts`, `results`; no attempt, since none can be recorded | lab | the run stops; `--lab-resume` goes on with that cycle |",
 )
 
 _OTHERS = (

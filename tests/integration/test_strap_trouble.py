@@ -62,7 +62,18 @@ class StrapBench:
             )
         )
         database = self.folder / "results.db"
-        words = ["-p", "no:cacheprovider", "--lg-env", str(env), "--medium", "sd", "--cycles", "1", "--retries", "2"]
+        words = [
+            "-p",
+            "no:cacheprovider",
+            "--lg-env",
+            str(env),
+            "--lab-medium",
+            "sd",
+            "--lab-cycles",
+            "1",
+            "--lab-retries",
+            "2",
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *words, "--lab-db", str(database), "tests_perf/test_boot.py"],
             cwd=ROOT,

@@ -123,7 +123,7 @@ def url(lab: Lab) -> Iterator[str]:
 
 def boots(lab: Lab, cycles: str) -> list[str]:
     """The command of a session that boots the board so often."""
-    words = ["tests_perf/test_boot.py", "--cycles", cycles, "--medium", "sd"]
+    words = ["tests_perf/test_boot.py", "--lab-cycles", cycles, "--lab-medium", "sd"]
     return [*measuring_pytest(lab.folder / "bench" / BOARD), *words]
 
 

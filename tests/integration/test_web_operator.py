@@ -92,7 +92,7 @@ def test_a_reservation_made_in_the_browser_stops_lab_run_and_pytest_with_that_na
     mine = run(lab)
     assert (mine.returncode, "it is yours: add --ignore-reservation" in mine.stdout) == (BUSY, True), mine
     session = subprocess.run(
-        [*measuring_pytest(lab.folder / "bench" / BOARD), "tests_perf/test_boot.py", "--ignore-reservation"],
+        [*measuring_pytest(lab.folder / "bench" / BOARD), "tests_perf/test_boot.py", "--lab-ignore-reservation"],
         cwd=ROOT,
         env=lab.environ | {PERSON_VARIABLE: "another"},
         capture_output=True,

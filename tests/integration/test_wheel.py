@@ -125,7 +125,7 @@ def test_an_empty_environment_and_an_empty_folder_measure_a_board(host: Host, me
         f"{host.lab}/tests_perf",
     ]
     chapter = ("--strict-markers", "-m", 'chapter(name="Boot-time Measurement")')
-    measured = host.run(*measuring, *chapter, "--cycles", "1", "--medium", "sd", cwd=host.root)
+    measured = host.run(*measuring, *chapter, "--lab-cycles", "1", "--lab-medium", "sd", cwd=host.root)
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert "boot time, run 1: completed" in measured.stdout
     assert host.runs() == [("boot", "completed")]

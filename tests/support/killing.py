@@ -33,7 +33,7 @@ def kill(lab: Lab, victim: str, process: subprocess.Popen[bytes]) -> subprocess.
         return _wait(lab, process, lambda: _killed(lab, _NAMES[victim]), f"no {victim} was there to be killed")
     process.kill()
     if process.wait() != -signal.SIGKILL:  # it had ended by itself: an earlier kill was too much for its retries
-        process = lab.pytest("--resume", "1")
+        process = lab.pytest("--lab-resume", "1")
         process.kill()
         assert process.wait() == -signal.SIGKILL, lab.log
     return process
@@ -56,7 +56,7 @@ def _wait(
     while not reached():
         if process.poll() is not None:
             assert not resumed, lab.log
-            process, resumed = lab.pytest("--resume", "1"), True
+            process, resumed = lab.pytest("--lab-resume", "1"), True
         assert time.monotonic() < deadline, f"{late}:\n{lab.log}"
         time.sleep(0.2)
     return process
@@ -73,7 +73,7 @@ def assert_run_survives(lab: Lab, medium: str, cycles: int) -> None:
     """Measure, and kill each of VICTIMS as often as the cycles allow, each time at another moment of a boot; the run completes."""
     chance = random.Random(SEED)
     moments = [moment for moment in boards.load(lab.bench.board.type).moments if moment.name != "shell"]
-    process = lab.pytest("--medium", medium, "--cycles", str(cycles))
+    process = lab.pytest("--lab-medium", medium, "--lab-cycles", str(cycles))
     rounds = (cycles // 2 - 1) // len(VICTIMS)
     for number, victim in enumerate(VICTIMS * rounds, start=1):
         process = wait_for_sample(lab, process, 2 * number)
@@ -86,8 +86,8 @@ def assert_run_survives(lab: Lab, medium: str, cycles: int) -> None:
 def assert_run_survives_a_kill(lab: Lab, cycles: int, moment: str) -> None:
     """Measure all media, and kill the session at a moment of a boot behind the first sample; what is resumed completes."""
     (at,) = (each for each in boards.load(lab.bench.board.type).moments if each.name == moment)
-    process = lab.pytest("--cycles", str(cycles))
+    process = lab.pytest("--lab-cycles", str(cycles))
     process = wait_for_sample(lab, process, 1)
     process = wait_for_moment(lab, process, at)
     kill(lab, "pytest", process)
-    assert lab.pytest("--resume", "1").wait(DEADLINE_S) == 0, lab.log
+    assert lab.pytest("--lab-resume", "1").wait(DEADLINE_S) == 0, lab.log

@@ -50,7 +50,7 @@ class Lab:
         command = measuring_pytest(self.folder / "bench")
         with (self.folder / "pytest.log").open("ab") as log:
             return subprocess.Popen(
-                [*command, f"tests_perf/{measures}", "--retries", "5", *arguments],
+                [*command, f"tests_perf/{measures}", "--lab-retries", "5", *arguments],
                 env=self.environ,
                 cwd=ROOT,
                 stdout=log,

@@ -74,7 +74,7 @@ def numbers(lab: Lab, board: BoardType) -> list[Number]:
 
 def more_numbers(lab: Lab, board: BoardType) -> list[Number]:
     """Measure some boots more, from the faster medium."""
-    process = lab.pytest("--cycles", str(MORE), "--medium", list(board.media)[-1])
+    process = lab.pytest("--lab-cycles", str(MORE), "--lab-medium", list(board.media)[-1])
     assert process.wait(MORE * CYCLE_S) == pytest.ExitCode.OK, lab.log
     return numbers(lab, board)
 
@@ -82,7 +82,7 @@ def more_numbers(lab: Lab, board: BoardType) -> list[Number]:
 def measure(lab: Lab, cycles: int, board_type: str) -> None:
     """A run over all media; it must complete."""
     board = boards.load(board_type)
-    process = lab.pytest("--cycles", str(cycles))
+    process = lab.pytest("--lab-cycles", str(cycles))
     assert process.wait(cycles * len(board.media) * CYCLE_S) == pytest.ExitCode.OK, lab.log
     assert_cycles(lab, board, cycles, tuple(board.media))
 

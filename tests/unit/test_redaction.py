@@ -183,7 +183,7 @@ def test_pytest_s_closing_lines_say_how_to_go_on_without_it(tmp_path: Path) -> N
         summarise_run(reporter, reporter, "boot time", run.id)
     text = "\n".join(reporter.lines)
     assert PASSWORD not in text
-    assert f"--resume {run.id} --lab-db 'postgresql://lab:***@127.0.0.1:1/results'" in text
+    assert f"--lab-resume {run.id} --lab-db 'postgresql://lab:***@127.0.0.1:1/results'" in text
 
 
 def test_a_job_s_pytest_gets_the_database_where_no_other_user_reads_it(tmp_path: Path) -> None:

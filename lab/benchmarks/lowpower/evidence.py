@@ -54,8 +54,8 @@ def verify(mode: str, evidence: Sequence[ModeEvidence]) -> str:
     if wrong:
         said = "; ".join(f"{each.source}: {each.says}" for each in wrong)
         raise BoardTransientError(
-            f"{mode} was asked for and not reached ({said}): how the mode is selected depends on the release (--release; "
-            "lab/boards: releases.*.low_power), and the device manager's firmware has the last word",
+            f"{mode} was asked for and not reached ({said}): how the mode is selected depends on the run's release "
+            "(lab/boards: releases.*.low_power), and the device manager's firmware has the last word",
             failure="wrong_sleep_mode",
         )
     if any(each.says == mode for each in evidence):

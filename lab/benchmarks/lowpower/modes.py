@@ -97,7 +97,7 @@ def release_of(board: BoardType, name: str, kernel: str) -> Release | None:
     if named is not None and _version(named.kernel) != _version(kernel):
         raise ConfigurationError(
             f"release {name} of {board.name} has a kernel {named.kernel}, the board runs {kernel}: name the release that is "
-            "on the board (--release); how a low-power mode is selected depends on it"
+            "on the board; how a low-power mode is selected depends on it"
         )
     known = [release for release in board.releases.values() if _version(release.kernel) <= _version(kernel)]
     return named or (max(known, key=lambda release: _version(release.kernel)) if known else None)
@@ -120,7 +120,9 @@ def check_plan(board: BoardType, plan: SuspendPlan) -> None:
     if plan.wake == MCU and plan.mode != MCU_ONLY:
         raise ConfigurationError(f"a key on the MCU's UART wakes from mcu_only alone, not from {plan.mode}")
     if (plan.mode == PARTIAL_IO) != (plan.wake == CAN):
-        raise ConfigurationError("partial_io is left by the CAN pins, and these wake from nothing else: --wake can")
+        raise ConfigurationError(
+            "partial_io is left by the CAN pins, and these wake from nothing else: choose can as what wakes it"
+        )
 
 
 def _version(kernel: str) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ def test_a_provisioned_board_names_its_runs_and_no_default_does() -> None:
 
 
 def test_a_label_by_hand_that_says_something_else_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"--release 11\.00: b was provisioned with 11\.01 on sd"):
+    with pytest.raises(ConfigurationError, match=r"release 11\.00: b was provisioned with 11\.01 on sd"):
         labels.label("b", ["sd"], SD, "11.00", "")
 
 

@@ -37,9 +37,8 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Part, bo
         strategy = SimpleNamespace(board="b1", type=SimpleNamespace(name="t"), console=None)
         with open_store(f"sqlite:///{tmp_path}/results.db") as store:
             config: Any = SimpleNamespace(
-                option=SimpleNamespace(lab_health=True, lg_env="one.yaml"),
+                option=SimpleNamespace(lab_health=True, lab_provision=provision, lg_env="one.yaml"),
                 stash={STRATEGY_KEY: strategy, STORE_KEY: store},
-                getoption=lambda _name: provision,
             )
             try:
                 health.check_first(config)

@@ -97,7 +97,7 @@ def test_the_command_that_goes_on_with_a_run_works_from_any_folder(
         "-c",
         f"{tmp_path}/lab.ini",
         f"{tmp_path}/my tests/test_boot.py::test_boot_time[sd]",
-        "--resume",
+        "--lab-resume",
         "7",
         "--lab-db",
         f"{tmp_path}/results.db",

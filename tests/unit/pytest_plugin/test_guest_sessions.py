@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from leansessions import LEAN
 
+from lab import pytest_plugin
+from lab.run.options import TABLE
+
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60
 
@@ -129,3 +132,38 @@ def test_workers_are_refused_for_a_board(board_env: Path) -> None:
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
     assert "leave -n out, or say -n 0" in done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
+# pytest-retry registers the option `--retries` with this destination; the others are a conftest's, as labs have them.
+FOREIGN_PLUGIN = """
+def pytest_addoption(parser):
+    parser.getgroup("another plugin").addoption("--retries", dest="retries", type=int)
+"""
+FOREIGN_CONFTEST = f"""
+def pytest_addoption(parser):
+    for name in {sorted(option.name for option in TABLE if option.name != "retries")!r}:
+        parser.addoption(f"--{{name}}", action="store")
+    for name in ("cycles", "release", "resume", "confirms", "db", "ignore-reservation", "leave-on"):
+        parser.addoption(f"--{{name}}", action="store")
+"""
+FOREIGN_TEST = """
+def test_their_options(pytestconfig):
+    assert [pytestconfig.getoption(name) for name in ("retries", "release", "medium", "leave_on")] == [7, "mine", "tape", None]
+"""
+
+
+def test_options_of_other_plugins_and_of_a_conftest_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "foreign.py").write_text(FOREIGN_PLUGIN)
+    (tmp_path / "conftest.py").write_text(FOREIGN_CONFTEST)
+    (tmp_path / "test_example.py").write_text(FOREIGN_TEST)
+    words = ("-p", "foreign", "--retries", "7", "--release", "mine", "--medium", "tape")
+    done = session(tmp_path, tmp_path, *words)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+
+
+def test_every_option_of_ours_has_a_prefix_as_has_its_destination() -> None:
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    found = [(name, option.dest) for option in parser.getgroup("boardlab").options for name in option.names()]
+    assert found
+    assert all(name.startswith("--lab-") and dest.startswith("lab_") for name, dest in found), found

@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_session_on_a_reserved_board_is_refused_with_who_why_and_until_when(store: Store) -> None:
     ReservationBook(store).reserve("b1", "lena", "a new PMIC", 4)
     with pytest.raises(pytest.UsageError, match=r"b1 is reserved by lena until .* UTC \(a new PMIC\)") as caught:
-        jobs.take_board(config(store, [item("boot_measurer")], ignore_reservation=True))
+        jobs.take_board(config(store, [item("boot_measurer")], lab_ignore_reservation=True))
     assert "it is yours" not in str(caught.value)
     assert joblist.job(store, 1).state == "refused"
 
@@ -50,7 +50,7 @@ def test_a_session_of_whom_the_board_is_reserved_for_goes_on_when_it_says_so(
     ReservationBook(store).reserve("b1", "lena", "a new PMIC", 4)
     with pytest.raises(pytest.UsageError, match=f"it is yours: add {IGNORE}"):
         jobs.take_board(config(store, [item("boot_measurer")]))
-    session = config(store, [item("boot_measurer")], ignore_reservation=True)
+    session = config(store, [item("boot_measurer")], lab_ignore_reservation=True)
     jobs.take_board(session)
     session.stash[HOLDER_KEY].finish("completed")
     assert joblist.job(store, 2).person == "lena"
@@ -74,10 +74,10 @@ def config(store: Store, items: list[Any], **given: Any) -> Any:
     stash[ITEMS_KEY] = items
     said = {option.dest: option.default for option in options.TABLE} | {
         "lab_destructive": False,
-        "resume": None,
-        "ignore_reservation": False,
+        "lab_resume": None,
+        "lab_ignore_reservation": False,
     }
-    option = SimpleNamespace(**said | {"cycles": None, "release": None, "lg_env": "am62x.yaml"} | given)
+    option = SimpleNamespace(**said | {"lab_cycles": None, "lab_release": None, "lg_env": "am62x.yaml"} | given)
     hook = SimpleNamespace(pytest_deselected=lambda **_items: None)
     return SimpleNamespace(stash=stash, option=option, hook=hook)
 
@@ -94,7 +94,7 @@ def left(choice: Choice, session: Any, names: list[str], others: list[Any]) -> t
 
 def test_sections_that_are_asked_for_are_all_that_is_measured(store: Store) -> None:
     others = [item("boot_measurer"), item("own_fixture")]
-    session = config(store, others, sections=["stream,lmbench"])
+    session = config(store, others, lab_sections=["stream,lmbench"])
     choice = choosing.of_session(session)
     assert left(choice, session, ["lmbench", "dhrystone", "stream"], others) == (["lmbench", "stream"], 1)
     nothing = choosing.of_session(config(store, others))
@@ -104,13 +104,13 @@ def test_sections_that_are_asked_for_are_all_that_is_measured(store: Store) -> N
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("lmbnch", "--sections lmbnch: there is no such section; did you mean lmbench?"),
-        ("nand-ubifs", f"--sections nand-ubifs: {BOARD.title} does not have what it measures"),
-        ("sd-fio", "--sections sd-fio: none of these tests measures it; its chapter is "),
+        ("lmbnch", "--lab-sections lmbnch: there is no such section; did you mean lmbench?"),
+        ("nand-ubifs", f"--lab-sections nand-ubifs: {BOARD.title} does not have what it measures"),
+        ("sd-fio", "--lab-sections sd-fio: none of these tests measures it; its chapter is "),
     ],
 )
 def test_a_section_that_nothing_measures_is_refused_with_its_mend(store: Store, name: str, says: str) -> None:
-    session = config(store, [], sections=[name])
+    session = config(store, [], lab_sections=[name])
     with pytest.raises(pytest.UsageError) as caught:
         left(choosing.of_session(session), session, ["lmbench"], [])
     assert says in str(caught.value)
@@ -119,7 +119,7 @@ def test_a_section_that_nothing_measures_is_refused_with_its_mend(store: Store, 
 def test_a_run_that_is_resumed_measures_what_its_plan_has_and_overwrites_what_it_may(store: Store) -> None:
     plan = {"sections": ["sd-fio", "lmbench"], "destructive": True}
     run = store.begin_run("sections", BOARD.name, "b1", "", plan=plan, provenance={}).id
-    session = config(store, [], resume=run)
+    session = config(store, [], lab_resume=run)
     choice = choosing.of_session(session)
     assert choice.destructive
     assert left(choice, session, ["stream", "sd-fio", "lmbench"], []) == (["sd-fio", "lmbench"], 0)
@@ -127,7 +127,7 @@ def test_a_run_that_is_resumed_measures_what_its_plan_has_and_overwrites_what_it
 
 def test_a_session_is_a_job_with_its_kinds_and_options_until_it_ends(store: Store) -> None:
     items = [item("boot_measurer"), item("section_measurer"), item("own_fixture")]
-    session = config(store, items, medium=["sd"], cycles=3)
+    session = config(store, items, lab_medium=["sd"], lab_cycles=3)
     jobs.take_board(session)
     job = joblist.job(store, session.stash[JOB_KEY])
     assert (job.state, job.program, job.suites, job.cycles) == ("running", BY_PYTEST, ("boot", "sections"), 3)

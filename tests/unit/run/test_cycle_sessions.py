@@ -44,7 +44,7 @@ def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_th
         plugins = {"terminalreporter": said}
         config: Any = SimpleNamespace(
             stash=pytest.Stash(),
-            option=SimpleNamespace(leave_on=False),
+            option=SimpleNamespace(lab_leave_on=False),
             pluginmanager=SimpleNamespace(getplugin=plugins.get),
         )
         properties: dict[str, object] = {}
@@ -72,17 +72,17 @@ def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_th
     ],
 )
 def test_a_number_beyond_all_bounds_is_refused_with_its_bounds(option: str, value: int) -> None:
-    options = {"cycles": None, "retries": 0, "init": None, "sleep": None, "resume": None, option: value}
-    with pytest.raises(ConfigurationError, match=rf"--{option} -?\d+.*: a whole number from \d+ to \d+"):
+    options = {"lab_retries": 0, f"lab_{option}": value}
+    with pytest.raises(ConfigurationError, match=rf"--lab-{option} -?\d+.*: a whole number from \d+ to \d+"):
         board._check_options(SimpleNamespace(option=SimpleNamespace(**options)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("init", ["", "sh", "/bin/sh -x", "/bin/sh'; reset; '"])
 def test_another_init_is_the_path_of_a_program(init: str) -> None:
-    option = SimpleNamespace(cycles=None, retries=0, init=init)
-    with pytest.raises(ConfigurationError, match=r"--init .*: the path of a program on the board, e\.g\. /bin/sh"):
+    option = SimpleNamespace(lab_cycles=None, lab_retries=0, lab_init=init)
+    with pytest.raises(ConfigurationError, match=r"--lab-init .*: the path of a program on the board, e\.g\. /bin/sh"):
         board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
-    option.init = "/bin/sh"
+    option.lab_init = "/bin/sh"
     board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
 
 

@@ -31,7 +31,7 @@ NOT_GIVEN = {
     "wake": None,
     "sleep": None,
     "energy": False,
-    "lab_destructive": False,
+    "destructive": False,
     "repeats": None,
 }
 
@@ -51,7 +51,7 @@ def begun(store: Store, kind: str = "boot", plan: Any = None, release: str = "11
 
 
 def session(store: Store, run: Run, env_release: str = "", **options: Any) -> Any:
-    given = {**NOT_GIVEN, "resume": run.id, **options}
+    given = {f"lab_{name}": value for name, value in {**NOT_GIVEN, "resume": run.id, **options}.items()}
     known = {"release": env_release} if env_release else {}
     env = SimpleNamespace(config=SimpleNamespace(get_option=known.get), config_file="am62x.yaml")
     stash = pytest.Stash()
@@ -81,11 +81,11 @@ def test_a_run_goes_on_where_nothing_says_otherwise(store: Store, kind: str) -> 
         ("low_power", {"mode": ["mcu_only"]}, "modes: "),
         ("low_power", {"energy": True}, r"energy: the run has '\(not given\)', now it is True"),
         ("low_power", {"init": "/bin/sh"}, "init: "),
-        ("sections", {"lab_destructive": True}, "destructive: the run has False, now it is True"),
+        ("sections", {"destructive": True}, "destructive: the run has False, now it is True"),
         ("sections", {"cycles": 3}, "cycles: "),
         ("sections", {"repeats": 2}, r"repeats: the run has {'lmbench': 3}, now it is {'lmbench': 2}"),
         ("boot", {"repeats": 2}, r"repeats: the run has '\(not given\)', now it is 2"),
-        ("boot", {"release": "11.02"}, r"run 1 is of release '11\.01', and --release says '11\.02'"),
+        ("boot", {"release": "11.02"}, r"run 1 is of release '11\.01', and --lab-release says '11\.02'"),
         ("boot", {"env_release": "11.02"}, r"of release '11\.01', and am62x\.yaml says \(options: release\) '11\.02'"),
     ],
 )

@@ -99,14 +99,19 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
         }
         return options.pytest_words(told, kind, resumed=resumed)
 
-    assert words("boot") == ["--medium=sd,emmc", "--init=/bin/sh", "--retries=0"]
-    assert words("boot", resumed=True) == ["--retries=0"]
-    assert words("sections") == ["--sections=sd-fio,uboot-sd", "--repeats=5", "--lab-destructive", "--retries=0"]
-    assert words("sections", resumed=True) == ["--sections=sd-fio,uboot-sd", "--retries=0"]
+    assert words("boot") == ["--lab-medium=sd,emmc", "--lab-init=/bin/sh", "--lab-retries=0"]
+    assert words("boot", resumed=True) == ["--lab-retries=0"]
+    assert words("sections") == [
+        "--lab-sections=sd-fio,uboot-sd",
+        "--lab-repeats=5",
+        "--lab-destructive",
+        "--lab-retries=0",
+    ]
+    assert words("sections", resumed=True) == ["--lab-sections=sd-fio,uboot-sd", "--lab-retries=0"]
     again = options.pytest_words({options.PROVISION: "11.01.yaml"}, "boot", resumed=True)
-    assert again == ["--provision=11.01.yaml"], "what a power cut left half written is written again"
-    assert "--energy" in words("low_power")
-    assert "--init=/bin/sh" not in words("low_power")
+    assert again == ["--lab-provision=11.01.yaml"], "what a power cut left half written is written again"
+    assert "--lab-energy" in words("low_power")
+    assert "--lab-init=/bin/sh" not in words("low_power")
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_a_row_that_the_board_refuses_costs_that_row_and_no_other(
     run = begin(host)
     with pytest.raises(BoardlabError) as told:
         run.measure(SOUND)
-    for words in ("1 of 3 rows", "rate_hz=44100 (cycle 1, 2, 3)", "sample rate not available", "--resume"):
+    for words in ("1 of 3 rows", "rate_hz=44100 (cycle 1, 2, 3)", "sample rate not available", "--lab-resume"):
         assert words in str(told.value)
     expected: dict[tuple[str, int], list[str]] = {(r, c): ["ok"] for r in ("8000", "96000") for c in (1, 2, 3)}
     refused = told.value.failure
