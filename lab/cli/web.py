@@ -9,8 +9,8 @@ import sys
 from typing import Annotated, Any, Final
 
 import typer
-import uvicorn
 
+from exporters.door import BACKLOG
 from exporters.webconfig import WebConfig, load
 from lab.cli import web_user
 from lab.cli.exporter import address
@@ -20,10 +20,10 @@ from lab.host import timeslice
 from lab.shown import echo, log_to
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.entry import BROWSERS_LOOPBACK, access_of
+from lab.web.server import LimitedServer
 from lab.web.site import Site
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"
-_BACKLOG: Final = 128
 _LAST_S: Final = 2  # for answers that are on their way when the site ends; live views would never end
 
 app = typer.Typer(help="The same and all results in a browser.")
@@ -68,18 +68,11 @@ def web(
     served = create(
         site, [*LOCAL_NAMES, own, *([access.own_name] if access.own_name else ()), *(name or ())], access, ahead=True
     )
-    options = {
-        "log_config": None,
-        "timeout_graceful_shutdown": _LAST_S,
-        "server_header": False,
-        "proxy_headers": False,
-        "access_log": False,  # it would have the link by which one acts
-        **_tls(protection),
-    }
     echo(f"serving {scheme}://{own}:{port}")
     if access.token:
         echo(f"to act: {scheme}://{access.own_name or own}:{port}/login?token={access.token}")
-    server = uvicorn.Server(uvicorn.Config(served, **options))
+    proxies = access.proxy.addresses if access.proxy is not None else ()
+    server = LimitedServer(served, proxies, timeout_graceful_shutdown=_LAST_S, **_tls(protection))
     gc.collect()
     gc.freeze()  # modules stay: to look through them for garbage, again and again, made a page in ten wait 0.1 s
     timeslice.choose_slice(timeslice.SHORTEST_NS)  # no stamp waits long while many viewers are handed a line
@@ -117,7 +110,7 @@ def _socket(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(_BACKLOG)
+        listening.listen(BACKLOG)
     except OSError as error:
         if listening is not None:
             listening.close()

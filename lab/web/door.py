@@ -5,6 +5,7 @@ All of it stands here, before any page: an address that is added to the site is 
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -17,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from exporters.door import REQUEST_S
 from exporters.server import decoded
 from lab.errors import BoardlabError
 from lab.web.access import Access, Person
@@ -78,8 +80,13 @@ class GuardedDoor:
             answer = PlainTextResponse(_NUL, 400)  # PostgreSQL has no text with it
         if answer is None and scope["method"] not in _SAFE:
             try:
-                body = await _body(request)
+                async with asyncio.timeout(REQUEST_S):
+                    body = await _body(request)
             except ClientDisconnect:  # nobody waits for an answer
+                return
+            except TimeoutError:
+                late = f"expected the whole form within {REQUEST_S:g} s; send it again\n"
+                await PlainTextResponse(late, 408, {"Connection": "close"})(scope, receive, with_headers)
                 return
             if body is None:
                 answer = PlainTextResponse("a form has at most 64 KiB\n", 413)

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import uvicorn
-
 from lab.web.access import Access
 from lab.web.app import LOCAL_NAMES, create
+from lab.web.server import LimitedServer
 from lab.web.site import Site
 
 
@@ -26,15 +25,7 @@ def serving(
 ) -> Iterator[str]:
     """The address of the site; `ahead`: as `create` has it; `options`: more of the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create(site, names, access, ahead=ahead),
-            log_config=None,
-            proxy_headers=False,
-            timeout_graceful_shutdown=1,
-            **options,
-        )
-    )
+    server = LimitedServer(create(site, names, access, ahead=ahead), timeout_graceful_shutdown=1, **options)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
