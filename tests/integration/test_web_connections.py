@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,13 +47,22 @@ def port(log: Path) -> Iterator[str]:
     words = ["--listen", "127.0.0.1:0", "--db", str(folder / "results.db"), "--users", str(folder / "users.json")]
     with log.open("wb") as written:
         server = subprocess.Popen(
-            [LAB, "web", *words, "--runtime", str(folder / "runtime")],
+            [
+                "sh",
+                "-c",
+                f'ulimit -n {FILES} && exec "$@"',
+                "sh",
+                LAB,
+                "web",
+                *words,
+                "--runtime",
+                str(folder / "runtime"),
+            ],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=written,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
         )
         assert server.stdout is not None
         try:

@@ -100,6 +100,36 @@ def test_when_the_house_is_full_the_longest_there_leave_and_it_is_said_once(
     assert record.getMessage().startswith("10 connections are open")
 
 
+def test_an_address_at_its_limit_closes_only_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "MOST_OF_ADDRESS", 10)
+    monkeypatch.setattr(door, "origin", str)  # all of loopback counts as one else
+    with serving() as url, contextlib.ExitStack() as stack:
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        other = stack.enter_context(
+            socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S, source_address=("127.0.0.2", 0))
+        )
+        dripping = [connected(stack, port, HALF) for _ in range(30)]
+        drip_until_sent_away(dripping[:20], 20)
+        other.sendall(WHOLE)
+        assert other.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "same"),
+    [
+        (("192.0.2.1", "::ffff:192.0.2.1"), True),
+        (("192.0.2.1", "192.0.2.2"), False),
+        (("2001:db8::1", "2001:db8::ffff:1"), True),
+        (("2001:db8::1", "2001:db8:0:1::1"), False),
+        (("fe80::1%eth0", "fe80::2%eth0"), False),
+        (("127.0.0.1", "127.3.2.1"), True),
+        (("127.0.0.1", "::1"), True),
+    ],
+)
+def test_a_client_is_counted_by_what_it_cannot_choose(addresses: tuple[str, str], same: bool) -> None:
+    assert (door.origin(addresses[0]) == door.origin(addresses[1])) is same
+
+
 class Large:
     """Metrics that fill every buffer on their way."""
 
