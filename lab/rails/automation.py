@@ -6,6 +6,7 @@ the prompt `=>`. Source of commands and answers: its firmware, automation_interf
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import select
@@ -34,6 +35,7 @@ _ECHO_S: Final = 1.0
 _OTHERS_S: Final = 60.0  # for the commands of other programs, each of which its watchdog bounds
 _ITERATIONS: Final = {Range.ACTIVE: 1, Range.SLEEP: 20}
 _PAUSE_MS: Final = 10
+NOMINAL_MOHM: Final = 10.0
 _CHIP: Final = CHIPS["ina226"]  # that the firmware drives
 _FAILED: Final = re.compile(r"ERROR: .*|Error: .*|Command .* not valid .*|auto set dut .* must be called first.*")
 
@@ -47,6 +49,12 @@ class AutomationRow:
     volts: float
     milliampere: float
     milliwatt: float
+
+    @property
+    def shunt_mohm(self) -> float:
+        """The shunt that the firmware computes with; any will do to carry a current where the row does not tell it."""
+        found = self.shunt_uv / self.milliampere if self.milliampere else 0.0
+        return found if math.isfinite(found) and found > 0 else NOMINAL_MOHM
 
 
 class AutomationInterface:
@@ -180,7 +188,7 @@ class AutomationSensor:
         channels = []
         for rail in self.rails:
             row = rows[rail.channel or rail.name]
-            shunt = rail.shunt_mohm or (row.shunt_uv / row.milliampere if row.milliampere else 10.0)
+            shunt = rail.shunt_mohm or row.shunt_mohm
             self._shunts.append(shunt)
             channels.append(
                 Channel(
@@ -208,7 +216,7 @@ class AutomationSensor:
             if row is None:
                 found.append(SensorReading(number, 0, 0, Mark.NACK))
             else:
-                found.append(SensorReading(number, round(row.volts * 1e6), round(row.milliampere * shunt * 1000)))
+                found.append(SensorReading.of(number, row.volts, 1e6, row.milliampere, shunt * 1000))
         return found
 
     def close(self) -> None:

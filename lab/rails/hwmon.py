@@ -44,17 +44,16 @@ class HwmonSensor:
         found = []
         for number, (folder, shunt) in enumerate(zip(self._folders, self._shunts, strict=True)):
             try:
-                millivolt = int((folder / "in1_input").read_text())
-                milliampere = int((folder / "curr1_input").read_text())
+                millivolt, milliampere = _text(folder / "in1_input"), _text(folder / "curr1_input")
             except FileNotFoundError as error:
                 raise LabStableError(
                     f"{error.filename}: gone; was the sensor's driver unbound, or its adapter unplugged?",
                     failure="power_sensor",
                 ) from error
-            except (OSError, ValueError):  # the driver's transfer was not acknowledged
+            except OSError:  # the driver's transfer was not acknowledged
                 found.append(SensorReading(number, 0, 0, Mark.NACK))
             else:
-                found.append(SensorReading(number, millivolt * 1000, round(milliampere * shunt * 1000)))
+                found.append(SensorReading.of(number, millivolt, 1000, milliampere, shunt * 1000))
         return found
 
     def close(self) -> None:
@@ -73,6 +72,10 @@ class HwmonSensor:
             f"{self._root}: no hwmon folder is called or labelled {wanted!r} for rail {rail.name}; there are: {there}. "
             "Name it with the rail's `channel`"
         )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
 def _channel(rail: RailConfig, folder: Path, shunt_mohm: float) -> Channel:

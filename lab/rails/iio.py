@@ -6,7 +6,8 @@ and a `scale` in millivolt. pylibiio before 1.0 goes with libiio 0.x, which dist
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -88,12 +89,12 @@ class IioSensor:
         lost = 0
         for number, rail in enumerate(self._attributes):
             try:
-                shunt, bus = int(rail.shunt.value), int(rail.bus.value)
+                shunt, bus = rail.shunt.value, rail.bus.value
             except OSError:
                 lost += 1
                 found.append(SensorReading(number, 0, 0, Mark.NACK))
             else:
-                found.append(SensorReading(number, round(bus * rail.bus_mv * 1e3), round(shunt * rail.shunt_mv * 1e6)))
+                found.append(SensorReading.of(number, bus, rail.bus_mv * 1e3, shunt, rail.shunt_mv * 1e6))
         if lost == len(self._attributes):
             raise LabStableError(f"{self._port}: no device answers any more; is iiod gone?", failure="power_sensor")
         return found
@@ -101,6 +102,18 @@ class IioSensor:
     def close(self) -> None:
         """See `RailSensor`; libiio ends its connection with the context."""
         del self._attributes, self._context
+
+    def _number(self, where: str, name: str, attributes: Mapping[str, iio.ChannelAttr | iio.DeviceAttr]) -> float:
+        said = attributes[name].value if name in attributes else "nothing"
+        try:
+            found = float(said)
+        except ValueError:
+            found = math.nan
+        if not (math.isfinite(found) and found > 0):
+            raise ConfigurationError(
+                f"{self._port}: {where}: expected a positive number in `{name}`, got {said!r:.60}; is it a current monitor, and is its driver right?"
+            )
+        return found
 
     def _find(self, rail: RailConfig) -> _Attributes:
         wanted = rail.channel or rail.name
@@ -117,12 +130,12 @@ class IioSensor:
                 )
             mohm = rail.shunt_mohm
             if not mohm and "in_shunt_resistor" in device.attrs:
-                mohm = float(device.attrs["in_shunt_resistor"].value) * 1000
+                mohm = self._number(wanted, "in_shunt_resistor", device.attrs) * 1000
             if not mohm:
                 raise ConfigurationError(
                     f"{self._port}: {wanted} does not know its shunt; add `shunt_mohm` to {rail.name}"
                 )
-            scales = [float(channel.attrs["scale"].value) for channel in (shunt, bus)]
+            scales = [self._number(f"{wanted}, {channel.id}", "scale", channel.attrs) for channel in (shunt, bus)]
             return _Attributes(shunt.attrs["raw"], bus.attrs["raw"], scales[0], scales[1], mohm, device.name or "")
         raise ConfigurationError(
             f"{self._port}: no IIO device is called {wanted!r} for rail {rail.name}; there are: {', '.join(names) or 'none'}. "

@@ -10,9 +10,7 @@ from attrs import frozen
 from lab.host.clock import Clock
 from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
-from lab.rails.model import Channel, Mark, Range, SensorReading
-
-_MISSING = Mark.NACK | Mark.STALE
+from lab.rails.model import NO_VALUES, Channel, Range, SensorReading
 
 
 @frozen
@@ -51,8 +49,8 @@ def watch(config: RailsConfig, wanted: Range, clock: Clock, seconds: float) -> G
 
 
 def _now(channel: Channel, readings: list[SensorReading]) -> Now:
-    good = [reading for reading in readings if not reading.mark & _MISSING]
-    text = "" if len(good) == len(readings) else "does not answer, or does not convert"
+    good = [reading for reading in readings if not reading.mark & NO_VALUES]
+    text = "" if len(good) == len(readings) else "does not answer, does not convert, or says no number that a rail can have"
     if not good:
         return Now(channel.rail, None, None, text)
     volts = sum(reading.bus_uv for reading in good) / len(good) / 1e6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, Self
 
 from attrs import field, frozen
 
@@ -19,6 +19,11 @@ class Mark(enum.IntFlag):
     SATURATED = 2  # the shunt voltage is at the end of the sensor's range
     RESET = 4  # the sensor had lost its settings, and was given them again
     STALE = 8  # the sensor answers and converts no more: no values
+    IMPLAUSIBLE = 16  # what the sensor says is no number, or beyond what a record holds: no values
+
+
+NO_VALUES: Final = int(Mark.NACK | Mark.STALE | Mark.IMPLAUSIBLE)
+LARGEST: Final = 2**31 - 1  # microvolt or nanovolt in a record: 2 kV on the rail, 2 V on the shunt
 
 
 class Range(enum.StrEnum):
@@ -41,6 +46,17 @@ class SensorReading(NamedTuple):
     bus_uv: int
     shunt_nv: int
     mark: int = 0
+
+    @classmethod
+    def of(cls, rail: int, bus: str | float, bus_step_uv: float, shunt: str | float, shunt_step_nv: float) -> Self:
+        """A reading of values that nothing bounds, as numbers or text, each in steps of so many microvolt or nanovolt."""
+        try:
+            bus_uv, shunt_nv = round(float(bus) * bus_step_uv), round(float(shunt) * shunt_step_nv)
+        except (ValueError, OverflowError):  # no number, nan, inf
+            return cls(rail, 0, 0, Mark.IMPLAUSIBLE)
+        if max(abs(bus_uv), abs(shunt_nv)) > LARGEST:
+            return cls(rail, 0, 0, Mark.IMPLAUSIBLE)
+        return cls(rail, bus_uv, shunt_nv)
 
 
 @frozen

@@ -21,14 +21,13 @@ from lab.benchmarks.boot.records import MomentLike
 from lab.errors import TestStableError
 from lab.metrics import Flag, uncertainty
 from lab.rails import quality_flags
-from lab.rails.model import Channel, Mark, PhasePower, RailPower, UncertaintyBudget
+from lab.rails.model import NO_VALUES, Channel, PhasePower, RailPower, UncertaintyBudget
 
 if TYPE_CHECKING:
     from lab.rails.trace import Trace
 
 FEWEST: Final = 4  # fewer samples are no mean
 BUS_OFFSET_V: Final = 0.0075  # greatest of a monitor's bus voltage: INA226 data sheet; assumed of the others
-_MISSING: Final = int(Mark.NACK | Mark.STALE)
 Floats = npt.NDArray[np.float64]
 
 
@@ -110,7 +109,7 @@ def cut(
 def samples_of(trace: Trace, number: int) -> Samples:
     """The good samples of the channel with this index."""
     channel = trace.meta.channels[number]
-    records = trace.records[(trace.records["rail"] == number) & (trace.records["mark"] & _MISSING == 0)]
+    records = trace.records[(trace.records["rail"] == number) & (trace.records["mark"] & NO_VALUES == 0)]
     volts_v = records["bus_uv"] * 1e-6
     amperes = (records["shunt_nv"] - channel.offset_nv) * 1e-9 / (channel.shunt_mohm * 1e-3)
     centre_ns = records["t_ns"] - (trace.meta.window_ns + trace.meta.late_ns) // 2

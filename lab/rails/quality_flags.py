@@ -37,7 +37,11 @@ def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, volts_v: Floa
         yield Flag.SENSOR_RESET
     if marks & Mark.STALE or _repeats(trace, number, records) or _frozen(trace, number, start_ns, end_ns):
         yield Flag.POWER_STUCK
-    if marks & Mark.SATURATED or _exceeds(trace, number) or not _plausible(trace, number, volts_v, power_w):
+    if (
+        marks & (Mark.SATURATED | Mark.IMPLAUSIBLE)
+        or _exceeds(trace, number)
+        or not _plausible(trace, number, volts_v, power_w)
+    ):
         yield Flag.POWER_IMPLAUSIBLE
 
 

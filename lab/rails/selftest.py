@@ -14,7 +14,7 @@ from lab.rails.backends import open_bus, open_sensor
 from lab.rails.chips import BUS, CHIPS, CONFIG, SHUNT, Chip
 from lab.rails.config import INA, RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
-from lab.rails.model import Mark, Range
+from lab.rails.model import NO_VALUES, Range
 
 ADDRESSES: Final = range(0x40, 0x50)  # what two pins of an INA2xx can select
 NEAR: Final = 0.08  # a measured supply against its nominal voltage
@@ -128,7 +128,7 @@ def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
         end_ns = clock.now_ns() + round(_PATIENCE_S * 1e9)
         while len(found) < len(config.measured) and clock.now_ns() < end_ns:
             for reading in sensor.read():
-                if not reading.mark & (Mark.NACK | Mark.STALE):
+                if not reading.mark & NO_VALUES:
                     found[reading.rail] = _Found(reading.bus_uv / 1e6, reading.shunt_nv / 1000)
             time.sleep(schedule.poll_ns / 1e9)
     finally:
@@ -147,7 +147,7 @@ def _answer(
         shown = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
         verdict, good = f"answers, and no rail is configured here{shown}", True
     elif found is None:
-        verdict, good = "does not answer: check its address, the wiring and the sensor's supply", False
+        verdict, good = "does not answer, or says no number: check its address, the wiring, the sensor's supply and its driver", False
     else:
         verdict, good = _judged(config, rail, found.volts, volts)
     return SensorCheck(

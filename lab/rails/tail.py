@@ -10,11 +10,10 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.rails.model import Channel, Mark
+from lab.rails.model import NO_VALUES, Channel
 from lab.rails.trace import END, RECORD, TraceMeta, meta_of
 
 STEP_NS: Final = 100_000_000
-_MISSING: Final = int(Mark.NACK | Mark.STALE)
 _HEADER_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = RECORD.size * 200_000  # of one look: what a viewer is behind is left out
 
@@ -74,7 +73,7 @@ class TraceTail:
                 if self._step >= 0:
                     yield self._mean()
                 self._step, self._sums, self._counts = step, [0.0] * len(self._watt_per), [0] * len(self._watt_per)
-            if not mark & _MISSING:
+            if not mark & NO_VALUES:
                 factor, offset_nv = self._watt_per[rail]
                 self._sums[rail] += bus_uv * (shunt_nv - offset_nv) * factor
                 self._counts[rail] += 1
