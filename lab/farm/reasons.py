@@ -16,7 +16,7 @@ _OPTIONS = "options"  # a record with this field has the options of `lab run` as
 def reason(error: BaseException, kind: type | None) -> str:
     """What cattrs found, without its place."""
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
-        return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields))
+        return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields, key=repr))
     if isinstance(error, KeyError):
         return "this key is missing; add it"
     if isinstance(error, ValueError) and str(error):
@@ -24,7 +24,9 @@ def reason(error: BaseException, kind: type | None) -> str:
     return format_exception(error, kind)
 
 
-def _unknown(key: str, record: type[AttrsInstance]) -> str:
+def _unknown(key: object, record: type[AttrsInstance]) -> str:
+    if not isinstance(key, str):
+        return f"expected text as a key, got {key!r:.60}; put it in quotes, or delete it"
     known = [each.name for each in fields(record)]
     if _OPTIONS in known:
         known = [*(name for name in known if name != _OPTIONS), *options.NAMES]
