@@ -50,7 +50,11 @@ def watch(config: RailsConfig, wanted: Range, clock: Clock, seconds: float) -> G
 
 def _now(channel: Channel, readings: list[SensorReading]) -> Now:
     good = [reading for reading in readings if not reading.mark & NO_VALUES]
-    text = "" if len(good) == len(readings) else "does not answer, does not convert, or says no number that a rail can have"
+    text = (
+        ""
+        if len(good) == len(readings)
+        else "does not answer, does not convert, or says no number that a rail can have"
+    )
     if not good:
         return Now(channel.rail, None, None, text)
     volts = sum(reading.bus_uv for reading in good) / len(good) / 1e6

@@ -147,7 +147,10 @@ def _answer(
         shown = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
         verdict, good = f"answers, and no rail is configured here{shown}", True
     elif found is None:
-        verdict, good = "does not answer, or says no number: check its address, the wiring, the sensor's supply and its driver", False
+        verdict, good = (
+            "does not answer, or says no number: check its address, the wiring, the sensor's supply and its driver",
+            False,
+        )
     else:
         verdict, good = _judged(config, rail, found.volts, volts)
     return SensorCheck(
