@@ -21,6 +21,19 @@ _TITLES: Final = {
 }
 
 
+def document(expected: Expected) -> dict[str, str]:
+    """What is compared, by name, as the record of a write has it."""
+    return {name: pattern for name, pattern in asdict(expected).items() if pattern}
+
+
+def expected(document: Mapping[str, str]) -> Expected | None:
+    """What is compared, from the record of a write; None: it has nothing that can be compared."""
+    try:
+        return Expected(**document)
+    except (TypeError, ValueError):
+        return None
+
+
 def questions(expected: Expected) -> dict[str, str]:
     """What has to be asked at the prompt for the comparison: name -> command."""
     return {name: command for name, command in QUESTIONS.items() if getattr(expected, name)}

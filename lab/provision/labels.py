@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from lab.errors import ConfigurationError
 from lab.results.provisions import Provision
 
-_BY_HAND = "if somebody wrote it by hand since, say so: lab provision --forget --env ENV --medium"
+_BY_HAND = "if it was written by hand since: lab provision --forget --env ENV --medium"
 
 
 def provisioned(board: str, media: Sequence[str], known: Mapping[str, Provision]) -> str:
     """The release that is on the media that a run boots from, as the store has it; empty: boardlab wrote none of them.
 
     Raises:
-        ConfigurationError: a write to one of them did not end well, or they hold different releases.
+        ConfigurationError: a release was put on one of them and was not seen to boot from it, or they hold different releases.
     """
     releases: dict[str, str] = {}
     for medium in media:
@@ -22,10 +22,9 @@ def provisioned(board: str, media: Sequence[str], known: Mapping[str, Provision]
         if found is None:
             continue
         if not found.is_on_it:
-            how = f"failed: {found.message}" if found.state == "failed" else "was ended in the middle"
             raise ConfigurationError(
-                f"nobody knows what is on {medium} of {board}: to write {found.release} there {how}. Provision it again "
-                f"(lab provision); {_BY_HAND} {medium}"
+                f"{medium} of {board} holds no release that is known, so a number from it would have no label: {_why(found)}. Provision it "
+                f"again (lab provision); {_BY_HAND} {medium}"
             )
         releases[medium] = found.release
     if len(set(releases.values())) > 1 or (releases and len(releases) < len(set(media))):
@@ -34,6 +33,16 @@ def provisioned(board: str, media: Sequence[str], known: Mapping[str, Provision]
             f"{board} has different releases on its media ({on}), and a run has one: choose with --medium, or provision all of them"
         )
     return next(iter(releases.values()), "")
+
+
+def _why(found: Provision) -> str:
+    match found.state:
+        case "failed":
+            return f"{found.release} was put there and failed: {found.message.rstrip('.')}"
+        case "written":
+            return f"{found.release} was written there and has never booted"
+        case _:
+            return f"the write of {found.release} was ended in the middle"
 
 
 def label(board: str, media: Sequence[str], known: Mapping[str, Provision], given: str, default: str) -> str:

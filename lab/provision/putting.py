@@ -1,4 +1,4 @@
-"""Putting a release on the media of a board: everything decided, then written, read back and switched to, then booted and compared."""
+"""Putting a release on the media of a board: planned, then written, read back and switched to, then booted and compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.provision.failures import (
     TargetRefusedError,
     WrongImageForBoardError,
 )
-from lab.provision.release import Content, Recovery, Release
+from lab.provision.release import Content, Expected, Recovery, Release
 from lab.provision.spare import Spare, newest
 from lab.provision.telling import described
 from lab.provision.way import Plan, Report, Target, Verified, Way
@@ -129,8 +129,9 @@ class Putting:
         """Write all media, read them back, switch an eMMC to what was read back, boot from each and compare what the board says with the release.
 
         Raises:
-            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots. Each eMMC that was switched and has
-                not booted is switched back then, also where another medium failed, and the message says from which boot partition it boots.
+            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots: then none of the media counts as
+                holding the release. Each eMMC that was switched and has not booted is switched back then, also where another medium failed, and
+                the message says from which boot partition it boots.
         """
         self.done, selected = [], board.medium
         plans, ways = self.plans(board), board.ways()
@@ -141,7 +142,7 @@ class Putting:
             for number, each in enumerate(self.done):
                 medium = each.plan.target.medium
                 with _Recorded(self.book, begun[medium]):
-                    software = self.compared(board, medium)
+                    software = compared(board, medium, self.release.name, self.release.identity, self.say)
                 if each.plan in untried:
                     untried.remove(each.plan)
                 if self.book is not None:
@@ -179,25 +180,6 @@ class Putting:
                 "system that booted from it has changed it since; nothing was written"
             ) from error
 
-    def compared(self, board: WritableBoard, medium: str) -> dict[str, str]:
-        """Boot from a medium and compare; returns what the board said.
-
-        Raises:
-            ReleaseMismatchError: it is not the release.
-            BoardlabError: it did not boot.
-        """
-        said = board.booted(medium, identity.questions(self.release.identity))
-        wrong = identity.differences(self.release.identity, said)
-        if wrong:
-            raise ReleaseMismatchError(
-                f"{board.board} was provisioned with {self.release.name} on {medium}, and what boots is something else: "
-                f"{'; '.join(wrong)}. Correct `identity` of the release file if the build is right; else the files are of another build"
-            )
-        self.say(
-            f"{medium}: booted, and it is {self.release.name}: {said.get('kernel') or said.get('uboot') or 'as expected'}"
-        )
-        return {name: said[name] for name in ("uboot", "kernel") if said.get(name)}
-
     def _write(self, plan: Plan, way: Way, begun: dict[str, int], untried: list[Plan]) -> None:
         """Write one medium, read it back, and switch it. begun, untried: get the number of its record, and the plan where it can be switched back."""
         medium = plan.target.medium
@@ -216,7 +198,7 @@ class Putting:
 
     def _failed(self, provision_id: int, error: BoardlabError) -> None:
         if self.book is not None:
-            self.book.failed(provision_id, redacted(f"[{error.failure}] {error}"))
+            self.book.failed(provision_id, _message(error))
 
     def _begin(self, plan: Plan) -> int:
         if self.book is None:
@@ -235,8 +217,58 @@ class Putting:
                 plan.spare.boots,
                 plan.spare.kept,
                 plan.spare.noted,
+                identity.document(self.release.identity),
             )
         )
+
+
+def compared(
+    board: WritableBoard, medium: str, release: str, expected: Expected, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Boot from a medium and compare what the board says with a release's identity.
+
+    Returns: "uboot" and "kernel" -> the version line.
+
+    Raises:
+        ReleaseMismatchError: it is not the release.
+        BoardlabError: it did not boot.
+    """
+    answers = board.booted(medium, identity.questions(expected))
+    wrong = identity.differences(expected, answers)
+    if wrong:
+        raise ReleaseMismatchError(
+            f"{board.board} was provisioned with {release} on {medium}, and what boots is something else: "
+            f"{'; '.join(wrong)}. Correct `identity` of the release file if the build is right; else the files are of another build. "
+            f"Then provision it again (lab provision)"
+        )
+    say(f"{medium}: booted, and it is {release}: {answers.get('kernel') or answers.get('uboot') or 'as expected'}")
+    return {name: answers[name] for name in ("uboot", "kernel") if answers.get(name)}
+
+
+def first_boot(board: WritableBoard, written: Provision, book: ProvisionBook, say: Callable[[str], None]) -> None:
+    """Boot a medium that was written and read back, but never booted, and compare it with its release.
+
+    So it is where a try was killed before the boot, or ended at another medium. It counts as booted afterwards.
+
+    Raises:
+        ConfigurationError: the record does not have the release's identity.
+        ReleaseMismatchError: it is not the release; no medium of the same try counts as holding it.
+        BoardlabError: it did not boot; the record stays as it is.
+    """
+    medium = written.medium
+    expected = identity.expected(written.identity)
+    if expected is None:
+        raise ConfigurationError(
+            f"{written.release} was written to {medium} of {board.board} and has never booted there, and the record does not say how it can be "
+            f"told from another release: provision it again (lab provision --env ENV --release FILE --medium {medium})"
+        )
+    say(f"{medium}: {written.release} was written there and has never booted: booting it to compare")
+    try:
+        software = compared(board, medium, written.release, expected, say)
+    except ReleaseMismatchError as error:
+        book.refused(written.id, _message(error))
+        raise
+    book.booted(written.id, software)
 
 
 def _tried(target: Target, tries: Sequence[Provision]) -> Target:
@@ -262,8 +294,13 @@ class _Recorded:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
         if error is None or self.book is None:
             return
-        failure = f"[{error.failure}] {error}" if isinstance(error, BoardlabError) else type(error).__name__
-        self.book.failed(self.provision_id, redacted(failure))
+        note = self.book.refused if isinstance(error, ReleaseMismatchError) else self.book.failed
+        note(self.provision_id, _message(error))
+
+
+def _message(error: BaseException) -> str:
+    """What the record says of a failure."""
+    return redacted(f"[{error.failure}] {error}" if isinstance(error, BoardlabError) else type(error).__name__)
 
 
 def check_board(release: Release, board_type: str, security: str) -> None:

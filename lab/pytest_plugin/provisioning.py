@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import ConfigurationError
 from lab.host import process
 from lab.provision.finding import find
 from lab.provision.putting import Putting, content_digest
 from lab.provision.release import Release
 from lab.provision.telling import Teller
-from lab.pytest_plugin.refusing import measures
+from lab.pytest_plugin.refusing import ending_off, measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, MEDIA_KEY, STORE_KEY, STRATEGY_KEY, chosen, writer
 from lab.results.provisions import Provision, ProvisionBook
-from lab.shown import plain_text
 
 RELEASE_KEY = pytest.StashKey[Release]()
 _BOOT: Final = "boot"
@@ -59,17 +57,9 @@ def provision(config: pytest.Config) -> None:
     write(f"provisioning {strategy.board} with {release.name}: {', '.join(media)}")
     medium = strategy.medium
     strategy.putting = Putting(release, media, Teller(write), write, book, job, process.person())
-    try:
+    with ending_off(strategy):
         strategy.transition("provisioned")
         strategy.select_medium(medium)
-    except ConfigurationError:
-        raise
-    except BaseException as error:
-        with contextlib.suppress(BoardlabError):
-            strategy.transition("off")
-        if not isinstance(error, BoardlabError):
-            raise
-        pytest.exit(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), returncode=1)
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import pytest
 
-from lab.errors import BoardlabError, LabError
+from lab.errors import BoardlabError, ConfigurationError, LabError
 from lab.results.jobrecords import JOB_VARIABLE
 from lab.shown import plain_text
 
@@ -46,6 +47,26 @@ def ending(error: BoardlabError, message: str) -> Exception:
     if (code := exit_code(error)) == pytest.ExitCode.USAGE_ERROR:
         return pytest.UsageError(plain_text(message))
     return pytest.exit.Exception(plain_text(f"[{error.failure}, fault: {error.fault}] {message}"), code)
+
+
+@contextmanager
+def ending_off(strategy: Any) -> Iterator[None]:
+    """A failure in here switches the board off and ends the session, which has measured nothing yet.
+
+    Raises:
+        ConfigurationError: as it was raised.
+        pytest.exit.Exception: of any other error of ours, with exit code 1.
+    """
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except BaseException as error:
+        with suppress(BoardlabError):
+            strategy.transition("off")
+        if not isinstance(error, BoardlabError):
+            raise
+        pytest.exit(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), returncode=1)
 
 
 def exit_code(error: BoardlabError) -> int:

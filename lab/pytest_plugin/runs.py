@@ -63,11 +63,11 @@ def _open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, o
     env = config.stash[LABGRID_ENV_KEY]
     if config.option.lab_resume is not None:
         run = resuming.resumable(config, store)
-        ours = labelling.check_resumed(store, strategy, labelling.media_of(run.plan, strategy), run)
+        ours = labelling.check_resumed(store, strategy, labelling.media_of(run.plan, strategy), run, writer(config))
         resuming.check(run, config, strategy, labelled_by_env=not ours)
         interruptions.end_pause(store, run.id)
         return store.reopen_run(run.id)
-    release, provisioned = labelling.label(config, store, strategy, labelling.media_of(plan, strategy))
+    release, provisioned = labelling.label(config, store, strategy, labelling.media_of(plan, strategy), writer(config))
     images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
     return store.begin_run(
         kind=kind,

@@ -37,4 +37,5 @@ class ProvisionRow(Base):
     boots: Mapped[str] = mapped_column(server_default="")
     kept: Mapped[str] = mapped_column(server_default="")
     spare: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
+    identity: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
     at: Mapped[dt.datetime]

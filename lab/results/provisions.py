@@ -1,10 +1,10 @@
-"""What is on which medium of which board, as it was put there: kept before the first byte, so that a write that was killed is seen."""
+"""Which release is on which medium of which board: recorded before the first byte, so that a killed write is seen."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from attrs import field, frozen
 from sqlalchemy import func, select
@@ -16,8 +16,6 @@ from lab.results.rows import json_of
 from lab.results.store import Store
 
 ProvisionState = Literal["writing", "written", "booted", "failed", "forgotten"]
-ON_IT: Final = ("written", "booted")  # the medium holds what was written, as it was read back
-UNKNOWN: Final = ("writing", "failed")  # a part of it may have been written
 
 
 @frozen
@@ -28,6 +26,7 @@ class NewProvision:
         content: SHA-256 over what the release says of the medium. way: its name. job_id: of the job that holds the board.
         boots: the boot partition of an eMMC that is written and then switched to. kept: the other one, where it booted from that before.
         spare: what is written there, and how it booted before (lab.provision.spare).
+        identity: what the release says of itself once it has booted (lab.provision.release.Expected), by name; empty: not recorded.
     """
 
     board_type: str
@@ -41,6 +40,7 @@ class NewProvision:
     boots: str = ""
     kept: str = ""
     spare: Mapping[str, Any] = field(factory=dict)
+    identity: Mapping[str, str] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -48,8 +48,9 @@ class Provision(NewProvision):
     """A write as the store has it.
 
     Attributes:
-        state: "writing" also of one that was killed; "written": read back and the same; "booted": and the board booted it, and said of
-            itself what the release file says; "failed": see `message`; "forgotten": a person put something else there by hand.
+        state: "writing" also of one that was killed; "written": read back and the same, but never booted; "booted": and the board booted it,
+            and said of itself what the release file says; "failed": see `message`, e.g. the release was refused on another medium of the same
+            try; "forgotten": a person put something else there by hand.
         digest, method, bytes: of what was read back, see lab.provision.way.Verified.
         software: "uboot" and "kernel" -> the version line of the boot after it.
         at: when it came to this state.
@@ -66,8 +67,8 @@ class Provision(NewProvision):
 
     @property
     def is_on_it(self) -> bool:
-        """Whether the medium holds the release."""
-        return self.state in ON_IT
+        """Whether the medium holds the release: it booted, and its identity was compared."""
+        return self.state == "booted"
 
 
 @frozen
@@ -99,6 +100,7 @@ class ProvisionBook:
                 boots=new.boots,
                 kept=new.kept,
                 spare=json_of("spare", new.spare),
+                identity=json_of("identity", dict(new.identity)),
                 at=self.now(),
             )
             session.add(row)
@@ -130,6 +132,25 @@ class ProvisionBook:
             row.state, row.message = "failed", message
 
         self._change(provision_id, note)
+
+    def refused(self, provision_id: int, message: str) -> None:
+        """What booted is not the release: no medium of the same try holds it, also none that booted as expected before."""
+
+        def change(session: Session) -> None:
+            row = session.get_one(ProvisionRow, provision_id)
+            same = (
+                ProvisionRow.board == row.board,
+                ProvisionRow.release == row.release,
+                ProvisionRow.job_id == row.job_id,
+            )
+            last = (
+                select(func.max(ProvisionRow.id)).where(ProvisionRow.board == row.board).group_by(ProvisionRow.medium)
+            )
+            there = ProvisionRow.id.in_(last), ProvisionRow.state.in_(("written", "booted"))
+            for each in {row, *session.scalars(select(ProvisionRow).where(*same, *there))}:
+                each.state, each.message, each.at = "failed", message, self.now()
+
+        self.store._write(change)
 
     def forget(self, board: str, medium: str) -> bool:
         """Somebody wrote the medium by hand: what was put there before says nothing any more. Returns whether something was."""
@@ -189,6 +210,7 @@ def _record(row: ProvisionRow) -> Provision:
         boots=row.boots,
         kept=row.kept,
         spare=row.spare,
+        identity={str(name): str(pattern) for name, pattern in row.identity.items()},
         state=cast(ProvisionState, row.state),
         at=row.at,
         digest=row.digest,

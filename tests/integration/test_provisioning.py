@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 import yaml
+from attrs import evolve
 from measuring_lab import ROOT, Lab, running_lab
 
 from lab.host.clock import utc_now
+from lab.provision.identity import document
+from lab.provision.putting import content_digest
+from lab.provision.releasefile import load
 from lab.results import joblist, open_store
 from lab.results.jobrecords import BY_PROVISION, Order
 from lab.results.jobs import JobQueue
-from lab.results.provisions import ProvisionBook
+from lab.results.provisions import NewProvision, ProvisionBook
 
 DEADLINE_S = 180
 BOARD = "am62xx_sk-1"
@@ -148,7 +152,7 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     before = len(labels(lab))
     code, said = session(lab, env)
     assert code != pytest.ExitCode.OK
-    assert "nobody knows what is on sd" in said
+    assert "sd of am62xx_sk-1 holds no release that is known" in said
     code, said = session(lab, env, "--lab-provision", str(wrong))
     assert code == 1
     assert "[release_mismatch, fault: lab]" in said
@@ -157,6 +161,44 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     assert forgotten.returncode == 0, forgotten.stderr
     code, said = session(lab, env, "--lab-release", "by-hand")
     assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "by-hand"), said
+
+
+def test_a_release_that_was_refused_or_never_booted_labels_no_run(lab: Lab, env: Path) -> None:
+    media = ("sd", "emmc")
+    wrong = a_release(lab.folder, "15.00", kernel="Linux version 99", media=media)
+    right = a_release(lab.folder, "15.01", kernel="Linux version 6", media=media)
+    run = ("run", "--env", str(env), "--medium", "emmc", "--cycles", "1")
+    before = len(labels(lab))
+
+    failed = lab_command(lab, "provision", "--env", str(env), "--release", str(wrong), "--medium", ",".join(media))
+    assert (failed.returncode, states(lab)) == (1, dict.fromkeys(media, ("15.00", "failed")))
+    refused = lab_command(lab, *run)
+    assert (refused.returncode != 0, len(labels(lab))) == (True, before), refused.stdout
+    assert "emmc of am62xx_sk-1 holds no release that is known" in refused.stdout + refused.stderr
+
+    killed_before_the_boot(lab, wrong)
+    other = lab_command(lab, *run)
+    assert (other.returncode, len(labels(lab))) == (1, before), other.stdout
+    assert "[release_mismatch" in other.stdout
+    assert states(lab) == dict.fromkeys(media, ("15.00", "failed"))
+
+    killed_before_the_boot(lab, right)
+    same = lab_command(lab, *run)
+    assert (same.returncode, labels(lab)[0], len(labels(lab))) == (0, "15.01", before + 1), same.stdout
+    assert states(lab) == {"sd": ("15.01", "written"), "emmc": ("15.01", "booted")}
+    with open_store(lab.environ["LAB_DB"]) as store:
+        assert store.runs()[0].provenance["provisioned"]["emmc"]["release"] == "15.01"
+
+
+def killed_before_the_boot(lab: Lab, path: Path) -> None:
+    """The record as `lab provision` leaves it when it is killed between the read-back and the first boot."""
+    release = load(path)
+    with open_store(lab.environ["LAB_DB"]) as store:
+        book = ProvisionBook(store)
+        for medium, content in release.media.items():
+            digest = content_digest(content)
+            new = NewProvision("am62xx_sk", BOARD, medium, release.name, digest, "file", job_id=1)
+            book.written(book.begin(evolve(new, identity=document(release.identity))), "d" * 64, "full", 1)
 
 
 def test_a_board_that_somebody_has_is_not_written(lab: Lab, env: Path) -> None:

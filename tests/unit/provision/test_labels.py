@@ -43,10 +43,15 @@ def test_a_board_that_nobody_provisioned_has_the_label_that_was_given() -> None:
     assert labels.label("b", ["emmc"], SD, "", "9.9") == "9.9"
 
 
-@pytest.mark.parametrize("state", ["writing", "failed"])
-def test_a_medium_that_was_not_written_whole_is_not_measured(state: ProvisionState) -> None:
-    with pytest.raises(ConfigurationError, match="nobody knows what is on sd"):
-        labels.label("b", ["sd"], known("sd", "11.01", state), "11.01", "")
+@pytest.mark.parametrize("state", ["writing", "written", "failed"])
+@pytest.mark.parametrize("given", ["11.01", "mine", ""])
+def test_a_release_that_was_not_seen_to_boot_labels_nothing(state: ProvisionState, given: str) -> None:
+    put = known("sd", "11.01", state)
+    with pytest.raises(ConfigurationError, match=r"^sd of b holds no release that is known.*lab provision"):
+        labels.label("b", ["sd"], put, given, "")
+    with pytest.raises(ConfigurationError, match=r"^sd of b holds no release that is known"):
+        labels.check_resumed("b", ["sd"], put, "11.01", 5)
+    assert labels.document(["sd"], put) == {}
 
 
 @pytest.mark.parametrize("other", [known("emmc", "11.00"), {}])

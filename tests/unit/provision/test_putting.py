@@ -10,7 +10,7 @@ import pytest
 import yaml
 from playedways import PlayedBoard, PlayedWay, a_file
 
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import (
     ImageTooLargeError,
     MediaVerifyFailedError,
@@ -19,12 +19,12 @@ from lab.provision.failures import (
     TargetRefusedError,
     WrongImageForBoardError,
 )
-from lab.provision.putting import Putting, content_digest
+from lab.provision.putting import Putting, content_digest, first_boot
 from lab.provision.release import Release
 from lab.provision.releasefile import load
 from lab.provision.way import Progress
 from lab.results import open_store
-from lab.results.provisions import ProvisionBook
+from lab.results.provisions import NewProvision, ProvisionBook
 
 KERNEL = "Linux version 6.12.34-ti (a@b) #1 SMP"
 SAYS = {"kernel": KERNEL, "uboot": "U-Boot 2025.01", "build_id": "20261122"}
@@ -166,6 +166,81 @@ def test_what_boots_is_compared_with_the_file(
         putting(release, book, "sd").put(a_board(**says))
     assert caught.value.failure == "release_mismatch"
     assert book.current("b-1")["sd"].state == "failed"
+
+
+@pytest.mark.parametrize("wrong", ["sd", "emmc"])
+def test_a_release_that_is_refused_on_one_medium_is_on_none_of_them(
+    release: Release, book: ProvisionBook, wrong: str
+) -> None:
+    board = a_board()
+    board.says = {**board.says, wrong: {**SAYS, "kernel": "Linux version 6.6.1 "}}
+    with pytest.raises(ReleaseMismatchError):
+        putting(release, book).put(board)
+    found = book.current("b-1")
+    assert [found[medium].state for medium in ("sd", "emmc")] == ["failed", "failed"]
+    assert {f"on {wrong}" in each.message for each in found.values()} == {True}
+
+
+class Killed(BaseException):
+    """The end of a process, after which it records nothing."""
+
+
+def killed_before_the_boot(release: Release, book: ProvisionBook) -> None:
+    """Put a release on both media, and end between the read-back and the first boot."""
+
+    def killed(*_: object) -> None:
+        assert {each.state for each in book.current("b-1").values()} == {"written"}
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlayedBoard, "booted", killed)
+        patch.setattr(ProvisionBook, "failed", lambda *_: None)
+        with pytest.raises(Killed):
+            putting(release, book).put(a_board())
+
+
+def test_the_first_boot_of_a_written_medium_is_compared_with_its_release(
+    release: Release, book: ProvisionBook
+) -> None:
+    killed_before_the_boot(release, book)
+    board, lines = a_board(), list[str]()
+    first_boot(board, book.current("b-1")["emmc"], book, lines.append)
+    found = book.current("b-1")
+    assert (board.boots, found["emmc"].state, found["sd"].state) == (["emmc"], "booted", "written")
+    assert dict(found["emmc"].software) == {"uboot": SAYS["uboot"], "kernel": KERNEL}
+    assert any("11.01" in line and "emmc" in line for line in lines)
+
+
+@pytest.mark.parametrize("says", [{"kernel": "Linux version 6.6.1 "}, {"build_id": "7"}])
+def test_a_written_medium_that_boots_something_else_is_refused_with_its_try(
+    release: Release, book: ProvisionBook, says: dict[str, str]
+) -> None:
+    killed_before_the_boot(release, book)
+    with pytest.raises(ReleaseMismatchError, match="on emmc"):
+        first_boot(a_board(**says), book.current("b-1")["emmc"], book, lambda _line: None)
+    assert {each.state for each in book.current("b-1").values()} == {"failed"}
+
+
+def test_a_written_medium_whose_boot_failed_is_compared_at_the_next_one(release: Release, book: ProvisionBook) -> None:
+    killed_before_the_boot(release, book)
+
+    def hangs(_board: PlayedBoard, _medium: str, _questions: dict[str, str]) -> dict[str, str]:
+        raise BoardTransientError("silent", failure="silent")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlayedBoard, "booted", hangs)
+        with pytest.raises(BoardTransientError):
+            first_boot(a_board(), book.current("b-1")["sd"], book, lambda _line: None)
+    assert book.current("b-1")["sd"].state == "written"
+
+
+def test_a_record_without_an_identity_says_to_provision_again(book: ProvisionBook) -> None:
+    number = book.begin(NewProvision("some_board", "b-1", "sd", "11.01", "c", "way"))
+    book.written(number, "d" * 64, "full", 1)
+    board = a_board()
+    with pytest.raises(ConfigurationError, match=r"11\.01 was written to sd of b-1.*lab provision .*--medium sd"):
+        first_boot(board, book.current("b-1")["sd"], book, lambda _line: None)
+    assert board.boots == []
 
 
 def test_verifying_alone_writes_nothing_and_sees_what_was_changed(release: Release, book: ProvisionBook) -> None:

@@ -41,6 +41,40 @@ def test_the_latest_write_of_each_medium_says_what_is_on_it(tmp_path: Path) -> N
         assert [(each.board, each.medium) for each in book.latest()] == [("b-1", "emmc"), ("b-1", "sd"), ("b-2", "sd")]
 
 
+def test_a_release_that_was_refused_on_one_medium_is_on_none_of_the_same_try(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        ids = {medium: book.begin(new(medium, "11.01")) for medium in ("sd", "emmc", "ospi")}
+        others = [book.begin(new("nand", "11.00")), book.begin(evolve(new("usb", "11.01"), job_id=6))]
+        others += [book.begin(new("sd", "11.01", board="b-2"))]
+        for each in (ids["sd"], ids["emmc"], *others):
+            book.written(each, "d" * 64, "full", 1)
+        book.booted(ids["sd"], {"kernel": "Linux version 6.12"})
+        book.failed(ids["ospi"], "bad block")
+        book.refused(ids["emmc"], "[release_mismatch] another kernel")
+        found = {(each.board, each.medium): (each.state, each.message) for each in book.latest()}
+    mismatch = ("failed", "[release_mismatch] another kernel")
+    assert found == {
+        ("b-1", "sd"): mismatch,
+        ("b-1", "emmc"): mismatch,
+        ("b-1", "ospi"): ("failed", "bad block"),
+        ("b-1", "nand"): ("written", ""),
+        ("b-1", "usb"): ("written", ""),
+        ("b-2", "sd"): ("written", ""),
+    }
+
+
+def test_a_medium_holds_a_release_once_it_has_booted(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        number = book.begin(evolve(new("sd", "11.01"), identity={"build_id": "^7$"}))
+        book.written(number, "d" * 64, "full", 1)
+        assert not book.current("b-1")["sd"].is_on_it
+        book.booted(number, {})
+        found = book.current("b-1")["sd"]
+    assert (found.is_on_it, dict(found.identity)) == (True, {"build_id": "^7$"})
+
+
 def test_a_write_that_was_killed_leaves_nobody_in_belief(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "r.db")) as store:
         book = ProvisionBook(store)
