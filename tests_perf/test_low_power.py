@@ -18,4 +18,5 @@ def test_resume_latency(low_power_measurer: CycleMeasurer, sleep_mode: str) -> N
     """Every planned cycle has its resume latency in the store; power and energy are there where they are measured."""
     low_power_measurer.measure(sleep_mode)
     assert low_power_measurer.pending(sleep_mode) == []
-    assert low_power_measurer.missing(sleep_mode) == []
+    missing = low_power_measurer.missing(sleep_mode)
+    assert missing == [], "\n".join(missing)

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from lab.boards import MomentPattern
 from lab.console.lateness import DelayTracker
 from lab.console.lines import LineMatcher
-from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming, Moment
+from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming, Moment, Suspended
 from lab.errors import ConfigurationError
 
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ufffd]+")
@@ -95,6 +96,47 @@ def _compile(pattern: MomentPattern) -> re.Pattern[bytes]:
         raise ConfigurationError(
             f"moment {pattern.name!r}: not a regular expression for a console's bytes ({error}): {pattern.pattern!r}"
         ) from error
+
+
+class Watch(Protocol):
+    """A watch of a boot or a suspend, as the console shows it."""
+
+    def feed(self, data: bytes, t_ns: int) -> None:
+        """Take bytes of one read, stamped `t_ns`."""
+        ...
+
+    def moment(self, moment: Moment) -> None:
+        """Take note of a moment; the last byte that was fed is its last."""
+        ...
+
+    def suspended(self, missing_ns: int) -> None:
+        """Take note that the clock of the stamps stood still, or jumped."""
+        ...
+
+
+def feed_watch(watch: Watch, event: Event, finders: Iterable[MomentFinder]) -> None:
+    """Feed an event's bytes and moments to a watch, in the order of the stream.
+
+    A read is cut at its moments: a moment comes after its own bytes, and before the bytes behind it. So a watch never depends on
+    how the bytes were read.
+
+    Raises:
+        BoardlabError: the watch refuses them.
+    """
+    moments = sorted((moment for finder in finders for moment in finder.feed(event)), key=lambda found: found.position)
+    if isinstance(event, Suspended):
+        watch.suspended(event.missing_ns)
+    if not isinstance(event, Chunk):
+        return
+    at = 0
+    for moment in moments:
+        end = moment.position - event.position
+        if end > at:
+            watch.feed(event.data[at:end], event.t_ns)
+            at = end
+        watch.moment(moment)
+    if at < len(event.data):
+        watch.feed(event.data[at:], event.t_ns)
 
 
 def find_moments(events: Iterable[Event], patterns: Sequence[MomentPattern], timing: LineTiming) -> list[Moment]:

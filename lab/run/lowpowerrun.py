@@ -14,7 +14,7 @@ from lab.benchmarks.cycles import Attempt, run_cycles, unheeding
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
-from lab.benchmarks.lowpower.samples import expected, of_boot, of_rails, of_suspend, params
+from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
 from lab.console.blame import fairly
 from lab.host.clock import Clock
@@ -108,9 +108,19 @@ class LowPowerRun:
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
 
     def missing(self, mode: str) -> list[str]:
-        """The metrics of every good cycle of this plan of which the store has no sample of this mode."""
+        """The metrics of every good cycle of this plan of which the store has no sample of this mode; of power with the reason."""
         wanted = {metric.name for metric in expected(self.plan(mode), has_rails=self.board.rails is not None)}
-        return sorted(wanted - stored_metrics(self.store, self.run.id, mode=mode))
+        absent = wanted - stored_metrics(self.store, self.run.id, mode=mode)
+        rail = RESUMES[mode].rail
+        if rail.name not in absent:
+            return sorted(absent)
+        suspends = [
+            attempt.details.get("suspend") or {}
+            for attempt in self.store.attempts(self.run.id)
+            if attempt.ok and attempt.params.get("mode") == mode
+        ]
+        why = next((suspend["no_power"] for suspend in reversed(suspends) if suspend.get("no_power")), "")
+        return sorted(absent - {rail.name} | {f"{rail.name}: {why}" if why else rail.name})
 
     def measure(self, mode: str) -> None:
         """Measure the pending cycles of one mode.
@@ -141,8 +151,11 @@ class LowPowerRun:
                 first = attempt.result.samples[0].sample
                 in_s = Sample(first.value / 1e3, first.uncertainty / 1e3, first.cycle, first.flags)
                 self.progress.good(mode, attempt.cycle, cycles, in_s)
-                if attempt.result.suspended is not None and attempt.result.suspended.unverified:
-                    self.progress.write(f"{mode:5} mode unverified: {attempt.result.suspended.unverified}")
+                done = attempt.result.suspended
+                if done is not None and done.unverified:
+                    self.progress.write(f"{mode:5} mode unverified: {done.unverified}")
+                if done is not None and done.no_power and plan.sleep_s >= MEAN_SLEEP_S:
+                    self.progress.write(f"{mode:5} no power: {done.no_power}")
 
         with TemporaryDirectory(prefix="boardlab-trace-") as folder:
             self._trace = Path(folder) / "power.trace"
@@ -212,6 +225,7 @@ def _suspend_details(done: Suspended) -> dict[str, object]:
         "asleep_s": done.asleep_s,
         "evidence": [asdict(each) for each in done.evidence],
         "unverified": done.unverified,
+        "no_power": done.no_power,
         "mcu_uart": done.mcu_text,
         "energy_span_ns": None if done.energy is None else [done.energy.start_ns, done.energy.end_ns],
     }

@@ -15,8 +15,8 @@ from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch, MomentLike, PowerEdge
 from lab.boards import BoardType
-from lab.console.model import Chunk, Event, LineTiming, Suspended
-from lab.console.moments import MomentFinder
+from lab.console.model import Chunk, Event, LineTiming
+from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardlabError
 from lab.run.bootrun import compare_clocks
 
@@ -144,12 +144,7 @@ class _Following:
 
     def _feed(self, event: Event) -> None:
         self.captured.append(event)
-        if isinstance(event, Chunk):
-            self.watch.feed(event.data, event.t_ns, event.position)
-        elif isinstance(event, Suspended):
-            self.watch.suspended(event.missing_ns)
-        for moment in self.finder.feed(event):
-            self.watch.moment(moment)
+        feed_watch(self.watch, event, [self.finder])
 
     def _ask(self, answer: PromptReply | None) -> None:
         """A carriage return is sent: what is said to it comes between what else is coming."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lab.benchmarks.boot import BootWatch
-from lab.console.model import Chunk, Suspended
-from lab.console.moments import MomentFinder
+from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardTransientError
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.outage import power_asked
@@ -34,12 +33,7 @@ def follow(board: DrivenBoard, watch: BootWatch, taken: int | None = None, *, wo
         else:
             console.poll(POLL_S)
         for event in console.capture[taken:]:
-            if isinstance(event, Chunk):
-                watch.feed(event.data, event.t_ns, event.position)
-            elif isinstance(event, Suspended):
-                watch.suspended(event.missing_ns)
-            for moment in finder.feed(event):
-                watch.moment(moment)
+            feed_watch(watch, event, [finder])
         taken = len(console.capture)
         now_ns = clock.now_ns()
         with power_asked(board, rails=not woken):

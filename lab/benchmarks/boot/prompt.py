@@ -71,30 +71,27 @@ class PromptWatch:
     unanswered: bool = field(default=False, init=False)
     asked_ns: int | None = field(default=None, init=False)
     _candidates: list[PromptCandidate] = field(factory=list, init=False)
-    _chunk: tuple[int, bytes] = field(default=(0, b""), init=False)
     _since_asked: bytes = field(default=b"", init=False)
     _late_answer: bool = field(default=False, init=False)
 
-    def feed(self, data: bytes, position: int) -> None:
-        """Take the bytes of one read; `position` is their place in the stream."""
-        self._chunk = position, data
+    def feed(self, data: bytes) -> None:
+        """Take what the console said."""
         if self.asked_ns is not None:
             self._since_asked = (self._since_asked + data)[-KEPT_BYTES:]
         elif self._candidates:
             self._candidates[-1].take(data)
 
     def moment(self, moment: MomentLike) -> None:
-        """The last read brought something that looks like the prompt."""
+        """The bytes that were just fed end in something that looks like the prompt."""
         if self.asked_ns is not None:
             came_by_itself = _KERNEL_LINES.search(self._since_asked) is not None
             self._late_answer = came_by_itself or moment.t_ns - self.asked_ns > ANSWERED_NS
             self.settled = True
             return
-        position, data = self._chunk
         if self._candidates:
             previous = self._candidates[-1]
             previous.behind = previous.behind[: max(0, moment.position - len(moment.text) - previous.moment.position)]
-        self._candidates.append(PromptCandidate(moment, data[max(0, moment.position - position) :][:KEPT_BYTES]))
+        self._candidates.append(PromptCandidate(moment))
 
     @property
     def seen(self) -> bool:

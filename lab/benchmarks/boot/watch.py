@@ -30,7 +30,7 @@ SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it wait
 class BootWatch:
     """Watches one boot.
 
-    Feed it every read, and after each the moments that it brought; call `check` in between, then ask `done`. Where
+    Feed it bytes and moments in their order (lab.console.moments.feed_watch); call `check` in between, then ask `done`. Where
     `asks`, send a carriage return and say so with `asked`: nothing else tells whether somebody waits at the prompt.
 
     Attributes:
@@ -91,7 +91,7 @@ class BootWatch:
         return self._evidence.init
 
     def moment(self, moment: MomentLike) -> None:
-        """Take note of a moment of the last read."""
+        """Take note of a moment; its bytes were fed before, and those behind it were not."""
         if moment.name in ENDS:
             self._prompt.moment(moment)
             if self._prompt.asked_ns is not None:
@@ -101,11 +101,11 @@ class BootWatch:
         self._ruled_out.moment(moment)
         self._fail(self._starts.moment(moment))
 
-    def feed(self, data: bytes, t_ns: int, position: int) -> None:
-        """Take the bytes of one read, stamped `t_ns`; `position` is the place of the first in the console's stream."""
+    def feed(self, data: bytes, t_ns: int) -> None:
+        """Take bytes of one read, stamped `t_ns`."""
         self._last_byte_ns = t_ns
         self._unmarked_bytes += len(data)
-        self._prompt.feed(data, position)
+        self._prompt.feed(data)
         self._recent = (self._recent + data)[-1024:]
         *complete, rest = (self._line + data).split(b"\n")
         for line in complete:

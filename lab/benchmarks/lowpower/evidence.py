@@ -35,10 +35,10 @@ def of_mcu(text: str | None) -> ModeEvidence:
     return ModeEvidence(MCU_UART, MCU_ONLY if said else "", "" if said else "it said nothing of MCU-only")
 
 
-def of_power(total_mw: float | None, board: BoardType) -> ModeEvidence:
-    """What the power of all rails says; None: it was not measured."""
+def of_power(total_mw: float | None, board: BoardType, why_none: str = "") -> ModeEvidence:
+    """What the power of all rails says; None: it is not known, for this reason; empty: no rails are measured."""
     if total_mw is None:
-        return ModeEvidence(POWER, "", "no rails are measured")
+        return ModeEvidence(POWER, "", why_none or "no rails are measured")
     fit = [mode for mode, (low, high) in board.low_power.total_mw.items() if low <= total_mw <= high]
     why_not = "" if len(fit) == 1 else f"{total_mw:.1f} mW fits {', '.join(fit) or 'no mode'}"
     return ModeEvidence(POWER, fit[0] if len(fit) == 1 else "", why_not)

@@ -24,6 +24,7 @@ class Observed:
         dmesg: the kernel's log since before the suspend, by lines.
         mcu_text: what the MCU's UART said meanwhile; None: nobody listened.
         power: of the rails while asleep. energy: of the whole suspend and resume. None: nobody measured it.
+        no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
     """
 
     found: PrintkSettings
@@ -33,6 +34,7 @@ class Observed:
     mcu_text: str | None
     power: PhasePowerProtocol | None
     energy: PhasePowerProtocol | None = None
+    no_power: str = ""
 
 
 def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
@@ -67,7 +69,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
     kernel = ModeEvidence(KERNEL, log.mode, "" if log.mode else "they fit several modes")
     total_w = observed.power.total.mean_w if observed.power is not None else None
     total_mw = None if total_w is None else total_w * 1e3
-    evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board))
+    evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board, observed.no_power))
     return Suspended(
         plan=plan,
         log=log,
@@ -81,4 +83,5 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
         mcu_text=observed.mcu_text or "",
         power=observed.power,
         energy=observed.energy,
+        no_power=observed.no_power,
     )

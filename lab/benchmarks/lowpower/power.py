@@ -20,6 +20,8 @@ class RailPowerProtocol(Protocol):
     @property
     def rail(self) -> str: ...
     @property
+    def measured(self) -> bool: ...
+    @property
     def mean_w(self) -> float | None: ...
     @property
     def uncertainty_w(self) -> float | None: ...
@@ -50,6 +52,23 @@ def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:
     start_ns += SETTLE_NS
     end_ns = min(end_ns, watch.edge.requested_ns) if watch.edge is not None else end_ns - ALARM_NS
     return (start_ns, end_ns) if end_ns > start_ns else None
+
+
+def why_no_mean(watch: SuspendWatch, power: PhasePowerProtocol | None) -> str:
+    """Why a suspend with sampled rails has no mean power of them; empty: it has one."""
+    if power is None:
+        return (
+            f"a mean needs the rails while the board surely sleeps: the console's longest silence before the board's answer was "
+            f"{watch.asleep_s:.3f} s of the {watch.plan.sleep_s} s that it was to sleep, and up to {(SETTLE_NS + ALARM_NS) / 1e9:g} s at its ends "
+            "do not count. Sleep longer (--sleep), or find what printed meanwhile (lab results show --log)"
+        )
+    without = [each.rail for each in power.rails if each.measured and each.mean_w is None]
+    if without:
+        return (
+            f"no good sample of {', '.join(without)} in the {(power.end_ns - power.start_ns) / 1e9:.3f} s in which the board surely slept. Do the "
+            "sensors answer (lab rails)?"
+        )
+    return ""
 
 
 def cycle_ns(watch: SuspendWatch) -> tuple[int, int, int, int] | None:

@@ -30,6 +30,7 @@ class Suspended:
         evidence: for the mode. unverified: what is missing where nobody names it; else empty.
         mcu_text: what the MCU's UART said meanwhile.
         power: of the rails while asleep. energy: from the command to the answer. None: nobody measured it.
+        no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
     """
 
     plan: SuspendPlan
@@ -44,6 +45,7 @@ class Suspended:
     mcu_text: str
     power: PhasePowerProtocol | None
     energy: PhasePowerProtocol | None = None
+    no_power: str = ""
 
     @property
     def kernel_ms(self) -> tuple[float, float]:

@@ -54,15 +54,16 @@ class WakeEdge:
 
 @define
 class SuspendWatch:
-    """Feed it every read and every moment in their order, tell it the wake-up edge, and ask. A board that answers is
-    judged once it has put everything back.
+    """Watches one suspend, by the console's bytes and moments in their order (lab.console.moments.feed_watch).
+
+    A board that answers is judged once it has put everything back.
 
     Attributes:
         sent_ns: when the command was sent, on the clock of the stamps.
         alarm_s: when the RTC wakes the board, if nothing else has.
         edge: the host's wake-up edge, once there was one.
         begun: whether the shell has taken the command.
-        silence: begin and end of the console's longest silence until everything was put back, in ns.
+        silence: begin and end of the console's longest silence from the command to the answer, in ns.
     """
 
     board: BoardType
@@ -94,15 +95,16 @@ class SuspendWatch:
         return (self.silence[1] - self.silence[0]) / 1e9
 
     def feed(self, data: bytes, t_ns: int) -> None:
-        """Take the bytes of one read, stamped `t_ns`."""
+        """Take bytes of one read, stamped `t_ns`."""
         self._text = (self._text + data.decode("latin-1"))[-8192:]
-        if not self._restored and t_ns - self._last_ns > self.silence[1] - self.silence[0]:
-            self.silence = (self._last_ns, t_ns)
+        if self.answer is None:
+            if t_ns - self._last_ns > self.silence[1] - self.silence[0]:
+                self.silence = (self._last_ns, t_ns)
+            self._unanswered_bytes += len(data)
         self._last_ns = t_ns
-        self._unanswered_bytes += len(data) if self.answer is None else 0
 
     def moment(self, moment: MomentLike) -> None:
-        """Take note of a moment of MOMENTS or ANY_BYTE."""
+        """Take note of a moment of MOMENTS or ANY_BYTE; its bytes were fed before."""
         match moment.name:
             case "first_byte":
                 self.first_byte = self.first_byte or moment

@@ -148,12 +148,12 @@ def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> t
     moments: list[Moment] = []
     ruled_out: dict[str, int] = {}
     for number, event in enumerate(events, start=1):
-        ruling.whole_line(event.data.decode("latin-1"))
-        for name in ruling.flows:
-            ruled_out.setdefault(name, number)
         for moment in finder.feed(event):
             ruling.moment(moment)
             moments.append(moment)
+        ruling.whole_line(event.data.decode("latin-1"))  # its newline comes after its moments
+        for name in ruling.flows:
+            ruled_out.setdefault(name, number)
     return moments, ruled_out
 
 

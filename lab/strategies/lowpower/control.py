@@ -21,7 +21,7 @@ from lab.benchmarks.lowpower.modes import (
     constraint,
     release_of,
 )
-from lab.benchmarks.lowpower.power import asleep_ns, cycle_ns
+from lab.benchmarks.lowpower.power import asleep_ns, cycle_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats, write
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
@@ -150,7 +150,8 @@ class LowPower:
         mcu_text = mcu.take() if mcu is not None else None
         power = self._power(asleep_ns(monitor.watch))
         energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
-        observed = Observed(monitor.found, monitor.before, stats(shell), dmesg, mcu_text, power, energy)
+        no_power = why_no_mean(monitor.watch, power) if self._sampler is not None else ""
+        observed = Observed(monitor.found, monitor.before, stats(shell), dmesg, mcu_text, power, energy, no_power)
         result = judge(monitor.watch, observed)
         self.board.status = Status.linux
         self.board.lives = True

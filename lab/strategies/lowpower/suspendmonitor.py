@@ -7,8 +7,8 @@ from attrs import define, evolve, field
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.watch import SuspendWatch
-from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness, Suspended
-from lab.console.moments import MomentFinder
+from lab.console.model import LATE_WINDOW_NS, Lateness
+from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardTransientError
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.outage import power_asked
@@ -44,13 +44,7 @@ class SuspendMonitor:
         console, watch = self.board.console, self.watch
         console.poll(POLL_S)
         for event in console.capture[self.taken :]:
-            for finder in self.finders:
-                for moment in finder.feed(event):
-                    watch.moment(moment)
-            if isinstance(event, Chunk):
-                watch.feed(event.data, event.t_ns)
-            elif isinstance(event, Suspended):
-                watch.suspended(event.missing_ns)
+            feed_watch(watch, event, self.finders)
         self.taken = len(console.capture)
         try:
             with power_asked(self.board, rails=False):

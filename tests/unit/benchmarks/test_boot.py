@@ -35,8 +35,8 @@ def healthy(end: str = "login", first_ns: int = 11 * SECOND) -> list[Marker]:
     return [Marker(name, first_ns + i * SECOND, position=100 * (i + 1)) for i, name in enumerate(names)]
 
 
-def feed(boot: BootWatch, data: bytes, t_ns: int, position: int = 0) -> None:
-    boot.feed(data, t_ns, position)
+def feed(boot: BootWatch, data: bytes, t_ns: int) -> None:
+    boot.feed(data, t_ns)
 
 
 def settle(boot: BootWatch) -> BootWatch:

@@ -11,7 +11,7 @@ from lab import boards
 from lab.benchmarks.boot import BootSample, BootWatch, PowerEdge
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.console.model import Chunk, LineTiming
-from lab.console.moments import MomentFinder
+from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.metrics import Flag, Sample, summarise
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
@@ -48,9 +48,7 @@ class Boot:
 
     def _piece(self, data: bytes) -> None:
         self.now_ns += LineTiming(115200).bytes_ns(len(data))
-        self.watch.feed(data, self.now_ns, self._position)
-        for moment in self._finder.feed(Chunk(self.now_ns, self._position, data)):
-            self.watch.moment(moment)
+        feed_watch(self.watch, Chunk(self.now_ns, self._position, data), [self._finder])
         self._position += len(data)
         self.watch.check(self.now_ns)
 
@@ -384,7 +382,7 @@ def test_a_mean_leaves_out_what_is_uncertain_while_there_is_more() -> None:
 def root(line: str, medium: str = "sd") -> BootWatch:
     watch = BootWatch(boards.load("am62xx_sk"), medium, ON)
     for text in (line, "VFS: Mounted root (ext4 filesystem) on device 179:98."):
-        watch.feed(f"[    1.5] {text}\r\n".encode(), 11 * S, 0)
+        watch.feed(f"[    1.5] {text}\r\n".encode(), 11 * S)
     return watch
 
 
@@ -400,6 +398,6 @@ def test_the_last_file_system_before_the_root_is_it_and_none_after_it() -> None:
     watch = root(
         "EXT4-fs (mmcblk0p1): mounted filesystem with x\r\n[    1.5] EXT4-fs (mmcblk1p2): mounted filesystem with x"
     )
-    watch.feed(b"[    2.5] EXT4-fs (mmcblk0p1): mounted filesystem r/w\r\n", 12 * S, 0)
+    watch.feed(b"[    2.5] EXT4-fs (mmcblk0p1): mounted filesystem r/w\r\n", 12 * S)
     watch.check(12 * S)
     assert watch.seen == {"rootfs": "sd"}

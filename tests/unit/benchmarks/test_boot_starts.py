@@ -10,6 +10,8 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.starts import ALIKE_SHARE, Starts, alike
 from lab.benchmarks.consoletext import unreadable
+from lab.console.model import Chunk, LineTiming
+from lab.console.moments import MomentFinder, feed_watch
 from lab.metrics import Flag
 
 AM62 = boards.load("am62xx_sk")
@@ -90,6 +92,16 @@ def test_other_lines_are_not_like_a_banner() -> None:
     assert alike(GARBLED, UBOOT) > 2 * ALIKE_SHARE
 
 
+@pytest.mark.parametrize("read_bytes", [1, 62, 4096])
+def test_a_planned_reset_is_none_however_the_bytes_were_read(read_bytes: int) -> None:
+    said = f"{SPL}\r\nResetting on cold boot to workaround ErrataID:i2331\r\n{SPL}\r\n{SPL}\r\n{UBOOT}\r\n".encode()
+    boot, finder = BootWatch(AM62, "sd", PowerEdge(9 * S, 10 * S)), MomentFinder(AM62.markers, LineTiming(115200))
+    for at in range(0, len(said), read_bytes):
+        feed_watch(boot, Chunk(11 * S, at, said[at : at + read_bytes]), [finder])
+        boot.check(11 * S)
+    assert [moment.name for moment in boot.moments] == ["spl", "spl", "spl", "uboot"]
+
+
 @pytest.mark.parametrize(
     ("line", "count"),
     [
@@ -109,7 +121,7 @@ def test_a_line_that_cannot_be_read_flags_the_boot_whose_markers_may_be_lost(lin
     boot = BootWatch(AM62, "sd", PowerEdge(9 * S, 10 * S))
     names = [pattern.name for pattern in AM62.moments if pattern.name != "shell"]
     for number, name in enumerate(names):
-        boot.feed(line if name == "uboot" else b"text\r\n", (11 + number) * S, 100 * number)
+        boot.feed(line if name == "uboot" else b"text\r\n", (11 + number) * S)
         boot.moment(Marker(name, "", (11 + number) * S, 100 * (number + 1)))
     boot.check(60 * S)
     assert (Flag.CONSOLE_OVERRUN in boot.finish(1)[0].sample.flags) is flagged

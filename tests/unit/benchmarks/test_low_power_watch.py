@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,13 +12,16 @@ from attrs import evolve, frozen
 from lab import boards
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.benchmarks.lowpower.power import SETTLE_NS, asleep_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import of_suspend
-from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge
+from lab.benchmarks.lowpower.watch import MOMENTS, SuspendWatch, WakeEdge
 from lab.console import model
+from lab.console.moments import MomentFinder
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Sample
+from lab.rails.model import PhasePower, RailPower
 from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
 
 S = 1_000_000_000
@@ -40,6 +45,12 @@ class Marker:
     text: str = ""
     position: int = 0
     uncertainty_ns: int = 1_000_000
+
+
+def phase(mean_w: float | None) -> PhasePower:
+    """A second of two rails, of which one is measured."""
+    rails = (RailPower("vdd_core", mean_w=mean_w), RailPower("vddr_core", measured=False))
+    return PhasePower(S, 2 * S, rails, RailPower("total", mean_w=mean_w))
 
 
 def watched(plan: SuspendPlan = WOKEN, alarm_s: int = 65) -> SuspendWatch:
@@ -168,22 +179,75 @@ def test_a_kernel_time_that_lost_a_digit_gives_no_latency(line: str, damaged: st
     assert raised.value.failure == "resume_lines_missing"
 
 
+class Console:
+    """One whose reader has these events."""
+
+    def __init__(self, *events: model.Event) -> None:
+        self.capture = list(events)
+
+    def poll(self, _seconds: float) -> bytes:
+        return b""
+
+
+def monitor(watch: SuspendWatch, now_ns: int, *events: model.Event) -> SuspendMonitor:
+    power = SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: now_ns))
+    board = cast("Any", SimpleNamespace(console=Console(*events), power=power))
+    finders = [MomentFinder(MOMENTS, model.LineTiming(115200))]
+    return SuspendMonitor(board, watch, finders, FOUND, Stats(0, 0), 0)
+
+
+BACK = f"boardlab: back 0\r\nboardlab: restored 0\r\n{PROMPT}".encode()
+
+
+@pytest.mark.parametrize("read_bytes", [1, 20, 40, 62])
+def test_the_board_slept_as_long_as_its_console_was_silent_however_the_bytes_were_read(read_bytes: int) -> None:
+    """An FTDI adapter hands on 62 bytes at once: the answer and the end of the restoring come in one read."""
+    watch = SuspendWatch(AM62, SuspendPlan("deep_sleep", "uart", 40), 0, 100)
+    watch.edge = WakeEdge("uart", 41 * S, 41 * S + 1_000_000)
+    going = b"boardlab: going 0\r\n"
+    reads = [BACK[at : at + read_bytes] for at in range(0, len(BACK), read_bytes)]
+    places = accumulate((len(read) for read in reads), initial=len(going))
+    said = [model.Chunk(42 * S, place, read) for place, read in zip(places, reads, strict=False)]
+    monitor(watch, 42 * S, model.Chunk(S, 0, going), *said).step()
+    assert watch.done
+    assert watch.asleep_s == 41
+    assert asleep_ns(watch) == (S + SETTLE_NS, 41 * S)
+
+
+def test_the_time_in_which_a_board_puts_everything_back_is_no_sleep() -> None:
+    watch = SuspendWatch(AM62, SuspendPlan("deep_sleep", "rtc", 5), 0, 5)
+    back, restored = BACK[:18], BACK[18:]
+    said = (model.Chunk(5 * S, 19, back), model.Chunk(25 * S, 37, restored))
+    monitor(watch, 25 * S, model.Chunk(S, 0, b"boardlab: going 0\r\n"), *said).step()
+    assert watch.done
+    assert watch.silence == (S, 5 * S)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "power", "why"),
+    [
+        (1.0, None, "1.000 s of the 40 s"),
+        (40.0, phase(None), "no good sample of vdd_core"),
+        (40.0, phase(0.01), ""),
+    ],
+)
+def test_a_suspend_without_mean_power_says_why(silent_s: float, power: PhasePower | None, why: str) -> None:
+    watch = SuspendWatch(AM62, SuspendPlan("deep_sleep", "uart", 40), 0, 100)
+    watch.feed(b"boardlab: back", round(silent_s * S))
+    found = why_no_mean(watch, power)
+    assert why in found
+    assert bool(found) == bool(why)
+    done = answered(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 5 * S)
+    result = judge(done, Observed(FOUND, Stats(3, 0), Stats(4, 0), DEEP, None, power, no_power=found))
+    assert result.no_power == found
+    assert found in "; ".join(each.why_not for each in result.evidence)
+
+
 @pytest.mark.parametrize(("missing_ns", "way"), [(30 * S, "behind"), (-S, "ahead")])
 def test_a_host_that_slept_beside_the_board_knows_no_latency(missing_ns: int, way: str) -> None:
     """Its clock stood still between the edge and the answer, and would say too little."""
-
-    class Console:
-        capture = [model.Suspended(6 * S, 0, missing_ns)]  # noqa: RUF012 - of one test
-
-        def poll(self, _seconds: float) -> bytes:
-            return b""
-
-    class Board:
-        console = Console()
-
     watch = watched()
     watch.edge = WakeEdge("uart", 5 * S, 5 * S + 1_000_000)
-    monitor = SuspendMonitor(cast("Any", Board()), watch, [], FOUND, Stats(0, 0), 0)
     with pytest.raises(LabTransientError, match=f"went {abs(missing_ns) / S:.3f} s {way}") as raised:
-        monitor.step()
+        monitor(watch, 6 * S, model.Suspended(6 * S, 0, missing_ns)).step()
     assert raised.value.failure == "host_suspended"

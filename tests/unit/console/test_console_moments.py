@@ -25,11 +25,13 @@ from lab.console import (
     Recording,
     RecordingMeta,
     RecordKind,
+    Suspended,
     encode,
     find_moments,
     interval,
 )
 from lab.console.lines import KEPT_BYTES, WINDOW_BYTES, LineMatcher
+from lab.console.moments import feed_watch
 from lab.errors import ConfigurationError
 
 TIMING = LineTiming(speed_bd=115200, adapter_latency_ns=1_000_000, fifo_bytes=16, scheduling_ns=200_000)
@@ -167,6 +169,38 @@ def test_a_stamp_is_not_put_back_to_where_the_previous_read_would_have_had_it() 
     found.feed(Chunk(10**9, 0, b"a"))
     (moment,) = found.feed(Chunk(10**9 + 1000, 1, b"login: " + b"x" * 1000))
     assert moment.t_ns == 10**9 - TIMING.adapter_latency_ns - TIMING.bytes_ns(16)
+
+
+class Heard:
+    """A watch that writes down what it is fed, in its order."""
+
+    def __init__(self) -> None:
+        self.fed: list[str | int] = []
+
+    def feed(self, data: bytes, t_ns: int) -> None:
+        assert data
+        assert t_ns == 10**9
+        self.fed += data.decode()
+
+    def moment(self, moment: Moment) -> None:
+        self.fed.append(f"<{moment.name}>")
+
+    def suspended(self, missing_ns: int) -> None:
+        self.fed.append(missing_ns)
+
+
+@given(st.lists(st.integers(0, 22)).map(sorted))
+@example([])
+def test_a_watch_gets_each_moment_just_behind_its_last_byte_however_the_bytes_were_read(cuts: list[int]) -> None:
+    stream, watch = b"going 0\nback 0\nlogin: x", Heard()
+    finders = [finder(r"back \d", "login: "), finder(r"^l", r"going \d")]
+    for begin, end in itertools.pairwise([0, *cuts, len(stream)]):
+        if end > begin:
+            feed_watch(watch, Chunk(10**9, begin, stream[begin:end]), finders)
+    feed_watch(watch, Suspended(10**9, len(stream), 7), finders)
+    assert watch.fed[-1] == 7
+    said = "".join(str(each) for each in watch.fed[:-1])
+    assert said == r"going 0<going \d>" "\n" r"back 0<back \d>" "\nl<^l>ogin: <login: >x"
 
 
 def test_moments_do_not_go_back_in_time() -> None:

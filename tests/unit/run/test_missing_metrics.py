@@ -37,8 +37,8 @@ def low_power_run(store: Store, *, has_rails: bool, **plan: Any) -> LowPowerRun:
     return LowPowerRun(store, run, board, Progress(lambda _line: None, clock, 1), clock, lambda _s: None, 0)
 
 
-def kept(run: LowPowerRun, mode: str, *names: str) -> LowPowerRun:
-    """The run, with one good attempt of these metrics."""
+def kept(run: LowPowerRun, mode: str, *names: str, no_power: str = "") -> LowPowerRun:
+    """The run, with one good attempt of these metrics, and why it has no power."""
     samples = tuple(SampleRecord(f"lpm.{mode}.{name}", {"mode": mode}, 1.0, 0.1, frozenset(), 0, 1) for name in names)
     run.store.record_attempt(
         run.run.id,
@@ -53,6 +53,7 @@ def kept(run: LowPowerRun, mode: str, *names: str) -> LowPowerRun:
             started_at=dt.datetime.now(dt.UTC),
             duration_s=1.0,
             samples=samples,
+            details={"suspend": {"no_power": no_power}},
         ),
     )
     return run
@@ -83,3 +84,12 @@ def test_a_suspend_has_what_its_plan_asks_for(
         for name in wanted:
             run = kept(low_power_run(store, has_rails=has_rails, **plan), mode, *(wanted - {name}))
             assert run.missing(mode) == [f"lpm.{mode}.{name}"]
+
+
+def test_power_that_is_missing_is_named_with_its_reason(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = kept(
+            low_power_run(store, has_rails=True), "deep_sleep", "resume_kernel", *HOST, no_power="it was never silent"
+        )
+        kept(run, "mcu_only", no_power="another mode's")
+        assert run.missing("deep_sleep") == ["lpm.deep_sleep.power_rail: it was never silent"]

@@ -11,7 +11,7 @@ from simlab import S, SimLab
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.console.model import Chunk, LineTiming
-from lab.console.moments import MomentFinder
+from lab.console.moments import MomentFinder, feed_watch
 from lab.console.printk import fit_printk
 from lab.errors import ConfigurationError
 from lab.metrics.catalogue import BOOT_TIME
@@ -31,9 +31,7 @@ def watched(lab: SimLab, medium: str) -> BootWatch:
     finder = MomentFinder(board.moments, LineTiming(115200))
     position = 0
     for t_ns, data in lab.ports[lab.console].chunks:
-        watch.feed(data, t_ns, position)
-        for moment in finder.feed(Chunk(t_ns, position, data)):
-            watch.moment(moment)
+        feed_watch(watch, Chunk(t_ns, position, data), [finder])
         position += len(data)
         watch.check(t_ns)
     now_ns = t_ns + round(board.timeouts.settle_s * S)
