@@ -14,9 +14,14 @@ ENVS: Final = "envs"
 TESTS: Final = "tests_perf"
 FARM: Final = "farm"
 DOCS: Final = "docs"
-BENCH_PDU: Final = "bench"  # the power switch of virtual boards, as their environments spell it
+BENCH_PDU: Final = "bench"  # the power switch of virtual boards: their environments name "bench/BOARD", with index 1
 _PACKAGE: Final = Path(__file__).resolve().parent
 _IN_WHEEL: Final = _PACKAGE / "lab_folder"
+
+
+def is_bench(pdu: object) -> bool:
+    """Whether a PDUDaemonPort's `pdu` names the power switch of virtual boards."""
+    return str(pdu).partition("/")[0] == BENCH_PDU
 
 
 def checkout() -> Path | None:

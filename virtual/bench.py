@@ -190,7 +190,7 @@ async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
         server = await serve(config.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
-        daemon = PduDaemon(config.folder, find(), config.pdu_port, switch, len(bench.outlets))
+        daemon = PduDaemon(config.folder, find(), config.pdu_port, switch, [name for name, _ in config.boards])
         await daemon.start()
         stack.push_async_callback(daemon.stop)
         _prefer_real_time()
@@ -218,7 +218,7 @@ def _announce(config: BenchConfig, state: BenchState) -> None:
     """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
     for board in state.boards:
         folder = BoardFolder(config.folder / board.name)
-        place = BoardAccess(folder, board.outlet, state.pdudaemon, state.http, config.latency_timer_ms)
+        place = BoardAccess(folder, state.pdudaemon, state.http, config.latency_timer_ms)
         text = kinds.load(board.type).environment(place)
         (folder.path / ENV).write_text(text, encoding="utf-8")
         if board.outlet == 1:

@@ -136,13 +136,11 @@ class BoardAccess:
     """How a board of a running bench is reached.
 
     Attributes:
-        outlet: its number on the PDU, from 1.
         pdudaemon, switch: host:port of pdudaemon and of the bench's own power switch and panel.
         latency_timer_ms: of its USB adapters.
     """
 
     folder: BoardFolder
-    outlet: int
     pdudaemon: str
     switch: str
     latency_timer_ms: float

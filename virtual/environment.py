@@ -73,7 +73,7 @@ def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, site: str = "",
     """
     folder, board = place.folder.path.parent, place.folder.name
     head = _HEAD.format(board=board, folder=folder)
-    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet, board_type)
+    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, board_type)
     if writers:
         panel, card = f"http://{place.switch}/boards/{board}/sdmux", str(sdmux.host_image(place.folder))
         mux = _MULTIPLEXER.format(url=json.dumps(panel), image=json.dumps(card, ensure_ascii=False))
@@ -91,7 +91,6 @@ def _fill(
     board: str,
     address: str,
     latency_timer_ms: float,
-    outlet: int = 1,
     board_type: str = QEMU_TYPE,
 ) -> str:
     template = (resources.files("virtual.qemu") / "texts" / "env.yaml.in").read_text(encoding="utf-8")
@@ -106,7 +105,6 @@ def _fill(
         return json.dumps(f"{scheme}{where}/{board}/{name}", ensure_ascii=False)
 
     values = {
-        "outlet": str(outlet),
         "board": board,
         "board_type": board_type,
         "pdudaemon": address,

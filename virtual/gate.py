@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlencode
@@ -48,13 +48,14 @@ class Gate:
         house: where pdudaemon is now.
     """
 
-    def __init__(self, port: int, pdu: str) -> None:
+    def __init__(self, port: int, pdu: str, boards: Sequence[str]) -> None:
         """
         Args:
             port: of loopback, where to listen. pdu: the name of the power switch for clients.
+            boards: the boards at its outlets 1, 2 and so on; a client may name one as `PDU/BOARD`, port 1.
         """
         self.house = House()
-        self._port, self._pdu = port, pdu
+        self._port, self._pdu, self._boards = port, pdu, boards
         self._server: asyncio.Server | None = None
 
     async def open(self) -> str:
@@ -86,6 +87,8 @@ class Gate:
                 writer.write(http.encoded(request))
             elif request.body is not None:
                 writer.write(http.encoded(http.JsonResponse(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "expected GET"})))
+            elif (wrong := self._unknown(request.query)) is not None:
+                writer.write(http.encoded(wrong))
             else:
                 await self._ask(request.path, request.query, writer)
             await writer.drain()
@@ -94,10 +97,27 @@ class Gate:
         finally:
             writer.close()
 
+    def _unknown(self, query: Mapping[str, str]) -> http.JsonResponse | None:
+        """The answer to a client that names a board which the bench has not."""
+        pdu, slash, board = query.get("hostname", "").partition("/")
+        if pdu != self._pdu or not slash or (board in self._boards and query.get("port", "1") == "1"):
+            return None
+        there = ", ".join(f"{self._pdu}/{name}" for name in self._boards)
+        said = f"no outlet {query.get('port', '')} of {pdu}/{board} on this bench: it has outlet 1 of {there}"
+        return http.JsonResponse(HTTPStatus.NOT_FOUND, {"error": said})
+
+    def _inside(self, query: Mapping[str, str]) -> dict[str, str]:
+        """The question as pdudaemon understands it."""
+        pdu, _, board = query.get("hostname", "").partition("/")
+        if pdu != self._pdu:
+            return dict(query)
+        outlet = {"port": str(self._boards.index(board) + 1)} if board else {}
+        return {**query, "hostname": self.house.pdu, **outlet}
+
     async def _ask(self, path: str, query: Mapping[str, str], client: asyncio.StreamWriter) -> None:
         reader, writer = await self._enter()
         try:
-            named = {**query, "hostname": self.house.pdu} if query.get("hostname") == self._pdu else dict(query)
+            named = self._inside(query)
             target = f"{path}?{urlencode(named)}" if named else path
             head = f"GET {target} HTTP/1.1\r\nHost: {guard.LOOPBACK}:{self.house.port}\r\nConnection: close\r\n\r\n"
             writer.write(head.encode("ascii"))

@@ -11,6 +11,7 @@ import secrets
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from lab import shipped
@@ -22,7 +23,6 @@ from virtual.process import Child
 
 VARIABLE = "BOARDLAB_PDUDAEMON"
 DEFAULT_PORT = 16421
-PDU = shipped.BENCH_PDU
 _READY_S = 20.0
 _POLL_S = 0.05
 _RESTART_S = (0.0, 1.0, 5.0)  # before a restart: the first at once, later ones slower
@@ -70,16 +70,17 @@ def find() -> Path:
 class PduDaemon:
     """A pdudaemon that is started again when it ends, and never outlives this process."""
 
-    def __init__(self, folder: Path, program: Path, port: int, switch: str, outlets: int) -> None:
+    def __init__(self, folder: Path, program: Path, port: int, switch: str, boards: Sequence[str]) -> None:
         """
         Args:
             port: of loopback, where its gate shall listen. switch: host:port of the bench's power switch.
+            boards: their names, in the order of the switch's outlets.
         """
         self.address = f"{LOOPBACK}:{port}"
         self._folder, self._program = folder, program
         self._conf = folder / "pdudaemon.conf"
-        self._switch, self._outlets = switch, outlets
-        self._gate = Gate(port, PDU)
+        self._switch, self._outlets = switch, len(boards)
+        self._gate = Gate(port, shipped.BENCH_PDU, boards)
         self._child: Child | None = None
         self._task: asyncio.Task[None] | None = None
 

@@ -24,6 +24,8 @@ from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
 
+_SAID_CHARACTERS = 300  # of an answer that is not pdudaemon's
+
 
 @target_factory.reg_driver
 @attr.s(eq=False)
@@ -108,8 +110,9 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
                 failure="pdu_refused",
             )
         if not answer.ok:
+            said = " ".join(answer.text[:_SAID_CHARACTERS].split())
             raise LabStableError(
-                f"{place}: HTTP {answer.status_code} to {command!r}; is this pdudaemon? Mend PDUDaemonPort.host in the env",
+                f"{place}: HTTP {answer.status_code} to {command!r} ({said!r}); is this the board's pdudaemon? Mend PDUDaemonPort in the env",
                 failure="pdu_refused",
             )
 

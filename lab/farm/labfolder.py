@@ -162,7 +162,7 @@ def _env(path: Path) -> Env:
         path,
         str(strategy["board_type"]),
         str(strategy["board"]),
-        switch.get("pdu") == pdudaemon.PDU,
+        shipped.is_bench(switch.get("pdu")),
         str(match.get("@ID_PATH", "")),
     )
 

@@ -19,6 +19,7 @@ from lab.run import options
 from lab.run.options import Value
 
 _RAILS = "RailsDriver"
+_STRAPS = ("BootModeDriver", "AutomationBootModeDriver")
 
 
 def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env: Path) -> Iterator[str]:
@@ -41,12 +42,26 @@ def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env
         needed = " or ".join(option.kinds)
         yield f"{option.name}: it is of {needed}, and the order is of {', '.join(wanted)} only: leave it out, or add the suite"
     yield from _unknown("medium", _names(given, "medium"), board_type.media, board_type)
+    yield from _unselectable(_names(given, "medium"), board_type, env)
     yield from _unknown("mode", _names(given, "mode"), board_type.sleep, board_type)
     if given.get("energy") and not envfile.arguments_of(env, _RAILS):
         yield f"energy: nothing measures the board's rails: add RailSensors and a {_RAILS} to {env}"
     yield from _wrong_sections(given, board_type)
     if given.get("destructive"):
         yield from _without_scratch(_names(given, "sections"), board_type, scratch, env)
+
+
+def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Iterator[str]:
+    """A board without driven straps has one medium: the one that its switches are set to."""
+    if any(envfile.arguments_of(env, driver) for driver in _STRAPS):
+        return
+    there = str(envfile.arguments_of(env, "BoardStrategy").get("medium") or next(iter(board_type.media)))
+    for medium in media:
+        if medium in board_type.media and medium != there:
+            yield (
+                f"medium: {medium}: {env} has no {_STRAPS[0]}, and the board's switches are taken to be set to {there}: leave it out, or set "
+                "the switches and name their medium in BoardStrategy (medium)"
+            )
 
 
 def _wrong_sections(given: Mapping[str, Value], board_type: BoardType) -> Iterator[str]:

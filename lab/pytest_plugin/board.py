@@ -17,7 +17,6 @@ from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, Registrat
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab import boards, shipped
-from lab.boards import BoardType
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
 from lab.env import envfile
@@ -101,7 +100,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         config.stash[STORE_KEY] = open_store(config.option.lab_db)
         provisioning.choose(config, strategy.type.name)
         resuming.find_run(config, config.stash[STORE_KEY])
-        config.stash[MEDIA_KEY] = _media(config, strategy.type)
+        config.stash[MEDIA_KEY] = _media(config, strategy)
     except BoardlabError as error:
         raise ending(error, str(error)) from error
 
@@ -211,15 +210,21 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)
 
 
-def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
+def _media(config: pytest.Config, strategy: Any) -> list[str]:
+    """The media to measure: those asked for; else all that the env can select and the release, if one is given, has."""
     if config.option.lab_resume is not None:
         return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
     asked = _asked(config)
     for name in asked:
-        if name not in board_type.media:
-            raise ConfigurationError(f"--lab-medium {name}: {board_type.name} has {', '.join(board_type.media)}")
+        strategy.check_medium(name)
     release = config.stash.get(provisioning.RELEASE_KEY, None)
-    return asked or [name for name in board_type.media if release is None or name in release.media]
+    media = asked or [name for name in strategy.media if release is None or name in release.media]
+    if release is not None and not media:
+        raise ConfigurationError(
+            f"--lab-provision: release {release.name} has nothing for {', '.join(strategy.media)}, all that {strategy.board} can boot from; it has "
+            f"{', '.join(release.media)}"
+        )
+    return media
 
 
 def _asked(config: pytest.Config) -> list[str]:
@@ -268,9 +273,8 @@ def _hint(env: Any) -> str:
     """
     main = env.config.get_targets().get("main") or {}
     name = _env_entry(main.get("drivers"), "BoardStrategy").get("board_type")
-    if (
-        name not in boards.names()
-        or _env_entry(main.get("resources"), "PDUDaemonPort").get("pdu") != shipped.BENCH_PDU
+    if name not in boards.names() or not shipped.is_bench(
+        _env_entry(main.get("resources"), "PDUDaemonPort").get("pdu")
     ):
         return ""
     words = "" if boards.load(name).virtual else f" sim --type {name}"

@@ -106,8 +106,13 @@ class BoardStrategy(Strategy):
         self.console.board = self.board
         self.sleep: Callable[[float], None] = time.sleep
 
-    def select_medium(self, medium: str) -> None:
-        """Boot from `medium` at the next power on.
+    @property
+    def media(self) -> list[str]:
+        """The media that can be selected: all of the board type; without driven straps the one that its switches are set to."""
+        return [self.medium] if self.boot_mode is None else list(self.type.media)
+
+    def check_medium(self, medium: str) -> None:
+        """Refuse a medium that cannot be selected.
 
         Raises:
             ConfigurationError: the board type has no such medium, or no straps are wired to select another one.
@@ -116,11 +121,19 @@ class BoardStrategy(Strategy):
             raise ConfigurationError(
                 f"board type {self.type.name} has no medium {medium!r}; it has: {', '.join(self.type.media)}"
             )
-        if medium != self.medium and self.boot_mode is None:
+        if medium not in self.media:
             raise ConfigurationError(
                 f"medium {medium!r} cannot be selected: the env has no BootModeDriver, and the switches are taken to be "
-                f"set to {self.medium!r} (BoardStrategy: medium)"
+                f"set to {self.medium!r} (BoardStrategy: medium). Name only this one, or set the switches and name their medium there"
             )
+
+    def select_medium(self, medium: str) -> None:
+        """Boot from `medium` at the next power on.
+
+        Raises:
+            ConfigurationError: see `check_medium`.
+        """
+        self.check_medium(medium)
         if medium != self.medium:
             self.medium = medium
             self.status = Status.unknown

@@ -132,7 +132,7 @@ def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path:
         until(lambda: server.query('boardlab_collector_up{collector="console"} == 1'), "the console server is seen")
         (received,) = server.query("boardlab_console_received_bytes_total")
         assert float(received["value"][1]) > 1000
-        (commands,) = server.query('boardlab_outlet_commands_total{pdu="bench",outlet="1"}')
+        (commands,) = server.query(f'boardlab_outlet_commands_total{{pdu="bench/{BOARD}",outlet="1"}}')
         assert float(commands["value"][1]) >= 2
         assert webhook.alert("BoardlabPowerOffIneffective") is None
 

@@ -157,14 +157,15 @@ def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_
         for board in boards:
             env = yaml.safe_load((bench.folder / board.name / "env.yaml").read_text().replace("!template ", ""))
             resources = [pair for item in env["targets"]["main"]["resources"] for pair in item.items()]
-            assert [words["index"] for name, words in resources if name == "PDUDaemonPort"] == [board.outlet]
+            (power,) = (words for name, words in resources if name == "PDUDaemonPort")
+            assert (power["pdu"], power["index"]) == (f"bench/{board.name}", 1)
             ports = [Path(words["port"]).resolve() for name, words in resources if name == "RawSerialPort"]
             assert ports == [Path(board.uarts[uart]).resolve() for uart in ("main0", "mcu")]
             assert set(board.tcp) == set(board.uarts)
         last = boards[-1]
         host, _, port = last.tcp["main0"].partition(":")
         with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as console:
-            assert bench.power("on", outlet=64) == 200
+            assert bench.power("on", f"bench/{last.name}") == 200
             said = b""
             while b"-evm login: " not in said:
                 said += console.recv(4096)

@@ -86,13 +86,13 @@ class BenchProcess:
         self.state: BenchState = expect(folder)
         self.board = self.state.boards[0]
 
-    def power(self, command: str, outlet: int = 1) -> int:
+    def power(self, command: str, pdu: str = "bench", outlet: int = 1) -> int:
         """Ask pdudaemon; returns its HTTP status."""
         with requests.Session() as session:
             session.trust_env = False
             return session.get(
                 f"http://{self.state.pdudaemon}/power/control/{command}",
-                params={"hostname": "bench", "port": str(outlet)},
+                params={"hostname": pdu, "port": str(outlet)},
                 timeout=DEADLINE_S,
             ).status_code
 

@@ -31,6 +31,7 @@ class Daemon(ThreadingHTTPServer):
 
     daemon_threads = True
     status = 200
+    body = b""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -50,6 +51,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.send_response(self.server.status)
         self.end_headers()
+        self.wfile.write(self.server.body)
 
     def log_message(self, *_args: object) -> None:
         pass
@@ -137,8 +139,8 @@ def test_a_pdu_that_refuses_is_the_labs_transient_fault(daemon: Daemon) -> None:
 
 
 def test_something_that_is_no_pdudaemon_is_a_stable_fault(daemon: Daemon) -> None:
-    daemon.status = 404
-    with pytest.raises(LabStableError, match="HTTP 404"):
+    daemon.status, daemon.body = 404, b"no outlet 1 of bench/x\n"
+    with pytest.raises(LabStableError, match=r"HTTP 404.*no outlet 1 of bench/x"):
         driver(daemon.server_port).on()
 
 

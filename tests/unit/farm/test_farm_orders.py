@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from byhand import by_hand
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
@@ -51,6 +52,16 @@ def test_what_a_board_or_a_suite_does_not_have_is_one_problem(
 ) -> None:
     (problem,) = found(SIMULATED, suites, given)
     assert says in problem
+
+
+def test_a_board_without_driven_straps_has_the_one_medium_of_its_switches(tmp_path: Path) -> None:
+    env = tmp_path / "by-hand.yaml"
+    env.write_text(by_hand(SIMULATED, "emmc"))
+    assert found(env, ("boot",), {"medium": "emmc"}) == []
+    assert found(env, ("boot",), {}) == []
+    (problem,) = found(env, ("boot",), {"medium": "emmc,sd"})
+    assert "medium: sd" in problem
+    assert "set to emmc" in problem
 
 
 @pytest.mark.parametrize(("suites", "given"), RIGHT)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from byhand import by_hand
 from leansessions import LEAN
 
 from lab import pytest_plugin
@@ -111,6 +112,20 @@ def test_low_power_is_selected_by_its_chapter(board_env: Path) -> None:
     done = session(ROOT, board_env.parent, f"--lg-env={board_env}", "-m", chapter, "--collect-only", "-q")
     found = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
     assert found == {"tests_perf/test_low_power.py::test_resume_latency"}
+
+
+def test_a_board_whose_switches_are_set_by_hand_boots_from_their_medium_only(board_env: Path) -> None:
+    board_env.write_text(by_hand(board_env, "emmc"))
+    words = (f"--lg-env={board_env}", "--collect-only", "-q", "tests_perf/test_boot.py")
+    done = session(ROOT, board_env.parent, *words)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if "::" in line] == [
+        "tests_perf/test_boot.py::test_boot_time[emmc]"
+    ]
+    done = session(ROOT, board_env.parent, *words, "--lab-medium", "emmc,sd")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert "'sd'" in done.stderr
+    assert "set to 'emmc'" in done.stderr
 
 
 def test_an_environment_elsewhere_never_collects_tests_that_measure_nothing(board_env: Path) -> None:

@@ -79,9 +79,9 @@ def test_the_shipped_environment_is_the_one_that_up_would_write(name: str) -> No
 
 
 def test_the_environment_of_a_board_names_its_own_outlet_console_and_straps() -> None:
-    place = BoardAccess(BoardFolder(Path("/bench/am62xx_sk-7")), 7, "127.0.0.1:1", "127.0.0.1:2", 4.0)
+    place = BoardAccess(BoardFolder(Path("/bench/am62xx_sk-7")), "127.0.0.1:1", "127.0.0.1:2", 4.0)
     text = environment.of_board("am62xx_sk", place, "sim00000007")
-    assert "index: 7" in text
+    assert "pdu: bench/am62xx_sk-7\n          index: 1\n" in text
     assert 'port: "/bench/am62xx_sk-7/main0"' in text
     assert "http://127.0.0.1:2/boards/am62xx_sk-7/straps/bit9" in text
     assert "adapter_latency_ms: 4.0" in text

@@ -34,10 +34,10 @@ def test_the_command_that_measures_a_bench_works_from_any_folder(
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/\0\n", exclude_categories=["C"]), min_size=1))
 def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_called(name: str) -> None:
     folder = Path("/bench") / name
-    place = BoardAccess(BoardFolder(folder / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    place = BoardAccess(BoardFolder(folder / "board-7"), "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     target = yaml.safe_load(environment.of_board(place))["targets"]["main"]
     assert target["resources"]["RawSerialPort"]["port"] == f"{folder}/board-7/uart0"
-    assert target["resources"]["PDUDaemonPort"] == {"host": "127.0.0.1:16500", "pdu": "bench", "index": 3}
+    assert target["resources"]["PDUDaemonPort"] == {"host": "127.0.0.1:16500", "pdu": "bench/board-7", "index": 1}
     outputs = [
         driver["FileDigitalOutputDriver"] for driver in target["drivers"] if "FileDigitalOutputDriver" in driver
     ]
@@ -63,7 +63,7 @@ def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_calle
 def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_behind_its_cable(
     board_type: str, scratch: dict[str, str], uboot: dict[str, str]
 ) -> None:
-    place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     site = packaged.text(f"{board_type}.site")
     plain, whole = (yaml.safe_load(environment.of_board(place, board_type, site=text)) for text in ("", site))
     assert whole["targets"]["main"].pop("options") == {"benchmarks": {"scratch": scratch, "uboot": uboot}}
@@ -81,7 +81,7 @@ def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_beh
 def test_every_medium_of_a_board_that_releases_are_put_on_has_somebody_who_writes_it(
     board_type: str, media: set[str]
 ) -> None:
-    place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     writers = packaged.text(f"{board_type}.writers")
     target = yaml.safe_load(environment.of_board(place, board_type, writers=writers))["targets"]["main"]
     drivers = {name: settings for driver in target["drivers"] for name, settings in driver.items()}

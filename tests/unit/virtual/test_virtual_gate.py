@@ -30,7 +30,7 @@ def with_gate(body: Callable[[Gate, str, list[str]], Awaitable[None]]) -> None:
             writer.close()
 
         server = await asyncio.start_server(pdudaemon, guard.LOOPBACK, 0)
-        gate = Gate(0, "bench")
+        gate = Gate(0, "bench", ["am62xx_sk-1", "am62axx_sk-1"])
         gate.house = House(server.sockets[0].getsockname()[1], "5ec7e7")
         async with server:
             address = await gate.open()
@@ -51,6 +51,27 @@ def test_the_power_switch_has_another_name_behind_the_gate() -> None:
         answer = await asyncio.to_thread(get, address, NAMED)
         assert (answer.status_code, answer.text) == (200, "OK\n")
         assert asked == ["/power/control/on?hostname=5ec7e7&port=3"]
+
+    with_gate(body)
+
+
+def test_a_board_is_switched_by_its_name_wherever_it_is_on_the_bench() -> None:
+    async def body(_gate: Gate, address: str, asked: list[str]) -> None:
+        for board in ("am62axx_sk-1", "am62xx_sk-1"):
+            answer = await asyncio.to_thread(get, address, f"/power/control/off?hostname=bench/{board}&port=1")
+            assert answer.status_code == 200
+        assert asked == [f"/power/control/off?hostname=5ec7e7&port={number}" for number in (2, 1)]
+
+    with_gate(body)
+
+
+@pytest.mark.parametrize("named", ["bench/am654x-evm-1&port=1", "bench/am62xx_sk-1&port=2", "bench/&port=1"])
+def test_a_board_that_is_not_on_the_bench_switches_no_other_one(named: str) -> None:
+    async def body(_gate: Gate, address: str, asked: list[str]) -> None:
+        answer = await asyncio.to_thread(get, address, f"/power/control/off?hostname={named}")
+        assert answer.status_code == HTTPStatus.NOT_FOUND
+        assert all(f"bench/{board}" in answer.json()["error"] for board in ("am62xx_sk-1", "am62axx_sk-1"))
+        assert asked == []
 
     with_gate(body)
 
@@ -116,6 +137,6 @@ def test_a_put_and_a_page_are_refused_at_the_gate() -> None:
 def test_a_port_in_use_is_one_line() -> None:
     async def body(_gate: Gate, address: str, _asked: list[str]) -> None:
         with pytest.raises(LabStableError, match="--pdu-port"):
-            await Gate(int(address.partition(":")[2]), "bench").open()
+            await Gate(int(address.partition(":")[2]), "bench", []).open()
 
     with_gate(body)

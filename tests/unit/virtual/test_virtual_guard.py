@@ -148,7 +148,7 @@ def test_every_server_of_the_bench_is_behind_the_guard(tmp_path: Path, monkeypat
         pacer = Pacer(clock, asyncio.get_running_loop())
         adapter = UartAdapter(tmp_path / "uart0", pacer, truth)
         adapter.receive_hook = lambda data: asked.append(data.decode())
-        uart, switch, gate = TcpUart(adapter.path), await http.serve(0, answer), Gate(0, "bench")
+        uart, switch, gate = TcpUart(adapter.path), await http.serve(0, answer), Gate(0, "bench", [])
         rails = Rails(boards.load("am62xx_sk"), "11.01", 0, lambda: (), truth.note)
         iiod = await Iiod(rails, "board", clock).serve(socket.create_server((guard.LOOPBACK, 0)))
         gate.house = House(switch.sockets[0].getsockname()[1], "secret")
