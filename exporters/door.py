@@ -167,7 +167,10 @@ class Connections:
 
 def origin(address: str) -> str:
     """What a limit of one client is counted by: of IPv4 the address, of IPv6 its network of 64 bits, and loopback as one."""
-    its = ipaddress.ip_address(address.partition("%")[0])
+    try:
+        its = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
     its = getattr(its, "ipv4_mapped", None) or its
     if its.is_loopback:
         return "127.0.0.1"  # a user of this host has all of 127.0.0.0/8

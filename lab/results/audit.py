@@ -77,7 +77,7 @@ class Audit:
         """Append an entry."""
         given = (person, address, action, board, about, outcome)
         names = ("person", "address", "action", "board", "about", "outcome")
-        cut = {name: text[:_LONGEST] for name, text in zip(names, given, strict=True)}
+        cut = {name: text[:_LONGEST].replace("\0", "\ufffd") for name, text in zip(names, given, strict=True)}
 
         def insert(session: Session) -> None:
             session.add(AuditRow(at=self.now(), **cut))

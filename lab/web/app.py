@@ -74,7 +74,7 @@ def create(
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
     app.include_router(boardapi.router(site))
-    deeds = Deeds(site)
+    deeds = Deeds(site, access.now)
     for router in (
         login.router(renderer, access, deeds),
         actions.router(deeds),
@@ -103,12 +103,9 @@ def create(
     async def refused(request: Request, error: HTTPException) -> Response:
         return _said(renderer, request, error.status_code, str(error.detail))
 
-    def wrong_password(request: Request, name: str) -> None:
-        deeds.tell(request, "login", name, "wrong name or password")
-
     app.add_middleware(TaggedAnswers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
-    app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to, failed=wrong_password)
+    app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to, refused=deeds.refuse)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     return app
 

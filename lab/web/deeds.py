@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from anyio import CapacityLimiter, to_thread
 from attrs import define
+from attrs import field as attribute
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
+from exporters.door import origin
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import reserving
 from lab.farm.now import BoardNow
 from lab.results.audit import Act, Audit
 from lab.results.store import Store
-from lab.web.access import Person
+from lab.web.access import NOBODY, Person
+from lab.web.attempts import WINDOW_S, Window
 from lab.web.site import Site
 
+MOST_REFUSED: Final = (
+    20  # entries about what was refused to a person or, where nobody is known, to an address, in WINDOW_S
+)
+MOST_REFUSED_IN_ALL: Final = 200
 _LONGEST: Final = 200  # characters of a field that is no text of its own
 _log = logging.getLogger(__name__)
 
@@ -33,9 +42,15 @@ class Deed(Act):
 
 @define
 class Deeds:
-    """What people do on a site."""
+    """What people do on a site; `now` is monotonic, in seconds."""
 
     site: Site
+    now: Callable[[], float] = time.monotonic
+    _refused: Window = attribute(init=False)
+    _writing: CapacityLimiter | None = attribute(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._refused = Window(self.now)
 
     @contextmanager
     def noted(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Deed]:
@@ -66,6 +81,21 @@ class Deeds:
             _log.warning(
                 "%s of %s from %s: %s; not in the audit: %s", action, person, address(request), outcome, error
             )
+
+    async def refuse(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
+        """An entry about what was refused; no more than some in ten minutes, since anybody can cause them."""
+        known: Person = getattr(request.state, "person", NOBODY)
+        limits = {known.name or origin(address(request)): MOST_REFUSED, "": MOST_REFUSED_IN_ALL}
+        if any(self._refused.wait_s(key, most) for key, most in limits.items()):
+            return
+        for key, most in limits.items():
+            self._refused.count(key, most)
+        for key, most in limits.items():
+            if self._refused.wait_s(key, most):
+                outcome += f" (what else is refused {f'to {key} ' if key else ''}is not recorded for up to {WINDOW_S / 60:g} min)"
+        if self._writing is None:
+            self._writing = CapacityLimiter(1)  # a database that is locked takes one thread, and pages have the others
+        await to_thread.run_sync(self.tell, request, action, person, outcome, board, limiter=self._writing)
 
     def board(self, name: str) -> BoardNow:
         """A board of the lab.

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from attrs import define
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -21,12 +20,29 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from exporters.door import REQUEST_S
 from exporters.server import decoded
 from lab.errors import BoardlabError
-from lab.web.access import Access, Person
+from lab.farm import reserving
+from lab.web.access import NOBODY, Access, Person
 
 COOKIE: Final = "boardlab"
 SECURE_COOKIE: Final = "__Host-boardlab"  # browsers take it over TLS only, and from this host only (RFC 6265bis)
 LOGIN: Final = "/login"
 OPEN_TO_ALL: Final = ("/static/", LOGIN)
+LOGGED_IN: Final = "login"  # how the audit calls it
+WRONG_LOGIN: Final = "wrong name or password"
+TOO_MANY: Final = "too many wrong passwords"
+# How the audit calls what a path does, by its last word.
+ACTIONS: Final[Mapping[str, str]] = {
+    **{
+        word: word
+        for word in ("reserve", "release", "cancel", "power-cycle", "run", "comment", "review", "mute", "logout")
+    },
+    "maintain": reserving.MAINTAIN,
+    "maintained": reserving.MAINTAINED,
+    "type": "write",
+    "hold": "hold console",
+    "again": "measure again",
+    "login": LOGGED_IN,
+}
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a form
 _NUL: Final = "no text has a NUL in it: nothing was done\n"
@@ -51,12 +67,16 @@ def cookie_name(scope: Scope) -> str:
 
 @define
 class GuardedDoor:
-    """ASGI middleware. `tell`: told who asks, before a page is made; `failed`: whose password was wrong."""
+    """ASGI middleware.
+
+    Attributes:
+        tell: told who asks, before a page is made. refused: told of an action that is refused: its name, the person, why, and the board.
+    """
 
     app: ASGIApp
     access: Access
     tell: Callable[[Person], None]
-    failed: Callable[[Request, str], None]
+    refused: Callable[[Request, str, str, str, str], Awaitable[None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -72,32 +92,35 @@ class GuardedDoor:
             await send(message)
 
         request = Request(scope, receive)
+        answer: Response | None
         try:
             answer = await self._refusal(request)
         except BoardlabError as error:  # the file of users cannot be read: nobody comes in
             answer = PlainTextResponse(f"{error}\n", 503)
         if answer is None and "\0" in unquote_to_bytes(scope["query_string"]).decode("latin-1"):
             answer = PlainTextResponse(_NUL, 400)  # PostgreSQL has no text with it
-        if answer is None and scope["method"] not in _SAFE:
-            try:
-                async with asyncio.timeout(REQUEST_S):
+        if scope["method"] not in _SAFE:
+            if answer is None:
+                try:
                     body = await _body(request)
-            except ClientDisconnect:  # nobody waits for an answer
-                return
-            except TimeoutError:
-                late = f"expected the whole form within {REQUEST_S:g} s; send it again\n"
-                await PlainTextResponse(late, 408, {"Connection": "close"})(scope, receive, with_headers)
-                return
-            if body is None:
-                answer = PlainTextResponse("a form has at most 64 KiB\n", 413)
-            else:
-                form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-                request.state.form = form
-                answer = _forbidden(request, request.state.person, form)
-                if answer is None and any("\0" in each for each in (*form, *form.values())):
-                    answer = PlainTextResponse(_NUL, 400)
-                receive = _again(body, receive)
+                except ClientDisconnect:  # nobody waits for an answer
+                    return
+                if isinstance(body, Response):
+                    answer = body
+                else:
+                    answer = _wrong(request, body)
+                    receive = _again(body, receive)
+            if answer is not None:
+                await self._record(request, answer)
         await (answer or self.app)(scope, receive, with_headers)
+
+    async def _record(self, request: Request, answer: Response) -> None:
+        """Have what is refused recorded, where it is an action."""
+        before, _, last = request.scope["path"].rpartition("/")
+        if last in ACTIONS:
+            board = before.removeprefix("/boards/") if before.startswith("/boards/") else ""
+            person: Person = getattr(request.state, "person", NOBODY)
+            await self.refused(request, ACTIONS[last], person.name, bytes(answer.body).decode().strip(), board)
 
     async def _refusal(self, request: Request) -> Response | None:
         """The answer to one who may not look; None: come in."""
@@ -109,14 +132,14 @@ class GuardedDoor:
             person = self.access.known(given)
             if person is None:
                 name, _, password = decoded(given).partition(":")
-                keys = (f"address {address}", f"name {name}")
-                if self.access.attempts.begin(*keys):
-                    return PlainTextResponse("too many wrong passwords; try again in some minutes\n", 429)
+                if self.access.attempts.begin(name[:100], address):
+                    await self.refused(request, LOGGED_IN, name, TOO_MANY, "")
+                    return PlainTextResponse(f"{TOO_MANY}; try again in some minutes\n", 429)
                 person = await self.access.tried(self.access.by_password, given, name, password)
                 if person is not None:
-                    self.access.attempts.succeeded(*keys)
+                    self.access.attempts.succeeded(name[:100], address)
                 else:
-                    await run_in_threadpool(self.failed, request, name)
+                    await self.refused(request, LOGGED_IN, name, WRONG_LOGIN, "")
         path = request.url.path
         if person is None and not path.startswith(OPEN_TO_ALL):
             if self.access.users is None or path.startswith("/api/") or "text/html" not in headers.get("accept", ""):
@@ -150,6 +173,16 @@ def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Res
     return None
 
 
+def _wrong(request: Request, body: bytes) -> Response | None:
+    """The answer to a form that is not taken; None: go on, with its fields in the request's state."""
+    form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    request.state.form = form
+    answer = _forbidden(request, request.state.person, form)
+    if answer is None and any("\0" in each for each in (*form, *form.values())):
+        return PlainTextResponse(_NUL, 400)
+    return answer
+
+
 def _netloc(origin: str) -> str:
     """Name and port of an origin; empty: it has none."""
     try:
@@ -158,13 +191,18 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-async def _body(request: Request) -> bytes | None:
-    """What was sent; None: it is too long."""
+async def _body(request: Request) -> bytes | Response:
+    """What was sent, or the answer where it is too long or too slow."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST_BYTES:
-            return None
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > _MOST_BYTES:
+                    return PlainTextResponse("a form has at most 64 KiB\n", 413)
+    except TimeoutError:
+        late = f"expected the whole form within {REQUEST_S:g} s; send it again\n"
+        return PlainTextResponse(late, 408, {"Connection": "close"})
     return body
 
 

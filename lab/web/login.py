@@ -10,9 +10,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from lab.results.audit import DONE
 from lab.web.access import SESSION_S, Access
 from lab.web.deeds import Deeds, address, form
-from lab.web.door import LOGIN, cookie_name
+from lab.web.door import LOGGED_IN, LOGIN, TOO_MANY, WRONG_LOGIN, cookie_name
 from lab.web.rendering import Renderer
 
 _WRONG: Final = "The name or the password is wrong."
@@ -36,10 +37,11 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
     async def log_in(request: Request) -> Response:
         given = form(request)
         name, token, wanted = given.get("name", "")[:100], given.get("token", ""), given.get("next", "/")
-        keys = (f"address {address(request)}", *([f"name {name}"] if name else []))
-        wait_s = access.attempts.begin(*keys)
+        whence = address(request)
+        wait_s = 0.0 if token else access.attempts.begin(name, whence)  # a token cannot be guessed
         if wait_s:
             told = f"Too many wrong passwords: try again in {math.ceil(wait_s / 60)} min."
+            await deeds.refuse(request, LOGGED_IN, name, TOO_MANY)
             answer = shown(wanted, "", told, 429)
             answer.headers["Retry-After"] = str(math.ceil(wait_s))
             return answer
@@ -50,11 +52,11 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
         )
         who = access.owner if token else name
         if cookie is None:
-            why = "wrong link" if token else "wrong name or password"
-            await run_in_threadpool(deeds.tell, request, "login", who, why)
+            await deeds.refuse(request, LOGGED_IN, who, "wrong link" if token else WRONG_LOGIN)
             return shown(wanted, "", _OLD_LINK if token else _WRONG, 403)
-        access.attempts.succeeded(*keys, forgiven=f"name {name}")
-        await run_in_threadpool(deeds.tell, request, "login", who, "done")
+        if not token:
+            access.attempts.succeeded(name, whence)
+        await run_in_threadpool(deeds.tell, request, LOGGED_IN, who, DONE)
         answer = RedirectResponse(inside(wanted), 303)
         secure = request.url.scheme == "https"
         answer.set_cookie(
@@ -66,7 +68,7 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
     def log_out(request: Request) -> Response:
         name = cookie_name(request.scope)
         access.log_out(request.cookies.get(name, ""))
-        deeds.tell(request, "logout", request.state.person.name, "done")
+        deeds.tell(request, "logout", request.state.person.name, DONE)
         answer = RedirectResponse("/", 303)
         answer.delete_cookie(name, secure=request.url.scheme == "https", httponly=True, samesite="strict")
         return answer

@@ -21,12 +21,13 @@ from web_serving import serving
 from exporters.webconfig import Tls, WebConfig
 from lab.cli import web as web_command
 from lab.errors import ConfigurationError, LabStableError
-from lab.results.audit import Audit
+from lab.results.audit import DONE, Audit
 from lab.results.models import Base
 from lab.web import programs
 from lab.web.access import SESSION_S, Access, Proxy
 from lab.web.app import LOCAL_NAMES, create
-from lab.web.attempts import MOST, WINDOW_S
+from lab.web.attempts import MOST, MOST_WIDE, WINDOW_S, Attempts
+from lab.web.deeds import MOST_REFUSED
 from lab.web.entry import access_of
 from lab.web.site import Site
 from lab.web.users import Users
@@ -116,7 +117,7 @@ def test_nobody_but_an_operator_changes_anything_anywhere(
                 assert answer.status_code in {401, 403}, (who, method, path, answer.text[:200])
     assert (contents(guarded), started) == (before, [])
     with guarded.store() as store:
-        assert {entry.action for entry in Audit(store).entries()} == {"login"}
+        assert {entry.action for entry in Audit(store).entries() if entry.outcome == DONE} == {"login"}
 
 
 def test_no_address_changes_anything_when_it_is_only_looked_at(guarded: GuardedSite) -> None:
@@ -182,8 +183,88 @@ def test_a_password_is_guessed_a_few_times_and_every_failure_is_in_the_audit(gua
     assert browser.log_in("olga").status_code == 303
     with guarded.store() as store:
         entries = Audit(store).entries(action="login")
-    assert [entry.outcome for entry in entries] == ["done", *["wrong name or password"] * MOST]
+    refused = ["too many wrong passwords"] * 3
+    assert [entry.outcome for entry in entries] == ["done", *refused, *["wrong name or password"] * MOST]
     assert {(entry.person, entry.address) for entry in entries} == {("olga", "127.0.0.1")}
+
+
+def test_wrong_passwords_for_one_name_lock_out_nobody_else_of_that_address(guarded: GuardedSite) -> None:
+    for _ in range(MOST):
+        assert Browser(guarded.url).log_in("olga", "wrong").status_code == 403
+    assert Browser(guarded.url).log_in("olga").status_code == 429
+    assert Browser(guarded.url).log_in("vera").status_code == 303
+    right = requests.get(f"{guarded.url}/api/v1/runs", auth=("vera", PASSWORDS["vera"]), timeout=60)
+    assert right.status_code == 200
+
+
+def test_a_name_that_is_guessed_elsewhere_logs_in_from_another_address() -> None:
+    attempts = Attempts(Time())
+    for _ in range(MOST):
+        assert attempts.begin("olga", "192.0.2.1") == 0
+    assert attempts.begin("olga", "192.0.2.1") == WINDOW_S
+    assert attempts.begin("olga", "192.0.2.2") == 0
+
+
+def test_many_names_from_one_address_wait_and_people_who_logged_in_there_before_do_not() -> None:
+    time = Time()
+    attempts = Attempts(time)
+    assert attempts.begin("olga", "192.0.2.1") == 0
+    attempts.succeeded("olga", "192.0.2.1")
+    tried = [attempts.begin(f"name {number}", "192.0.2.1") for number in range(MOST_WIDE + 1)]
+    assert (tried.count(0), tried[-1]) == (MOST_WIDE, WINDOW_S)
+    assert attempts.begin("olga", "192.0.2.1") == 0
+    assert attempts.begin("vera", "192.0.2.2") == 0
+    time.now += WINDOW_S
+    assert attempts.begin("vera", "192.0.2.1") == 0
+
+
+def test_one_name_from_many_addresses_waits_except_where_it_logged_in_before() -> None:
+    attempts = Attempts(Time())
+    assert attempts.begin("olga", "192.0.2.1") == 0
+    attempts.succeeded("olga", "192.0.2.1")
+    tried = [attempts.begin("olga", f"198.51.100.{number}") for number in range(MOST_WIDE + 1)]
+    assert (tried.count(0), tried[-1]) == (MOST_WIDE, WINDOW_S)
+    assert attempts.begin("olga", "192.0.2.1") == 0
+
+
+def test_every_action_that_is_refused_is_in_the_audit_with_person_board_and_reason(guarded: GuardedSite) -> None:
+    viewer, operator = logged_in(guarded.url, "vera"), logged_in(guarded.url, "olga")
+    for path in sorted(posted()):
+        guarded.time.now += WINDOW_S / MOST  # so that no limit of entries is reached
+        its = path.replace("{board:path}", BOARD).replace("{run_id}", "1")
+        assert viewer.send(its).status_code == 403
+        with guarded.store() as store:
+            (entry,) = Audit(store).entries(limit=1)
+        assert (entry.person, entry.address, entry.board) == ("vera", "127.0.0.1", BOARD if BOARD in its else "")
+        assert "may only look" in entry.outcome, path
+    path = f"/boards/{BOARD}/reserve"
+    Browser(guarded.url).send(path, csrf=False)
+    operator.send(path, origin="https://attacker.example", hours="1")
+    operator.send(path, csrf=False)
+    operator.send(path, reason="x" * 70_000)
+    with guarded.store() as store:
+        long, old, foreign, nobody = Audit(store).entries(action="reserve", limit=4)
+    assert [each.person for each in (nobody, foreign, old, long)] == ["", "olga", "olga", "olga"]
+    assert "log in first" in nobody.outcome
+    assert "not come from a page of this site" in foreign.outcome
+    assert "too old" in old.outcome
+    assert "64 KiB" in long.outcome
+
+
+def test_refusals_that_anybody_can_cause_are_recorded_up_to_a_limit(guarded: GuardedSite) -> None:
+    nobody, operator = Browser(guarded.url), logged_in(guarded.url, "olga")
+    for _ in range(MOST_REFUSED + 5):
+        assert nobody.send(f"/boards/{BOARD}/run", csrf=False).status_code == 401
+    assert operator.send(f"/boards/{BOARD}/comment", text="x").status_code == 303
+    with guarded.store() as store:
+        entries = Audit(store).entries(action="run")
+        assert [each.action for each in Audit(store).entries(limit=1)] == ["comment"]
+    assert len(entries) == MOST_REFUSED
+    assert "not recorded" in entries[0].outcome
+    guarded.time.now += WINDOW_S
+    assert nobody.send(f"/boards/{BOARD}/run", csrf=False).status_code == 401
+    with guarded.store() as store:
+        assert len(Audit(store).entries(action="run")) == MOST_REFUSED + 1
 
 
 def test_passwords_that_come_at_once_are_counted_before_they_are_tried(

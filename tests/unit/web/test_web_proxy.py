@@ -17,7 +17,7 @@ from web_people import users
 from web_serving import serving
 
 from lab.results import open_store
-from lab.results.audit import Audit
+from lab.results.audit import DONE, Audit
 from lab.web.access import Access, Proxy
 from lab.web.site import Site
 
@@ -113,9 +113,10 @@ def test_who_the_proxy_names_looks_and_acts_by_the_role_of_the_file(site: str, t
             )
             assert done.status_code == status, done.text
     with open_store(str(tmp_path / "results.db")) as store:
-        assert [(each.person, each.about) for each in Audit(store).entries(action="reserve")] == [
-            ("olga", "1 h: through the proxy")
-        ]
+        nina, vera, olga = Audit(store).entries(action="reserve")
+    assert (olga.person, olga.about, olga.outcome) == ("olga", "1 h: through the proxy", DONE)
+    assert [each.person for each in (nina, vera)] == ["nina@lab.example", "vera"]
+    assert DONE not in {nina.outcome, vera.outcome}
 
 
 @pytest.mark.parametrize("name", [HEADER, HEADER.lower(), HEADER.upper()])
