@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 ENVS: Final = "envs"
+SUFFIXES: Final = frozenset({".yaml", ".yml"})  # of environments
 TESTS: Final = "tests_perf"
 FARM: Final = "farm"
 DOCS: Final = "docs"
@@ -38,6 +39,16 @@ def tests(lab: Path) -> Path:
     """The suite that is meant in a lab's folder: its own, else boardlab's."""
     own = lab / TESTS
     return own if own.is_dir() else folder(TESTS)
+
+
+def environments(name: str, lab: Path) -> list[Path]:
+    """Where an environment may be in a lab's folder: `name` as it stands, and where it is a bare name, in ENVS."""
+    given = Path(name)
+    found = [lab / given]
+    if given.name == name:
+        found += [lab / ENVS / name]
+        found += [] if given.suffix in SUFFIXES else [lab / ENVS / f"{name}.yaml"]
+    return found
 
 
 def program(name: str) -> str:

@@ -13,7 +13,7 @@ import typer
 from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, desk, now, nowlines
-from lab.farm.config import Farm, Schedule
+from lab.farm.config import Farm
 from lab.farm.desk import Desk
 from lab.farm.serving import VirtualBoards
 from lab.farm.supervised import Supervised
@@ -72,18 +72,7 @@ def up(
     if farm.buildbot is not None:
         echo(f"Start builds as user lab; its password is in {place.buildbot.master / buildbot.SECRETS}")
     for schedule in farm.schedules[:1]:
-        echo(f"Measure one: lab run --cycles 2 --env {shlex.quote(str(env_of(farm, schedule)))}")
-
-
-def env_of(farm: Farm, schedule: Schedule) -> Path:
-    """A schedule's environment, as it is found from any folder."""
-    from lab.env import envfile  # noqa: PLC0415 - it loads labgrid
-
-    folder = Path(farm.directory)
-    try:
-        return envfile.find(schedule.env, folder)
-    except ConfigurationError:
-        return folder / schedule.env
+        echo(f"Measure one: lab run --cycles 2 --env {shlex.quote(schedule.env)}")
 
 
 @app.command()

@@ -20,10 +20,10 @@ from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import holding, now, services
-from lab.farm.config import Farm
 from lab.farm.holding import BusyBoardError, held, opened
 from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
+from lab.farm.services import HostFile
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
 from lab.health.model import counts
 from lab.host.clock import utc_now
@@ -72,15 +72,16 @@ def health(
     farm: FarmFile = None,
 ) -> None:
     """Show the health of all boards, or of one with its last checks; with --check, check it."""
-    lab = services.host_file(farm).farm
+    host = services.host_file(farm)
+    lab = host.farm
     rule = lab.health.rule if lab is not None else DEFAULT_RULE
     database = services.database(db, lab)
     if not check:
         with open_store(database, create=False) as store:
-            _show(HealthBook(store, rule), board, lab, as_json=as_json)
+            _show(HealthBook(store, rule), board, host, as_json=as_json)
         return
     log_to(sys.stderr)
-    path = _environment(board, env, lab)
+    path = _environment(board, env, host)
     with opened(database, wait, _say) as store:
         found = _checked(store, rule, path, wait, ignore=ignore)
         state = HealthBook(store, rule).of(found.board)
@@ -131,22 +132,23 @@ def _noted(book: HealthBook, made: Check) -> Iterator[None]:
         raise
 
 
-def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
+def _environment(board: str, env: str | None, host: HostFile) -> Path:
     """The environment of the board that is to be checked.
 
     Raises:
         ConfigurationError: none here names it, or the one that is given names another.
     """
-    here = Path.cwd()
+    folder = Path.cwd()
     if env is None:
+        folder = host.folder
         if not board:
             raise ConfigurationError("which board? `lab health BOARD --check`; `lab health` shows them")
-        env = _described(here, farm).get(board)
+        env = _described(host).get(board)
         if env is None:
             raise ConfigurationError(
-                f"no environment in {here / envfile.FOLDER} names the board {board!r}; give it with --env"
+                f"no environment in {folder / envfile.FOLDER} names the board {board!r}; give it with --env"
             )
-    path = envfile.find(env, here)
+    path = envfile.find(env, folder)
     envfile.check(path)
     named = str(envfile.arguments_of(path, "BoardStrategy").get("board", ""))
     if board and named != board:
@@ -154,16 +156,17 @@ def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
     return path
 
 
-def _described(folder: Path, farm: Farm | None) -> dict[str, str]:
-    """Board -> its environment, of those that a lab's folder and farm.yaml name."""
-    return {each.board: each.env for each in now.described(folder)} | (farm.environments if farm is not None else {})
+def _described(host: HostFile) -> dict[str, str]:
+    """Board -> its environment, of those that the lab's folder and farm.yaml name."""
+    named = host.farm.environments if host.farm is not None else {}
+    return {each.board: each.env for each in now.described(host.folder)} | named
 
 
-def _show(book: HealthBook, board: str, farm: Farm | None, *, as_json: bool) -> None:
+def _show(book: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None:
     if board:
         state, checks = book.of(board), book.checks(board, SHOWN)
         nothing_known = state.state == "suspect" and not state.known and not checks
-        if nothing_known and board not in {*listing.known(book.store, "board"), *_described(Path.cwd(), farm)}:
+        if nothing_known and board not in {*listing.known(book.store, "board"), *_described(host)}:
             raise ConfigurationError(f"no board {board!r:.200}; `lab health` shows the boards that there are")
         if as_json:
             echo_json({**_health_document(state), "checks": [check_document(each) for each in checks]})
@@ -173,10 +176,7 @@ def _show(book: HealthBook, board: str, farm: Farm | None, *, as_json: bool) -> 
         echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))
         return
     found = book.all()
-    known = {
-        each.board: Health(each.board, "suspect", ("never checked",), known=False)
-        for each in now.described(Path.cwd())
-    }
+    known = {board: Health(board, "suspect", ("never checked",), known=False) for board in _described(host)}
     states = [state for _, state in sorted({**known, **found}.items())]
     if as_json:
         echo_json([_health_document(state) for state in states])

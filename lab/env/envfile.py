@@ -24,7 +24,7 @@ from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
 
 FOLDER = shipped.ENVS
-SUFFIXES = frozenset({".yaml", ".yml"})
+SUFFIXES = shipped.SUFFIXES
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
@@ -38,11 +38,7 @@ def find(name: str, root: Path) -> Path:
     Raises:
         ConfigurationError: there is no such file.
     """
-    given = Path(name)
-    candidates = [given if given.is_absolute() else root / given]
-    if given.name == name:
-        candidates += [root / FOLDER / name]
-        candidates += [] if given.suffix in SUFFIXES else [root / FOLDER / f"{name}.yaml"]
+    candidates = shipped.environments(name, root)
     for candidate in candidates:
         if candidate.is_file():
             return candidate

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +32,7 @@ DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as 
 SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"  # as lab.host.sshlink reads it
 HERE: Final = "local"  # the host of a farm that names none
 ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine that is none of `hosts`
+_PASSFILE: Final = re.compile(r"([?&]passfile=)([^&]+)")
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 RELEASE: Final = "release"  # `every: release`: whenever a new release file is in the folder
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -47,7 +50,7 @@ class Schedule:
     """
 
     name: str = field(validator=values.name)
-    env: str = field(validator=values.word)
+    env: str = field(validator=values.quotable)
     board: str = field(validator=values.word)
     suite: str = field(default="boot", validator=values.word)
     release: str = field(default="", validator=values.word)
@@ -92,10 +95,10 @@ class Schedule:
 
 @frozen
 class Farm:
-    """A lab host.
+    """A lab host. `load` makes all of its paths absolute, so that they mean the same in whatever folder a program runs.
 
     Attributes:
-        user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
+        user: who runs the services. directory: where runs are started and relative paths begin: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.shared; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
@@ -110,16 +113,16 @@ class Farm:
     """
 
     user: str = field(default="boardlab", validator=values.word)
-    directory: str = field(default="/srv/boardlab", validator=values.absolute)
-    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=values.absolute)
+    directory: str = field(default=".", validator=values.path)
+    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=values.path)
     database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[values.word, values.public])
     artifacts: str = field(default="", validator=[values.word, values.shared])
     state: str = field(default="boardlab", validator=values.name)
     runtime: str = field(default="boardlab", validator=values.name)
     coordinator: str = field(default="", validator=[values.word, values.unguarded])
     coordinator_host: str = field(default="", validator=values.word)
-    exports: str = field(default="", validator=values.word)
-    ssh_config: str = field(default="", validator=values.absolute_word)
+    exports: str = field(default="", validator=values.path_if_any)
+    ssh_config: str = field(default="", validator=values.path_if_any)
     console_tls: ConsoleTls = OFF
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
@@ -221,7 +224,7 @@ class Farm:
 
 
 def load(path: Path) -> Farm:
-    """Read a farm.yaml.
+    """Read a farm.yaml, with its paths made absolute: they begin at `directory`, and that begins at the file's own folder.
 
     Raises:
         ConfigurationError: it cannot be read, or has an unknown key or a wrong value.
@@ -233,10 +236,61 @@ def load(path: Path) -> Farm:
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook(Schedule, _schedule(converter))
     try:
-        return converter.structure(data, Farm)
+        return _anchored(converter.structure(data, Farm), path.absolute().parent)
     except cattrs.BaseValidationError as error:
         said = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=reasons.reason))
         raise ConfigurationError(f"{path}: {said}") from error
+    except ValueError as error:  # of a path that cannot stand in a unit file since the folder's cannot
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _anchored(farm: Farm, folder: Path) -> Farm:
+    """The same with absolute paths."""
+    base = folder / farm.directory
+
+    def at(text: str) -> str:
+        return str(base / text) if text else ""
+
+    def program(text: str) -> str:
+        return at(text) if "/" in text else text
+
+    def env(text: str) -> str:
+        may_be = shipped.environments(text, base)
+        there = (path for path in may_be if os.path.isfile(path))  # noqa: PTH113 - False also of a name that is too long
+        return str(next(there, may_be[-1]))
+
+    def measured(given: Mapping[str, options.Value]) -> Mapping[str, options.Value]:
+        release = str(given.get(options.PROVISION, ""))
+        if not release or "://" in release:
+            return given
+        releases = folder_of(release)
+        return {**given, options.PROVISION: f"{NEWEST}{at(releases)}" if releases else at(release)}
+
+    return evolve(
+        farm,
+        directory=str(base),
+        program=at(farm.program),
+        database=_database(farm.database, base),
+        exports=at(farm.exports),
+        ssh_config=at(farm.ssh_config),
+        console_tls=evolve(farm.console_tls, certificates=at(farm.console_tls.certificates)),
+        exporter=evolve(farm.exporter, web_config=at(farm.exporter.web_config)),
+        web=evolve(farm.web, web_config=at(farm.web.web_config), users=at(farm.web.users)),
+        pdudaemon=evolve(farm.pdudaemon, program=program(farm.pdudaemon.program), config=at(farm.pdudaemon.config)),
+        buildbot=farm.buildbot and evolve(farm.buildbot, program=program(farm.buildbot.program)),
+        boards=[evolve(each, env=env(each.env)) for each in farm.boards],
+        schedules=[evolve(each, env=env(each.env), options=measured(each.options)) for each in farm.schedules],
+    )
+
+
+def _database(text: str, base: Path) -> str:
+    """The results with the paths of SQLite's file and of libpq's password file made absolute."""
+    if "://" not in text:
+        return text if text.startswith("~") else str(base / text)
+    kind, _, rest = text.partition(":///")
+    if kind == "sqlite":
+        return f"{kind}:///{base / rest}"
+    return _PASSFILE.sub(lambda found: f"{found[1]}{base / found[2]}", text)
 
 
 def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:

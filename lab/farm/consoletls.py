@@ -51,7 +51,7 @@ class ConsoleTls:
     """
 
     listen: dict[str, str] = field(default=Factory(dict), validator=_addresses)
-    certificates: str = field(default=str(FOLDER), validator=[values.absolute, values.word])
+    certificates: str = field(default=str(FOLDER), validator=values.path)
     pdudaemon: dict[str, list[str]] = field(default=Factory(dict), validator=_pdudaemons)
 
     def port(self, host: str) -> int:

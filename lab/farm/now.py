@@ -118,7 +118,7 @@ def look(
 
     Args:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
-        runtime: the console server's folder. folder: of the lab, with `envs/`; None: here.
+        runtime: the console server's folder. folder: of the lab, with `envs/`; None: farm.yaml's, else here.
         ended: of the looks before; runs that had ended then are not read again. opened: how the results are opened.
 
     Raises:
@@ -126,9 +126,11 @@ def look(
     """
     now = utc_now()
     host = services.host_file(farm)
-    boards = {board.board: board for board in described(folder or Path.cwd())}
+    boards = {board.board: board for board in described(folder or host.folder)}
     for name, env in host.farm.environments.items() if host.farm else ():
-        boards.setdefault(name, BoardNow(name, env=env))
+        if name not in boards:
+            its = next((each for each in _described_at(Path(env)) if each.board == name), BoardNow(name))
+            boards[name] = evolve(its, env=env)
     server, status = services.console_server(runtime or runtime_dir())
     for port in status.ports if status else ():
         if port.board:
@@ -152,9 +154,15 @@ def look(
 def described(folder: Path) -> Iterator[BoardNow]:
     """The boards that the environments of a lab's folder describe; files that cannot be read have none."""
     for path in sorted((folder / shipped.ENVS).glob("*.yaml")):
-        with contextlib.suppress(OSError):
-            state = path.stat()
-            yield from _described_in(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
+        yield from _described_at(path)
+
+
+def _described_at(path: Path) -> tuple[BoardNow, ...]:
+    """The boards of one environment; none where it cannot be read."""
+    with contextlib.suppress(OSError):
+        state = path.stat()
+        return _described_in(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
+    return ()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -112,6 +112,6 @@ class BoardEntry:
     """
 
     name: str = field(validator=values.word)
-    env: str = field(validator=values.word)
+    env: str = field(validator=values.quotable)
     host: str = field(default="", validator=values.word)
     hub: str = field(default="", validator=values.word)

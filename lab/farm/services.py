@@ -8,8 +8,9 @@ import socket
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
+from lab import shipped
 from lab.console.client import ConsoleClient
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError, ConfigurationError
@@ -54,12 +55,16 @@ class HostFile:
         farm: None: there is none. installed: what it names must run; a draft in a lab's folder only says where it would be.
         supervised: `lab farm up` keeps its programs running, not systemd.
         name: which of its hosts this one is.
+        folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are environments, this one.
+        runtime: the console server's folder of `lab farm up`; None: systemd keeps the programs.
     """
 
     farm: Farm | None
     installed: bool
     supervised: bool = False
     name: str = HERE
+    folder: Path = field(factory=Path.cwd)
+    runtime: Path | None = None
 
 
 def host_file(named: Path | None = None, host: str = "") -> HostFile:
@@ -72,19 +77,24 @@ def host_file(named: Path | None = None, host: str = "") -> HostFile:
         ConfigurationError: it is wrong, or has no such host.
     """
     path = named or next((path for path in FARM_FILES if path.is_file()), None)
+    here = Path.cwd()
     if path is None:
-        return HostFile(None, installed=False)
+        return HostFile(None, installed=False, folder=here)
     farm = config.load(path)
     names = [each.name for each in farm.hosts] or [HERE]
     if host and host not in names:
         raise ConfigurationError(f"{path}: no host {host!r}; `hosts` has: {', '.join(names)}")
     name = host or next((each for each in names if each == socket.gethostname()), names[0])
     supervised = (path.parent / SUPERVISORD).exists()
-    return HostFile(farm, supervised or path != DRAFT, supervised, name)
+    runtime = (path.absolute().parent / SUPERVISORD).parent if supervised else None
+    folder = here if named is None and (here / shipped.ENVS).is_dir() else Path(farm.directory)
+    return HostFile(farm, supervised or path != DRAFT, supervised, name, folder, runtime)
 
 
 def runtime_of(host: HostFile) -> Path:
-    """The console server's folder: that of the units, where a farm.yaml is installed and this user runs them; else this user's own."""
+    """The console server's folder: that of the programs of farm.yaml, where one is installed and this user runs them; else this user's own."""
+    if host.runtime is not None and not os.environ.get(RUNTIME_VARIABLE):
+        return host.runtime
     if host.farm is not None and host.installed and not os.environ.get(RUNTIME_VARIABLE):
         folder = RUN / host.farm.runtime
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ class Exporter:
     """`lab exporter`. listen: address:port. web_config: path; needed beyond loopback."""
 
     listen: str = field(default="127.0.0.1:9870", validator=values.word)
-    web_config: str = field(default="", validator=values.word)
+    web_config: str = field(default="", validator=values.path_if_any)
 
 
 @frozen
@@ -24,8 +24,8 @@ class Web:
     """
 
     listen: str = field(default="127.0.0.1:9880", validator=values.word)
-    web_config: str = field(default="", validator=values.word)
-    users: str = field(default="", validator=values.word)
+    web_config: str = field(default="", validator=values.path_if_any)
+    users: str = field(default="", validator=values.path_if_any)
     name: str = field(default="", validator=values.word)
 
     @property
@@ -49,7 +49,7 @@ class PduDaemonConfig:
     """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
 
     program: str = field(default="", validator=values.program)
-    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=values.absolute)
+    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=values.path)
     address: str = field(default="127.0.0.1:16421", validator=[values.word, values.unguarded])
 
 

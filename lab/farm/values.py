@@ -34,30 +34,33 @@ def time(_instance: object, attribute: Any, value: str) -> None:
         raise ValueError(f"{attribute.name}: {value!r}: expected a time of day in quotes, e.g. '02:00'")
 
 
-def absolute(_instance: object, attribute: Any, value: str) -> None:
-    """An absolute path that can stand in the quotes of a unit file."""
-    if (
-        not value.startswith("/")
-        or not value.isprintable()
-        or value != value.strip()
-        or any(c in _NOT_QUOTED for c in value)
-    ):
+def quotable(_instance: object, attribute: Any, value: str) -> None:
+    """Text that can stand in the quotes of a unit file."""
+    if not value.isprintable() or value != value.strip() or any(c in _NOT_QUOTED for c in value):
         raise ValueError(
-            f"{attribute.name}: {value!r}: expected an absolute path without quotes, $, %, ; and blanks at its end"
+            f"{attribute.name}: {redacted(value)!r}: expected a path without quotes, $, %, ; and blanks at its end"
         )
 
 
-def absolute_word(instance: object, attribute: Any, value: str) -> None:
-    """An absolute path that is one word of a unit file; empty: none."""
+def path(instance: object, attribute: Any, value: str) -> None:
+    """A path that can stand in the quotes of a unit file; a relative one begins at `directory` of farm.yaml."""
+    quotable(instance, attribute, value)
+    if not value or value.startswith("~"):
+        raise ValueError(
+            f"{attribute.name}: {value!r}: expected a path; ~ stands for another folder with each user, so write it out"
+        )
+
+
+def path_if_any(instance: object, attribute: Any, value: str) -> None:
+    """A path; empty: none."""
     if value:
-        absolute(instance, attribute, value)
-        word(instance, attribute, value)
+        path(instance, attribute, value)
 
 
 def program(instance: object, attribute: Any, value: str) -> None:
     """A path, or a word that PATH finds; empty: none."""
     if "/" in value:
-        absolute(instance, attribute, value)
+        path(instance, attribute, value)
     else:
         word(instance, attribute, value)
 

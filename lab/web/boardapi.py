@@ -51,7 +51,7 @@ def router(site: Site) -> APIRouter:
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; /api/v1/lab lists them")
         listed = [documents.listed_document(each.run, each.outcomes, each.averaged) for each in runs]
-        wired, unread = wires(site.folder, board, env)
+        wired, unread = wires(site.home(), board, env)
         return {
             "board": board,
             "now": now,

@@ -106,7 +106,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
         (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
         port = next((each for each in seen.ports if each.board == board), None)
-        wired, unread = wires(site.folder, tile.board, now.env if now else "")
+        wired, unread = wires(site.home(), tile.board, now.env if now else "")
         return renderer.page(
             "board.html.j2",
             board=now or BoardNow(board),

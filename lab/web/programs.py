@@ -49,7 +49,7 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
     with os.fdopen(handle, "wb") as log:
         child = subprocess.Popen(
             [*_LAB, "run", *words, "--wait", str(LONGEST_WAIT_S)],
-            cwd=site.folder,
+            cwd=site.home(),
             env=_environment(site, person),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -118,7 +118,7 @@ def environment(board: BoardNow) -> str:
     """
     if not board.env:
         raise ConfigurationError(
-            f"no environment describes {board.board}: start `lab web` in the lab's folder, whose envs/ has one (`lab init`)"
+            f"no environment describes {board.board}: name it in `boards` of farm.yaml, or start `lab web` in the folder whose envs/ has it"
         )
     return board.env
 
@@ -127,7 +127,7 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> t
     """How `lab power` ended, and why it failed. However this ends, the program has ended, too."""
     with subprocess.Popen(
         [*_LAB, "power", "cycle", env],
-        cwd=site.folder,
+        cwd=site.home(),
         env=_environment(site, person),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

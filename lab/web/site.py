@@ -59,7 +59,7 @@ class Site:
 
     Attributes:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
-        runtime: the console server's folder; None: as `lab console`. folder: of the lab, with `envs/`; None: here.
+        runtime: the console server's folder; None: as `lab console`. folder: of the lab, with `envs/`; None: farm.yaml's, else here.
     """
 
     db: str | None = None
@@ -155,6 +155,14 @@ class Site:
         """
         with self.store() as store, keptstore.snapshot(store) as found:
             yield found
+
+    def home(self) -> Path:
+        """The lab's folder, in which environments are looked up and programs run.
+
+        Raises:
+            ConfigurationError: the farm.yaml is wrong.
+        """
+        return self.folder or services.host_file(self.farm).folder
 
     def database(self) -> str | None:
         """The results, as `--db`.

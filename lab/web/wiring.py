@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from lab import shipped, yamlfile
+from lab import yamlfile
+from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.redaction import HIDDEN, redacted
 
@@ -50,14 +51,14 @@ def wiring(environment: Path, board: str) -> list[Wire]:
     return sorted(found, key=lambda wire: order.index(wire.part) if wire.part in order else len(order))
 
 
-def wires(folder: Path | None, board: str, environment: str) -> tuple[list[Wire], str]:
+def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
     """How a board is wired, and why that cannot be read; empty: it can.
 
     Args:
-        folder: of the lab, with `envs/`; None: here. environment: the file's name in it; empty: there is none.
+        folder: of the lab, with `envs/`. environment: as `lab run --env` takes it; empty: there is none.
     """
     try:
-        return (wiring((folder or Path.cwd()) / shipped.ENVS / environment, board) if environment else []), ""
+        return (wiring(envfile.find(environment, folder), board) if environment else []), ""
     except ConfigurationError as error:
         return [], str(error)
 

@@ -16,6 +16,7 @@ from typing import Final
 import cattrs
 from attrs import frozen
 
+from lab import yamlfile
 from lab.errors import BoardlabError
 from lab.farm.config import HERE, SSH_VARIABLE, Farm
 from lab.farm.doctor.finding import Finding
@@ -70,7 +71,9 @@ def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) ->
         file: the farm.yaml, with which each host is looked at.
         here: what `lab doctor` finds on this host, which needs no ssh; it is told which of the hosts that is.
     """
-    packed = base64.b64encode(gzip.compress(file.read_bytes())).decode()
+    # Its paths begin at its own folder, which it leaves: where they begin is written into it.
+    text = json.dumps({**yamlfile.load(file), "directory": farm.directory})
+    packed = base64.b64encode(gzip.compress(text.encode())).decode()
     hosts = names(farm)
     own = _own()
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -223,14 +223,6 @@ def test_a_shells_secrets_are_no_business_of_the_programs(tmp_path: Path, monkey
     assert given["PATH"]
 
 
-def test_the_environment_to_measure_with_is_the_file_that_is_there(tmp_path: Path) -> None:
-    (tmp_path / "envs").mkdir()
-    (tmp_path / "envs" / "one.yaml").touch()
-    farm = config.Farm(directory=str(tmp_path))
-    assert farm_up.env_of(farm, config.Schedule("n", "one.yaml", "b")) == tmp_path / "envs" / "one.yaml"
-    assert farm_up.env_of(farm, config.Schedule("n", "two.yaml", "b")) == tmp_path / "two.yaml"
-
-
 def test_a_farm_that_is_down_is_down_with_every_command(tmp_path: Path) -> None:
     path = str(tmp_path / "farm.yaml")
     for words, code in ((["status", path], 1), (["status", path, "--json"], 1), (["down", path], 0)):

@@ -89,7 +89,9 @@ def test_what_is_there_at_the_first_look_is_known_and_what_comes_then_is_measure
     assert (host.look(), host.look(), host.measured) == (0, 0, ["11.02"])
     (call,) = (host.folder / "calls").read_text().splitlines()
     path = host.folder / "releases" / "11.02.yaml"
-    order = f"--suite boot --env one.yaml --cycles 4 --medium=sd --provision={path} --health --judge"
+    order = (
+        f"--suite boot --env {host.folder}/envs/one.yaml --cycles 4 --medium=sd --provision={path} --health --judge"
+    )
     assert call == f"run --scheduled --continue --wait {released.WAIT_S} {order}"
 
 
@@ -211,7 +213,7 @@ def test_a_damaged_state_and_a_missing_folder_are_told_with_their_mend(host: Hos
 
 
 def test_a_schedule_of_releases_names_its_folder_and_never_comes_due(host: Host) -> None:
-    assert host.farm.schedules[0].releases == "releases"
+    assert host.farm.schedules[0].releases == str(host.folder / "releases")
     assert host.farm.timed == []
     path = host.folder / "farm.yaml"
     path.write_text(path.read_text().replace("newest in releases", "'11.01'"))

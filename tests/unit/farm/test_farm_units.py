@@ -12,6 +12,7 @@ import attrs
 import pytest
 from typer.testing import CliRunner
 
+from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import Farm, Schedule, load
@@ -331,15 +332,17 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
         ("schedules: [{name: n, env: e, board: b, name: m}]", "farm.yaml:1: name: stands here twice"),
         ("schedules: [{name: n, env: e}]", "this key is missing; add it @ farm.yaml.schedules[0].board"),
         ("user: 7", "put it in quotes"),
-        ("directory: here", "expected an absolute path"),
+        ("directory: ~/lab", "directory: '~/lab': expected a path; ~ stands"),
+        ("ssh_config: ~/.ssh/config", "ssh_config: '~/.ssh/config': expected a path; ~ stands"),
+        ("program: ''", "program: '': expected a path"),
         ("user: 'a b'", "no blanks"),
-        ("directory: '/a\tb'", "expected an absolute path without quotes"),
-        ("program: '/a; reboot'", "expected an absolute path without quotes"),
-        ("pdudaemon: {program: '/a\"b'}", "expected an absolute path without quotes"),
+        ("directory: '/a\tb'", "expected a path without quotes"),
+        ("program: '/a; reboot'", "expected a path without quotes"),
+        ("pdudaemon: {program: '/a\"b'}", "expected a path without quotes"),
         ("pdudaemon: {program: 'a b'}", "no blanks"),
         ("schedules: [{name: 'Not a name', env: e, board: b}]", "small letters"),
         ("schedules: [{name: n, env: e, board: b, at: '25:00'}]", "time of day"),
-        ("schedules: [{name: n, env: 'e; rm -rf /', board: b}]", "no blanks"),
+        ("schedules: [{name: n, env: 'e; rm -rf /', board: b}]", "env: 'e; rm -rf /': expected a path without quotes"),
         ("schedules: [{name: n, env: e, board: b, every: month}]", "every"),
         ("schedules: [{name: n, env: e, board: b}, {name: n, env: e, board: b}]", "two are called 'n'"),
         ("virtual: {count: 3}", "types"),
@@ -380,8 +383,8 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
     assert done.exit_code == 2
     lines = [line for line in done.stdout.splitlines() if line.startswith(str(path))]
     assert len(lines) == 3
-    assert "b: sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
-    assert "no environment 'nowhere.yaml'" in lines[1]
+    assert f"b: {ROOT}/envs/sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
+    assert f"no environment '{ROOT}/envs/nowhere.yaml'" in lines[1]
     assert "no suite 'sunspots'; there are: guide" in lines[2]
 
 
@@ -422,9 +425,10 @@ def test_who_sets_pdudaemon_up_is_warned_in_every_place(tmp_path: Path) -> None:
     assert all("PDUDAEMON OBEYS EVERY USER" in place for place in places)
 
 
-def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path) -> None:
+def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of pdudaemon: it has no authentication, and boardlab cannot add any."""
     path = tmp_path / "farm.yaml"
+    monkeypatch.setattr(Coordinator, "holders", lambda _self, _timeout_s: {})
     path.write_text(f"directory: {tmp_path}\ncoordinator: 10.0.0.1:20408\nexports: exports.yaml\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 0, done.output
