@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Final
 
 import typer
+from prometheus_client import Metric
 
 from exporters.farm.schedules import Due
 from exporters.farm.usb import UsbDevice
+from exporters.polling import Poller
 from exporters.server import Server
 from exporters.webconfig import check_address, load
 from exporters.wiring import Sources, Watched, host_sources, sources
@@ -18,6 +21,7 @@ from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
 from lab.farm import services, suites
 from lab.farm.config import Farm, Schedule
+from lab.farm.loaded import noted, start_anew
 from lab.farm.serving import Exporter
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
@@ -92,7 +96,10 @@ def exporter(
     runtime: Runtime = None,
     interval: Annotated[float, typer.Option(min=0.1, metavar="S", help="Poll interval.")] = 15.0,
 ) -> None:
-    """Serve results and farm to Prometheus until SIGTERM or Ctrl-C."""
+    """Serve results and farm to Prometheus until SIGTERM or Ctrl-C.
+
+    When farm.yaml says something else, the exporter loads it; where it is wrong, the collector `farm_file` is down.
+    """
     if host and farm is None:
         raise ConfigurationError(f"--host {host}: say of which farm: --farm FILE")
     host_config = services.host_file(farm, host).farm if farm else None
@@ -104,7 +111,18 @@ def exporter(
     check_address(where, protection)
     log_to(sys.stderr)
     database = db or (host_config.database if host_config else None)
-    asked = _sources(host_config, host, database, runtime or runtime_dir(), interval)
+    folder = runtime or runtime_dir()
+    asked, newer = _sources(host_config, host, database, folder, interval), Event()
+    if farm is not None and host_config is not None:
+        loaded = noted("exporter", farm, host_config, folder)
+
+        def look() -> list[Metric]:
+            if loaded.is_older():
+                newer.set()
+                server.shutdown()
+            return []
+
+        asked.live.append(Poller("farm_file", look, interval, MonotonicRaw()))
     server = Server(where, port, asked.exposition(), protection)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: server.shutdown())
@@ -116,6 +134,9 @@ def exporter(
     finally:
         server.close()
         asked.stop()
+    if newer.is_set():
+        echo(f"{farm} says something else now: it is loaded")
+        start_anew()
     echo("ending")
 
 

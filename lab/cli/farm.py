@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,8 +16,9 @@ from lab.cli.options import Json, OutputFolder
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, checks, discover, exposed, hostfiles, notify, released, scraped, services, wired
 from lab.farm import units as unit_files
-from lab.farm.config import load
+from lab.farm.config import Farm, load
 from lab.farm.doctor import Finding, examine, hosts, patient, sshfiles
+from lab.farm.doctor.duties import outdated
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, table
 
@@ -39,12 +40,12 @@ def check(
 ) -> None:
     """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
-    names, places = exposed.names(farm), wired.look(farm)
+    names = exposed.names(farm)
     asked = [] if here or not farm.hosts else hosts.examine(farm, file, partial(_doctor, file))
-    found = [*checks.problems(farm), *names.public, *places.problems, *checks.untold(farm)]
-    if not asked and hosts.is_here(farm):  # else `lab doctor` looks, on each host
-        found += [f"{each.subject}: {each.said}; {each.mend}" for each in sshfiles.check(farm) if each.level == "bad"]
-    warnings = [*names.unknown, *([places.unasked] if places.unasked else [])]
+    found = [*checks.problems(farm), *names.public, *wired.problems(farm), *checks.untold(farm)]
+    own = [] if asked else list(_own(farm, file))  # else `lab doctor` looks, on each host
+    found += [_line(each) for each in own if each.level == "bad"]
+    warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
     if not farm.alertmanager:
         warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
     bad = any(each.finding.level == "bad" for each in asked)
@@ -61,6 +62,19 @@ def check(
         echo(*(f"warning: {warning}" for warning in warnings), *exposed.warnings(farm))
     if found or bad:
         raise typer.Exit(2)
+
+
+def _own(farm: Farm, file: Path) -> Iterator[Finding]:
+    """What is wrong with the results, the services' files and the programs that run, as seen from here."""
+    yield from checks.results(farm, file)
+    if hosts.is_here(farm):
+        yield from (each for each in sshfiles.check(farm) if each.level == "bad")
+        host = services.host_file(file)
+        yield from outdated(host, services.runtime_of(host), file)
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.subject}: {finding.said}; {finding.mend}"
 
 
 def _doctor(file: Path, host: str) -> list[Finding]:
@@ -100,15 +114,17 @@ def units(
     *,
     output: OutputFolder = Path(),
     installed: Annotated[
-        Path, typer.Option("--farm", metavar="FILE", help="Where the host keeps its farm.yaml.")
-    ] = Path("/etc/boardlab/farm.yaml"),
+        Path | None,
+        typer.Option("--farm", metavar="PATH", help="Where that host keeps its farm.yaml, if not where FILE is."),
+    ] = None,
     host: Annotated[
         str,
         typer.Option(metavar="NAME", help="Which of the farm's hosts (default: the first, which has the results)."),
     ] = "",
 ) -> None:
     """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
-    for path in hostfiles.write(unit_files.units(load(file), str(installed), host), output):
+    farm = load(file)
+    for path in hostfiles.write(unit_files.units(farm, str(installed or file.absolute()), host), output):
         echo(str(path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from functools import partial
@@ -13,8 +14,10 @@ import typer
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError
 from lab.farm.config import load
+from lab.farm.loaded import noted, start_anew
 from lab.farm.placing import boards_behind, is_at
 from lab.host import process
+from lab.host.runtime import runtime_dir
 from lab.places.holding import with_port
 from lab.places.janitor import GRACE_S, LOOK_S, Janitor, patient
 from lab.results import open_store
@@ -50,7 +53,18 @@ def janitor(
             if not deeds:
                 echo("No place is left behind.")
             return
+        loaded, told = noted("janitor", file, farm, runtime_dir()), ""
         while True:
             for deed in patient(looker):
                 echo(deed.described)
             time.sleep(LOOK_S)
+            try:
+                if loaded.is_older():
+                    break
+                told = ""
+            except ConfigurationError as error:
+                if told != str(error):
+                    logging.warning("the janitor goes on with the farm.yaml of before: %s", error)
+                told = str(error)
+    echo(f"{file} says something else now: it is loaded")
+    start_anew()

@@ -13,6 +13,7 @@ import logging
 import os
 import select
 from collections import deque
+from importlib.metadata import version
 from pathlib import Path
 
 from lab.console import operations
@@ -55,6 +56,7 @@ class ConsoleServer:
         self._clock = clock
         self._scheduling = raise_priority()
         self._started = utc_now().isoformat(timespec="seconds")
+        self._version = version("boardlab")  # now: an upgrade changes what is installed, and not this process
         self._epoll = select.epoll()
         self._queue = ReaderQueue()
         self.ports = Ports(self._epoll, RecordingStore(recordings_dir(runtime)), clock, self._scheduling, self._queue)
@@ -156,7 +158,7 @@ class ConsoleServer:
         ports = [port.status() for port in found]
         late_ns = self._tally.p99_ns(self._clock.now_ns())
         return ServerStatus(
-            os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports, late_ns, more
+            os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports, late_ns, more, self._version
         )
 
     def stop(self) -> None:

@@ -72,6 +72,7 @@ class ServerStatus:
     Attributes:
         late_p99_ns: 99 of 100 bytes of the last minute came no later through this host than this; None: too few came.
         more: there are more ports, which are asked for with this as `after`; None: there are none.
+        version: of its boardlab; empty: it is of one that did not say.
     """
 
     pid: int
@@ -81,6 +82,7 @@ class ServerStatus:
     ports: list[PortStatus]
     late_p99_ns: int | None = None
     more: int | None = None
+    version: str = ""
 
     def document(self) -> dict[str, Any]:
         """As JSON has it. (`asdict` goes through every value, and no port is read meanwhile.)"""

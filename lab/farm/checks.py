@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError
 from lab.farm import notify, orders, suites
 from lab.farm.config import Farm
+from lab.farm.doctor import Finding, software
 from lab.farm.queueing import BoardEntry
+from lab.host.people import user_name
+
+_FILES: Final = re.compile(
+    r"^sqlite:///(.+)|[?&]passfile=([^&]+)"
+)  # of the results: that of SQLite, and libpq's passwords
 
 
 def problems(farm: Farm) -> list[str]:
@@ -44,6 +53,32 @@ def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
         return
     if board != entry.name:
         yield f"boards: {entry.name}: {entry.env} is of board {board!r}"
+
+
+def results(farm: Farm, file: Path) -> Iterator[Finding]:
+    """Why the results do not answer here; nothing where they do, or are none yet.
+
+    Args:
+        file: the farm.yaml.
+    """
+    path = next((Path(found[1] or found[2]) for found in _FILES.finditer(farm.database)), None)
+    if path is not None and _is_hidden(path):
+        said = f"{user_name(os.getuid())} may not read {path}, so nothing is known of the results"
+        mend = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
+        yield Finding(software.STORE, "database", "doubtful", said, mend)
+        return
+    yield from (each for each in software.results(farm.database) if each.level == "bad")
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a file is there, or may be there, that this user may not read."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return not os.access(path, os.R_OK)
 
 
 def untold(farm: Farm) -> list[str]:

@@ -21,18 +21,6 @@ ANSWER_S: Final = 5.0
 
 
 @frozen
-class Wired:
-    """What was found.
-
-    Attributes:
-        problems: of places that a run would not get. unasked: why nobody knows; empty: the coordinator answered, or no board has a place.
-    """
-
-    problems: tuple[str, ...] = ()
-    unasked: str = ""
-
-
-@frozen
 class _Named:
     """A board's place, as its environment names it. coordinator: that of the environment; empty: it names none."""
 
@@ -42,21 +30,22 @@ class _Named:
     coordinator: str
 
 
-def look(farm: Farm) -> Wired:
-    """Compare each place of the boards' environments with what the coordinator has."""
-    named = list(_named(farm)) if farm.coordinator else []
-    if not named:
-        return Wired()
+def problems(farm: Farm) -> list[str]:
+    """Why a run would not get its board's place: the coordinator does not answer, or it knows the place otherwise than the environment."""
+    if not farm.coordinator:
+        return []
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
     from lab.places.holding import with_port  # noqa: PLC0415
 
     coordinator = Coordinator(with_port(farm.coordinator))
     try:
         known = sorted(coordinator.holders(ANSWER_S))
-        found = [problem for each in named for problem in _wrong(each, coordinator, known)]
+        return [problem for each in _named(farm) for problem in _wrong(each, coordinator, known)]
     except BoardlabError as error:
-        return Wired(unasked=f"the boards' places were not compared with the coordinator's: {error}")
-    return Wired(tuple(found))
+        where = farm.coordinator_at or "its host"
+        return [
+            f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; what leads there from here (ssh -N -L, WireGuard) has to be up"
+        ]
 
 
 def _named(farm: Farm) -> Iterator[_Named]:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
 from lab.farm.config import HERE, Farm
 from lab.farm.doctor.finding import Finding
+from lab.farm.loaded import digest, notes
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
 from lab.farm.supervised import Supervised
-from lab.farm.units import kept
+from lab.farm.units import kept, units
 from lab.host.people import user_name
 
 AREA: Final = "services"
 SYSTEMD_S: Final = 10.0
+UNITS: Final = Path("/etc/systemd/system")
 _ANSWERING: Final = frozenset(
     {"console", "console-tls", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
 )  # they are asked themselves, or the coordinator is, whoever keeps them
+_FARM_OF_UNIT: Final = re.compile(r'^ExecStart=.* exporter --farm ("[^"]*"|\S+)', re.MULTILINE)
 
 
 def sockets_user(host: HostFile, runtime: Path) -> str:
@@ -65,6 +72,85 @@ def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
         yield _listens("console-tls", listen, host)
     names = [name for name in kept(farm, host.name) if name not in _ANSWERING]
     yield from _supervised(host, runtime) if host.supervised else _units(names, host)
+    yield from outdated(host, runtime)
+    if not host.supervised:
+        yield from _written(farm, host)
+
+
+def versions(status: ServerStatus | None, host: HostFile) -> Iterator[Finding]:
+    """A console server of before an upgrade: it goes on, since it has the ports."""
+    installed = version("boardlab")
+    if status is None or status.version == installed:
+        return
+    said = f"goes on with {_boardlab(status.version)} since {status.started}, and {installed} is installed"
+    kept_here = host.installed and host.farm is not None and not host.supervised
+    again = "systemctl restart boardlab-console" if kept_here else "lab console stop; the next command starts one"
+    yield Finding(AREA, CONSOLE_SERVER, "doubtful", said, f"when nothing measures: {again}")
+
+
+def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[Finding]:
+    """The programs that run with an older farm.yaml, or with another boardlab than the installed one.
+
+    Args:
+        runtime: the folder in which they have noted it. file: only those of this farm.yaml; None: all.
+    """
+    if host.farm is None:
+        return
+    now, installed = digest(host.farm), version("boardlab")
+    services_own = services.RUN / host.farm.runtime
+    if (
+        host.installed
+        and not host.supervised
+        and services_own.exists()
+        and not os.access(services_own, os.R_OK | os.X_OK)
+    ):
+        me, user = user_name(os.getuid()), user_name(services_own.stat().st_uid)
+        said = f"{me} does not see with which farm.yaml they run as {user}"
+        yield Finding(AREA, "exporter, janitor", "doubtful", said, f"look as that user: sudo -u {user} lab doctor")
+    for note in (note for folder in dict.fromkeys((runtime, services_own)) for note in notes(folder)):
+        if file is not None and note.file != str(file.absolute()):
+            continue
+        again = f"restart it: {_restart(note.program, host)}"
+        if note.digest != now:
+            said = f"runs with what {note.file} said before"
+            yield Finding(AREA, note.program, "bad", said, f"{again}; its log says why it has not loaded it")
+        elif note.version != installed:
+            said = f"goes on with {_boardlab(note.version)}, and {installed} is installed"
+            yield Finding(AREA, note.program, "doubtful", said, again)
+
+
+def _boardlab(found: str) -> str:
+    return f"boardlab {found}" if found else "an older boardlab"
+
+
+def _restart(program: str, host: HostFile) -> str:
+    if not host.supervised:
+        return f"systemctl restart boardlab-{program}"
+    return "`lab farm down`, then `lab farm up`"
+
+
+def _written(farm: Farm, host: HostFile) -> Iterator[Finding]:
+    """Whether the installed units are those of farm.yaml; nothing where none are installed."""
+    found = None
+    with suppress(OSError):
+        found = _FARM_OF_UNIT.search((UNITS / "boardlab-exporter.service").read_text(encoding="utf-8"))
+    if found is None:
+        return
+    path = found[1].strip('"')
+    again = f"lab farm units {path}{f' --host {host.name}' if farm.hosts else ''} --output {UNITS} && systemctl daemon-reload"
+    if not Path(path).is_file():
+        said = f"they name {path}, and there is no such file"
+        yield Finding(AREA, "units", "bad", said, f"put farm.yaml there, or write them for another one: {again}")
+        return
+    old = []
+    for name, text in units(farm, path, host.name if farm.hosts else "").items():
+        with suppress(OSError):
+            if (UNITS / name).read_text(encoding="utf-8") == text:
+                continue
+        old.append(name)
+    if old:
+        said = f"not what this boardlab writes for farm.yaml: {', '.join(old)}"
+        yield Finding(AREA, "units", "bad", said, f"{again}; then enable what is new, and restart what has changed")
 
 
 def exporter_name(farm: Farm, host: str) -> str:

@@ -52,7 +52,7 @@ def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str =
     folder = runtime or services.runtime_of(host)
     if host.installed and (folder / SUPERVISORD.name).exists():
         host = evolve(host, supervised=True)
-    return Patient(services.database(db, host.farm), host, folder, Path.cwd())
+    return Patient(services.database(db, host.farm), host, folder, host.folder)
 
 
 def examine(who: Patient) -> Iterator[Finding]:
@@ -67,6 +67,7 @@ def examine(who: Patient) -> Iterator[Finding]:
         yield duties.unseen(user)
     else:
         yield _of_service(duties.console(server, who.host))
+        yield from duties.versions(status, who.host)
     for service in services.listening(who.host):
         yield _of_service(service)
     yield from duties.check(who.host, who.runtime)

@@ -26,9 +26,9 @@ def farm(folder: Path, address: str, **places: str) -> Path:
     for board, place in places.items():
         text = ENV.format(place=place, board=board, address=address)
         (folder / "envs" / f"{board}.yaml").write_text(text)
-    boards = "".join(f"  - {{name: {board}, env: {board}.yaml}}\n" for board in places)
+    boards = ", ".join(f"{{name: {board}, env: {board}.yaml}}" for board in places)
     path = folder / "farm.yaml"
-    path.write_text(f"directory: {folder}\ncoordinator: {address}\nboards:\n{boards}")
+    path.write_text(f"directory: {folder}\ncoordinator: {address}\nboards: [{boards}]\n")
     return path
 
 
@@ -43,35 +43,63 @@ def test_a_place_that_is_not_there_and_one_that_nobody_exports_are_found(tmp_pat
         words = ("-c", address, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
         with coordinator.running("labgrid-exporter", *words, folder=tmp_path):
             until(lambda: Coordinator(address).unmatched("sk-1") == (), "the exporter is seen")
-            found = wired.look(config.load(path))
+            found = wired.problems(config.load(path))
             done = CliRunner().invoke(commands.app, ["check", str(path)])
-    assert found.unasked == ""
-    two, three = found.problems
-    assert two.startswith("boards: two: two.yaml: place 'sk-2' wants labhost/sk2/*, and nobody exports that now")
+    two, three = found
+    assert two.startswith(
+        f"boards: two: {tmp_path}/envs/two.yaml: place 'sk-2' wants labhost/sk2/*, and nobody exports that now"
+    )
     assert three.startswith(
-        f"boards: three: three.yaml: no place 'sk-01' at the coordinator {address} (is 'sk-1' meant?)"
+        f"boards: three: {tmp_path}/envs/three.yaml: no place 'sk-01' at the coordinator {address} (is 'sk-1' meant?)"
     )
     assert done.exit_code == 2
     assert two in done.output
     assert three in done.output
 
 
-def test_a_coordinator_that_does_not_answer_is_said_and_nothing_is_wrong(tmp_path: Path) -> None:
-    path = farm(tmp_path, f"127.0.0.1:{free_port()}", one="sk-1")
+@pytest.mark.parametrize("places", [{"one": "sk-1"}, {}])
+def test_a_coordinator_that_does_not_answer_is_wrong(tmp_path: Path, places: dict[str, str]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    path = farm(tmp_path, address, **places)
     done = CliRunner().invoke(commands.app, ["check", str(path)])
-    assert done.exit_code == 0, done.output
-    assert "warning: the boards' places were not compared with the coordinator's: " in done.output
+    assert done.exit_code == 2, done.output
+    (said,) = [line for line in done.output.splitlines() if line.startswith(f"{path}: coordinator: ")]
+    assert address in said
+    assert "systemctl start boardlab-coordinator" in said
+    assert "nothing wrong" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("database", "says"),
+    [
+        ("postgresql://lab@127.0.0.1:{port}/lab", "127.0.0.1:{port}"),
+        ("sqlite:///{folder}/damaged.db", "{folder}/damaged.db"),
+    ],
+)
+def test_results_that_do_not_answer_are_wrong(tmp_path: Path, database: str, says: str) -> None:
+    known = {"folder": tmp_path, "port": free_port()}
+    (tmp_path / "damaged.db").write_bytes(b"no database, and more than a hundred bytes of it " * 3)
+    path = tmp_path / "farm.yaml"
+    path.write_text(f"database: '{database.format(**known)}'\n")
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 2, done.output
+    assert any(
+        says.format(**known) in line for line in done.output.splitlines() if line.startswith(f"{path}: store: ")
+    )
+    path.write_text("database: sqlite:///later/none-yet.db\n")
+    assert CliRunner().invoke(commands.app, ["check", str(path)]).exit_code == 0, "the first run makes them"
 
 
 def test_an_environment_with_another_coordinator_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "holders", lambda _self, _timeout_s: {"sk-1": ""})
     path = farm(tmp_path, "10.0.0.7:20408", one="sk-1")
     path.write_text(path.read_text().replace("10.0.0.7", "10.0.0.1"))
-    (said,) = wired.look(config.load(path)).problems
+    (said,) = wired.problems(config.load(path))
     assert "its coordinator is 10.0.0.7:20408, and farm.yaml's 10.0.0.1:20408" in said
 
 
-def test_a_farm_without_places_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_farm_without_coordinator_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "holders", lambda *_: pytest.fail("it was asked"))
-    path = farm(tmp_path, "10.0.0.1:20408", plus="'+'")
-    assert wired.look(config.load(path)) == wired.Wired()
+    path = tmp_path / "farm.yaml"
+    path.write_text("user: me\n")
+    assert wired.problems(config.load(path)) == []

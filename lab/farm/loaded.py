@@ -1,0 +1,101 @@
+"""The farm.yaml that each long-running program has loaded: noted for `lab doctor`, and replaced when the file says something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from attrs import asdict, define, field, frozen
+
+from lab.errors import BoardlabError
+from lab.farm import config
+from lab.farm.config import Farm
+from lab.host import process
+from lab.host.runtime import prepare
+
+PROGRAMS: Final = ("exporter", "janitor")  # they load it once; the others read it whenever they need it
+_BEGIN: Final = "loaded-"  # how the names of the notes begin
+
+
+@frozen
+class Note:
+    """A running program's own word on what it has loaded.
+
+    Attributes:
+        file: the farm.yaml, an absolute path. digest: of what it said. holder: the process. version: of its boardlab.
+    """
+
+    program: str
+    file: str
+    digest: str
+    holder: str
+    version: str
+
+
+@define
+class LoadedFile:
+    """A farm.yaml as this program has loaded it."""
+
+    file: Path
+    digest: str
+    _seen: tuple[int, ...] = field(default=(), init=False)
+
+    def is_older(self) -> bool:
+        """Whether the file says something else now.
+
+        Raises:
+            ConfigurationError: it cannot be read, or is wrong; this program goes on with what it has.
+        """
+        with suppress(OSError):
+            status = self.file.stat()
+            state = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+            if state == self._seen:
+                return False
+            found = digest(config.load(self.file)) != self.digest
+            self._seen = () if found else state
+            return found
+        return digest(config.load(self.file)) != self.digest
+
+
+def digest(farm: Farm) -> str:
+    """What a farm.yaml says, without its comments and its layout; SHA-256, in hexadecimal digits."""
+    return sha256(repr(farm).encode()).hexdigest()
+
+
+def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
+    """Note what this program has loaded in the console server's folder; where that is another user's, nothing is noted.
+
+    Args:
+        program: one of PROGRAMS.
+    """
+    note = Note(program, str(file.absolute()), digest(farm), process.identity(), version("boardlab"))
+    with suppress(OSError, BoardlabError):
+        path = prepare(runtime) / f"{_BEGIN}{program}.json"
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(note)), encoding="utf-8")
+        draft.replace(path)
+    return LoadedFile(file.absolute(), note.digest)
+
+
+def notes(runtime: Path) -> Iterator[Note]:
+    """What the programs that run have noted; nothing where this user may not look."""
+    for program in PROGRAMS:
+        with suppress(OSError, ValueError, TypeError):
+            found: dict[str, Any] = json.loads((runtime / f"{_BEGIN}{program}.json").read_text(encoding="utf-8"))
+            note = Note(**found)
+            if process.has_died(note.holder) is not True:
+                yield note
+
+
+def start_anew() -> NoReturn:
+    """Replace this process by the same command: it keeps its process id, and loads everything again."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own program
