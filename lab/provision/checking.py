@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from attrs import evolve
-
 from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.fetching import Hosts
-from lab.provision.release import FLASHES, Content, File, Image, Release
+from lab.provision.release import FLASHES, Content, File, Release
 from lab.provision.way import inside, rooms, said_inside
 
 _STATE: Final = re.compile(
@@ -71,17 +69,9 @@ def _size(file: File, hosts: Hosts) -> int:
     Raises:
         BoardlabError: it is not.
     """
-    if isinstance(file, Image) and file.bmap:
-        counted = sum(len(data) for _, data in image.open_ranges(file, hosts))
-        mapped = image.block_map(file, hosts)
-        counted = mapped.image_bytes if mapped is not None else counted
-        image.check_content(file, mapped.mapped_bytes if mapped is not None else counted)
-        return counted
-    counted = sum(map(len, image.open_image(evolve(file, size=None), hosts)))
-    if file.size not in {None, counted}:
-        raise image.wrong_size(file, str(counted))
-    image.check_content(file, counted)
-    return counted
+    found = image.inspected(file, hosts)
+    image.check_content(file, found.mapped_bytes)
+    return found.bytes
 
 
 def _rooms(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from attrs import frozen
+from urllib3.exceptions import HTTPError
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import ImageDamagedError, ImageUnreachableError
@@ -24,6 +30,11 @@ _REDIRECTS: Final = 5
 _REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
 _TIMEOUT_S: Final = (10.0, 60.0)  # to connect; without a byte
 _CHUNK_BYTES: Final = 1024 * 1024
+MOST_BYTES: Final = 64 * 1024**3  # of a file, as it is fetched
+MOST_S: Final = 4 * 3600.0  # for a file: 64 GiB at 5 MB/s
+FREE_BYTES: Final = 1024**3  # that stay free on the disk: this host may record consoles
+_PART: Final = ".part-"
+_YOUNG_S: Final = 60.0  # a part of this age may not be locked yet
 
 
 @frozen
@@ -67,8 +78,8 @@ def fetched(file: File, hosts: Hosts) -> Path:
 
     Raises:
         ConfigurationError: its host is not allowed.
-        ImageUnreachableError: no answer, or not all of it.
-        ImageDamagedError: it has another digest than the release file says; it is not kept.
+        ImageUnreachableError: no answer, not all of it, or not within `MOST_S`.
+        ImageDamagedError: more than `MOST_BYTES`, or another digest than the release file says; it is not kept.
     """
     hosts.check(file.source)
     kept = hosts.cache / file.sha256
@@ -76,12 +87,11 @@ def fetched(file: File, hosts: Hosts) -> Path:
         return kept
     hosts.cache.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.NamedTemporaryFile(dir=hosts.cache, prefix=".part-") as part:
+        with _part(hosts.cache) as part:
             digest = hashlib.sha256()
-            with _answer(file.source, hosts) as answer:
-                for chunk in answer.iter_content(_CHUNK_BYTES):
-                    digest.update(chunk)
-                    part.write(chunk)
+            for chunk in _chunks(file, hosts):
+                digest.update(chunk)
+                part.write(chunk)
             part.flush()
             os.fsync(part.fileno())  # or a power loss keeps a file that is empty
             if digest.hexdigest() != file.sha256:
@@ -91,7 +101,7 @@ def fetched(file: File, hosts: Hosts) -> Path:
                 )
             kept.unlink(missing_ok=True)
             os.link(part.name, kept)
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError) as error:
         raise ImageUnreachableError(
             f"{file.shown}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and the proxy, or "
             "put the file on the lab host and its path into the release file"
@@ -99,6 +109,43 @@ def fetched(file: File, hosts: Hosts) -> Path:
     except OSError as error:
         raise ConfigurationError(f"{hosts.cache}: cannot be written: {error.strerror}; make room there") from error
     return kept
+
+
+@contextmanager
+def _part(folder: Path) -> Iterator[IO[bytes]]:
+    """A file for what is fetched, which is removed afterwards; those that killed programs have left are removed before."""
+    for path in folder.glob(f"{_PART}*"):
+        with suppress(OSError), path.open("rb") as left:  # a lock that cannot be had: somebody fetches into it
+            if time.time() - os.fstat(left.fileno()).st_mtime > _YOUNG_S:
+                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=_PART) as part:
+        fcntl.flock(part, fcntl.LOCK_EX)
+        yield part
+
+
+def _chunks(file: File, hosts: Hosts) -> Iterator[bytes]:
+    """The bytes of a URL as they come, within limits."""
+    deadline, count = time.monotonic() + MOST_S, 0
+    with _answer(file.source, hosts) as answer:
+        while chunk := answer.raw.read1(
+            _CHUNK_BYTES, decode_content=True
+        ):  # what has come: a slow host cannot stop the clock
+            count += len(chunk)
+            if count > MOST_BYTES:
+                raise ImageDamagedError(
+                    f"{file.shown}: more than {MOST_BYTES} bytes; it was not fetched. Is it the right file?"
+                )
+            if time.monotonic() > deadline:
+                raise ImageUnreachableError(
+                    f"{file.shown}: not fetched within {MOST_S / 3600:g} hours; {count} bytes came. Look at the network and the host, or put the "
+                    "file on the lab host and its path into the release file"
+                )
+            if shutil.disk_usage(hosts.cache).free < FREE_BYTES:
+                raise ConfigurationError(
+                    f"{hosts.cache}: less than {FREE_BYTES} bytes are free after {count} bytes of {file.shown}; make room there"
+                )
+            yield chunk
 
 
 def _answer(url: str, hosts: Hosts) -> requests.Response:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import zstandard
+from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.provision import bmap
@@ -27,9 +28,20 @@ from lab.redaction import redacted
 CHUNK_BYTES: Final = 1024 * 1024
 _PACKED_BYTES: Final = 256  # of a zst at once: 4 of them can become 128 KiB, and these 8 MiB
 _WINDOW: Final = 64 * 1024 * 1024  # `zstd --ultra -22` has 128 MiB, `zstd -19` 8
+_XZ_MEMORY: Final = 128 * 1024 * 1024  # `xz -9` takes 65 MiB; a file of 100 bytes can ask for 4 GiB
+MOST_BYTES: Final = 256 * 1024**3  # of a file, unpacked, unless the release file gives its `size`
+MOST_UNPACKING_S: Final = 3600.0  # for a file; 256 GiB at 75 MB/s
 _ENDINGS: Final = {".xz": "xz", ".zst": "zst", ".gz": "gz"}
 _SETTLED_NS: Final = 2_000_000_000  # two writes within a tick of the kernel have one time
 _BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstandard.ZstdError)
+
+
+@frozen
+class Inspected:
+    """A file that was read, unpacked and compared as a whole. bytes: unpacked. mapped_bytes: of them, those that are written."""
+
+    bytes: int
+    mapped_bytes: int
 
 
 def packing(file: File) -> str:
@@ -50,7 +62,7 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
     Raises:
         ConfigurationError: no such file, or its host is not allowed.
         ImageUnreachableError: it could not be fetched.
-        ImageDamagedError: it has another digest, or cannot be unpacked.
+        ImageDamagedError: it has another digest, or cannot be unpacked within `MOST_BYTES` and the memory that is allowed.
     """
     count = 0
     with checked(file, hosts) as stream:
@@ -58,9 +70,74 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
             count += len(chunk)
             if file.size is not None and count > file.size:
                 raise wrong_size(file, "more")  # before it runs over what lies behind
+            if file.size is None and count > MOST_BYTES:
+                raise ImageDamagedError(
+                    f"{file.shown}: more than {MOST_BYTES} bytes unpacked. If it really is so large, give its `size` in the release file"
+                )
             yield chunk
     if file.size is not None and count != file.size:
         raise wrong_size(file, str(count))
+
+
+def inspected(file: File, hosts: Hosts | None = None) -> Inspected:
+    """Read, unpack and compare a whole file, before anything of it is written; once in a process as long as it does not change.
+
+    Raises:
+        ConfigurationError: the release file says another size; or as of `open_image`.
+        ImageUnreachableError: as of `open_image`.
+        ImageDamagedError: as of `open_image`; another build's block map; unpacking takes more than `MOST_UNPACKING_S`.
+    """
+    with checked(file, hosts) as stream:
+        size = os.fstat(stream.fileno()).st_size
+    if isinstance(file, Image) and file.bmap:
+        found = _inspected(file, hosts, hashlib.sha256(block_map_text(file, hosts)).hexdigest())
+    elif packing(file):
+        found = _inspected(file, hosts, "")
+    else:
+        found = Inspected(size, size)
+    if file.size not in {None, found.bytes}:
+        raise wrong_size(file, str(found.bytes))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _inspected(file: File, hosts: Hosts | None, _map_digest: str) -> Inspected:
+    """By content: the file has its digest, and `_map_digest` is that of its block map."""
+    deadline = time.monotonic() + MOST_UNPACKING_S
+    if file.size is not None and file.size <= MOST_BYTES:
+        file = evolve(file, size=None)  # a wrong `size` is told with the right one
+    end = written = 0
+    for offset, data in open_ranges(file, hosts) if isinstance(file, Image) else _whole(open_image(file, hosts)):
+        end, written = offset + len(data), written + len(data)
+        if time.monotonic() > deadline:
+            raise ImageDamagedError(
+                f"{file.shown}: unpacking takes more than {MOST_UNPACKING_S / 60:.0f} minutes; it was ended after {written} bytes. Is it an image? "
+                "Pack it with zstd, which is faster, or give a host that has less to do"
+            )
+    mapped = block_map(file, hosts) if isinstance(file, Image) else None
+    return Inspected(end if mapped is None else mapped.image_bytes, written)
+
+
+def read_whole(file: File, most_bytes: int, *, unpack: bool = True) -> bytes:
+    """A file that goes into a board's memory.
+
+    Raises:
+        ImageDamagedError: it has more bytes. BoardlabError: as of `open_image`.
+    """
+    found = bytearray()
+    for chunk in open_image(file) if unpack else _as_it_lies(file):
+        found += chunk
+        if len(found) > most_bytes:
+            raise ImageDamagedError(
+                f"{file.shown}: more than {most_bytes} bytes, too many for a board's memory. Is it the right file?"
+            )
+    return bytes(found)
+
+
+def _as_it_lies(file: File) -> Iterator[bytes]:
+    with checked(file) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk
 
 
 def check_content(file: File, count: int) -> None:
@@ -90,9 +167,10 @@ def open_ranges(image: Image, hosts: Hosts | None = None) -> Iterator[tuple[int,
     """
     mapped = block_map(image, hosts)
     chunks = open_image(image, hosts)
-    if mapped is not None:
-        yield from bmap.ranges(chunks, mapped, image.shown)
-        return
+    yield from _whole(chunks) if mapped is None else bmap.ranges(chunks, mapped, image.shown)
+
+
+def _whole(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     offset = 0
     for chunk in chunks:
         yield offset, chunk
@@ -116,22 +194,8 @@ def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:
 
 
 def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:
-    """The size of a file when unpacked: of one that is not packed its own, else as its block map or the release says, else counted.
-
-    Raises:
-        ConfigurationError: the release file says another size. ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
-    """
-    found = None
-    if not packing(file):
-        with checked(file, hosts) as stream:
-            found = os.fstat(stream.fileno()).st_size
-    elif isinstance(file, Image) and (mapped := block_map(file, hosts)) is not None:
-        found = mapped.image_bytes
-    if found is None:
-        return file.size if file.size is not None else sum(map(len, open_image(file, hosts)))
-    if file.size not in {None, found}:
-        raise wrong_size(file, str(found))
-    return found
+    """The size of a file when unpacked; all of it was compared, see `inspected`."""
+    return inspected(file, hosts).bytes
 
 
 @contextmanager
@@ -212,13 +276,17 @@ def _digest_of(path: Path) -> str:
 def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
     kind = packing(file)
     try:
-        if kind == "zst":
-            yield from _gathered(_unpacked_zst(stream))
+        if kind in {"zst", "xz"}:
+            yield from _gathered(_unpacked_zst(stream) if kind == "zst" else _unpacked_xz(stream))
             return
         source = _READERS[kind](stream)
         while chunk := source.read(CHUNK_BYTES):
             yield chunk
     except _BROKEN as error:  # before OSError: gzip's is one
+        if "memory" in str(error).lower():  # the words of liblzma and of libzstd
+            raise ImageDamagedError(
+                f"{file.shown}: unpacking it takes more memory than is allowed ({error}). Pack it with `xz -9`, `zstd -19`, or less"
+            ) from error
         raise ImageDamagedError(
             f"{file.shown}: cannot be unpacked as {kind} ({error}); the digest is right, so the build wrote it so: build it again"
         ) from error
@@ -229,8 +297,24 @@ def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
 _READERS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
     "": lambda stream: stream,
     "gz": lambda stream: gzip.GzipFile(fileobj=stream),
-    "xz": lzma.LZMAFile,
 }
+
+
+def _unpacked_xz(stream: IO[bytes]) -> Iterator[bytes]:
+    """Streams one after another, with zeros between them; `lzma.LZMAFile` has no limit of memory."""
+    packed = stream.read(CHUNK_BYTES)
+    while True:
+        unpacker = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+        while not unpacker.eof:
+            if not packed and unpacker.needs_input and not (packed := stream.read(CHUNK_BYTES)):
+                raise EOFError("it ends within a stream")
+            yield unpacker.decompress(packed, CHUNK_BYTES)
+            packed = b""
+        packed = unpacker.unused_data.lstrip(b"\0")
+        while not packed:
+            if not (more := stream.read(CHUNK_BYTES)):
+                return
+            packed = more.lstrip(b"\0")
 
 
 def _unpacked_zst(stream: IO[bytes]) -> Iterator[bytes]:

@@ -16,10 +16,11 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import RecoveryFailedError
-from lab.provision.image import checked, open_image
+from lab.provision.image import read_whole
 from lab.provision.release import Stage
 
 PROMPT: Final = r"root@ram-linux:[^ ]*# "  # of the one that `lab release ram-linux` makes (virtual.ramlinux)
+MOST_BYTES: Final = 512 * 1024 * 1024  # of a file, unpacked
 _ALIGN: Final = 2 << 20  # where an arm64 kernel may lie without being moved
 _ARM64: Final = (56, b"ARM\x64")
 _ARM: Final = (36, struct.pack("<I", 0x016F2818))
@@ -71,7 +72,7 @@ def read(stages: Sequence[Stage]) -> RamLinux:
 
     Raises:
         ConfigurationError: one is missing, or the kernel is none that U-Boot starts as it is.
-        BoardlabError: one cannot be read (see `lab.provision.image.open_image`).
+        BoardlabError: one cannot be read (see `lab.provision.image.read_whole`).
     """
     found: dict[str, Stage] = {}
     for stage in stages:
@@ -215,10 +216,8 @@ class Start:
 
 
 def _bytes(kind: str, stage: Stage) -> bytes:
-    if kind != "initramfs":
-        return b"".join(open_image(stage))
-    with checked(stage) as stream:  # the kernel unpacks it, and a smaller one is loaded sooner
-        return stream.read()
+    # The kernel unpacks an initramfs, and a smaller one is loaded sooner.
+    return read_whole(stage, MOST_BYTES, unpack=kind != "initramfs")
 
 
 def _kind(name: str) -> str:

@@ -15,12 +15,13 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.provision.image import open_image
+from lab.provision.image import read_whole
 from lab.provision.release import Recovery
 from lab.provision.way import Progress, Report
 from lab.provision.ymodem import Sending, SerialLine
 
 ROM_ASKS_S: Final = 20.0  # after power on; it looks at its other boot devices first
+MOST_BYTES: Final = 64 * 1024 * 1024  # of a stage; at the console's speed these would take hours
 STAGE_ASKS_S: Final = 30.0  # SPL sets up the memory before it asks
 
 
@@ -37,13 +38,13 @@ def stages(recovery: Recovery) -> list[RomImage]:
 
     Raises:
         ConfigurationError: the release has none.
-        BoardlabError: one cannot be read (see `lab.provision.image.open_image`).
+        BoardlabError: one cannot be read (see `lab.provision.image.read_whole`).
     """
     if not recovery.uart:
         raise ConfigurationError(
             "the release has no `recovery: uart:` stages: add tiboot3.bin, tispl.bin and u-boot.img of a build that boots over UART"
         )
-    return [RomImage(stage.name, b"".join(open_image(stage))) for stage in recovery.uart]
+    return [RomImage(stage.name, read_whole(stage, MOST_BYTES)) for stage in recovery.uart]
 
 
 def send(line: SerialLine, images: Sequence[RomImage], report: Report) -> None:

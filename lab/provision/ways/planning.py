@@ -56,11 +56,7 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
                 f"{file.filename}: {place.shown if place else 'an image of the whole medium'}: this way cannot write a place by "
                 f"{' and '.join(sorted(wrong))}. Give it an offset in the release file, or choose another way in the env"
             )
-        with images.checked(file, hosts):
-            pass  # one that is damaged is refused before the board is touched
-        mapped = images.block_map(file, hosts) if isinstance(file, Image) else None
-        whole = images.unpacked_bytes(file, hosts)
-        count = mapped.mapped_bytes if mapped else whole
+        count = images.inspected(file, hosts).mapped_bytes  # a damaged one is refused before the board is touched
         images.check_content(file, count)
         found.append(Step(file, place, count))
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from playeduboot import TARGET, PlayedUBoot, content, image, part, way
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.provision.failures import (
+    ImageDamagedError,
     ImageTooLargeError,
     MediaMissingError,
     MediaVerifyFailedError,
@@ -94,6 +96,35 @@ def test_a_card_with_an_image_and_parts_inside_it_is_read_back_to_the_byte(tmp_p
         file.write(bytes([data[0x3FFF00 + 5000] ^ 1]))
     with pytest.raises(MediaVerifyFailedError):
         chosen.verify(plan)
+
+
+def damaged(folder: Path, how: str) -> Content:
+    """An image of 3 MiB whose digest is right, and of which only its end is wrong."""
+    data = content(3 << 20)[: 3 << 20]
+    packed, more = folder / "sdk.wic.xz", dict[str, str]()
+    packed.write_bytes(lzma.compress(data, preset=0)[: -2000 if how == "archive" else None])
+    if how == "map":
+        blocks, another = len(data) // 4096, hashlib.sha256(b"another build").hexdigest()
+        first = hashlib.sha256(data[: 4096 * (blocks - 1)]).hexdigest()
+        (folder / "sdk.bmap").write_text(
+            f'<bmap version="2.0"><ImageSize>{len(data)}</ImageSize><BlockSize>4096</BlockSize><BlocksCount>{blocks}</BlocksCount>'
+            f"<MappedBlocksCount>{blocks}</MappedBlocksCount><ChecksumType>sha256</ChecksumType><BlockMap>"
+            f'<Range chksum="{first}">0-{blocks - 2}</Range><Range chksum="{another}">{blocks - 1}</Range></BlockMap></bmap>'
+        )
+        more = {"bmap": str(folder / "sdk.bmap")}
+    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
+    return Content(Image(source=str(packed), sha256=digest, size=len(data), **more))
+
+
+@pytest.mark.parametrize("how", ["archive", "map"])
+def test_a_damaged_archive_or_the_map_of_another_build_is_refused(tmp_path: Path, how: str) -> None:
+    what, card, board = damaged(tmp_path, how), tmp_path / "card", PlayedUBoot(tmp_path)
+    card.write_bytes(bytes(3 << 20))
+    with pytest.raises(ImageDamagedError):
+        CardWay("sd-mux", lambda: there(Disk(str(card), 3 << 20))).plan(what, TARGET)
+    assert card.read_bytes() == bytes(3 << 20)
+    refused(board, way(board), what, ImageDamagedError, "sdk.wic.xz")
+    assert board.typed == [], "the board was left alone"
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import http.server
 import lzma
+import os
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
+from attrs import evolve
 
 from lab.errors import ConfigurationError
-from lab.provision import bmap, image
+from lab.provision import bmap, fetching, image
 from lab.provision.failures import ImageDamagedError, ImageUnreachableError
 from lab.provision.fetching import Hosts, fetched
 from lab.provision.release import File, Image
@@ -52,6 +56,84 @@ def test_a_file_that_the_build_cut_off_is_an_error_and_not_a_short_image(
     file = file_of(tmp_path / f"image{ending}", data[: int(len(data) * kept)])
     with pytest.raises(ImageDamagedError, match="cannot be unpacked"):
         list(image.open_image(file))
+
+
+def greedy_xz(data: bytes) -> bytes:
+    """A file of xz whose block header asks for a dictionary of 4 GiB (https://tukaani.org/xz/xz-file-format.txt, 3.1 and 5.3.1)."""
+    packed = bytearray(lzma.compress(data, preset=0))
+    header = packed[12 : 12 + (packed[12] + 1) * 4]
+    assert header[1:4] == bytes([0, 0x21, 1]), "one filter, LZMA2"
+    header[4] = 40
+    header[-4:] = zlib.crc32(header[:-4]).to_bytes(4, "little")
+    packed[12 : 12 + len(header)] = header
+    return bytes(packed)
+
+
+def test_a_file_that_takes_all_memory_to_unpack_is_refused(tmp_path: Path) -> None:
+    for ending, data in ((".xz", greedy_xz(CONTENT)), (".zst", greedy_zst())):
+        file = file_of(tmp_path / f"image{ending}", data)
+        with pytest.raises(ImageDamagedError, match="more memory than is allowed"):
+            list(image.open_image(file))
+
+
+def greedy_zst() -> bytes:
+    """A file of zst with a window of 128 MiB."""
+    settings = zstandard.ZstdCompressionParameters(window_log=27)
+    packer = zstandard.ZstdCompressor(compression_params=settings).compressobj()
+    return packer.compress(CONTENT) + packer.flush()
+
+
+def test_padding_between_and_behind_the_streams_of_xz_is_no_content(tmp_path: Path) -> None:
+    packed = lzma.compress(b"one") + b"\0" * 2_000_000 + lzma.compress(b"two") + b"\0" * 4
+    assert b"".join(image.open_image(file_of(tmp_path / "image.xz", packed))) == b"onetwo"
+    with pytest.raises(ImageDamagedError, match="cannot be unpacked"):
+        list(image.open_image(file_of(tmp_path / "image.xz", packed + b"rest")))
+
+
+@pytest.mark.parametrize("ending", [".xz", ".gz", ".zst"])
+def test_a_file_that_unpacks_to_more_than_any_medium_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(image, "MOST_BYTES", len(CONTENT) - 1)
+    file = file_of(tmp_path / f"image{ending}", PACKED[ending])
+    for read in (image.inspected, lambda file: list(image.open_image(file))):
+        with pytest.raises(ImageDamagedError, match="give its `size`"):
+            read(file)
+    assert image.inspected(evolve(file, size=len(CONTENT))).bytes == len(CONTENT)
+
+
+def test_a_file_that_unpacks_for_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "MOST_UNPACKING_S", -1.0)
+    with pytest.raises(ImageDamagedError, match="unpacking takes more than"):
+        image.inspected(file_of(tmp_path / "image.xz", PACKED[".xz"]))
+
+
+def test_a_file_is_unpacked_once_in_a_process_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, real = list[str](), image.open_image
+
+    def counted(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
+        opened.append(file.sha256)
+        return real(file, hosts)
+
+    monkeypatch.setattr(image, "open_image", counted)
+    first = file_of(tmp_path / "image.xz", lzma.compress(b"first"))
+    assert [image.inspected(first).bytes, image.unpacked_bytes(first)] == [5, 5]
+    second = file_of(tmp_path / "image.xz", lzma.compress(b"the second"))
+    assert image.inspected(second).bytes == 10
+    assert opened == [first.sha256, second.sha256]
+    with pytest.raises(ImageDamagedError, match="its SHA-256 is"):
+        image.inspected(first)
+
+
+def test_a_file_for_the_boards_memory_has_a_limit(tmp_path: Path) -> None:
+    file = file_of(tmp_path / "Image.gz", gzip.compress(CONTENT))
+    assert image.read_whole(file, len(CONTENT)) == CONTENT
+    assert image.read_whole(file, len(CONTENT), unpack=False) == (tmp_path / "Image.gz").read_bytes()
+    for unpack, most in ((True, len(CONTENT) - 1), (False, 100)):
+        with pytest.raises(ImageDamagedError, match="too many for a board's memory"):
+            image.read_whole(file, most, unpack=unpack)
 
 
 def test_a_file_that_was_changed_gives_no_byte(tmp_path: Path) -> None:
@@ -158,6 +240,12 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", self.path.removeprefix("/to/"))
             self.end_headers()
+        elif self.path == "/endless":
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):  # the other side has seen enough
+                while True:
+                    self.wfile.write(b"x")
         elif self.path == "/short":
             self.send_response(200)
             self.send_header("Content-Length", str(len(CONTENT)))
@@ -218,6 +306,41 @@ def test_no_password_is_told_when_a_file_cannot_be_fetched(tmp_path: Path, serve
         next(image.open_image(remote(f"http://me:hush@{served}/{path}"), Hosts(frozenset({served}), tmp_path)))
     assert "hush" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "error", "says"),
+    [
+        ("MOST_BYTES", 5000, ImageDamagedError, "more than 5000 bytes"),
+        ("MOST_S", 0.0, ImageUnreachableError, "not fetched within 0 hours"),
+        ("FREE_BYTES", 1 << 62, ConfigurationError, "make room"),
+    ],
+)
+def test_a_download_that_never_ends_is_ended_and_not_kept(
+    tmp_path: Path,
+    served: str,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: float,
+    error: type[Exception],
+    says: str,
+) -> None:
+    monkeypatch.setattr(fetching, limit, value)
+    with pytest.raises(error, match=says):
+        fetched(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_part_of_a_killed_download_goes_with_the_next_one(tmp_path: Path, served: str) -> None:
+    left, running = tmp_path / ".part-left", tmp_path / ".part-running"
+    for path in (left, running):
+        path.write_bytes(b"half")
+        os.utime(path, (1, 1))
+    with running.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        file = remote(f"http://{served}/image")
+        fetched(file, Hosts(frozenset({served}), tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {running.name, file.sha256}
 
 
 def test_a_file_that_was_replaced_there_is_not_kept(tmp_path: Path, served: str) -> None:
