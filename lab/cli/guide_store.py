@@ -139,5 +139,7 @@ def write(
         if view not in list(writing.View):
             raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.View)}")
         forms = [form] if form else list(Format)
-        for path in writing.write(store, release, board or [], folder, forms, writing.View(view)):
+        for path in writing.write(
+            store, release, board or [], folder, forms, writing.View(view), lambda text: echo(text, err=True)
+        ):
             echo(str(path))

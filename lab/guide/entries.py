@@ -74,7 +74,7 @@ class GuideRelease:
         modules: (name, description) of what was measured.
         conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of the chapter's
             boards begins with their names and a colon.
-        left_out: what the sources print and no board can be given.
+        left_out: what the sources print and no board can be given. failed: runs whose numbers are left out, since cycles failed.
     """
 
     name: str
@@ -83,3 +83,4 @@ class GuideRelease:
     modules: tuple[tuple[str, str], ...] = ()
     conditions: Mapping[str, tuple[str, ...]] = field(factory=dict)
     left_out: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
     Raises:
         ConfigurationError: no release has the metric for the board.
     """
-    kept = store.runs()
+    kept = stored.counting(store)
     named = _boards(kept, board)
     found: list[Published] = []
     metrics: set[str] = set()
@@ -68,7 +68,9 @@ def with_neighbours(store: Store, one: Sheet) -> Sheet:
         )
     here = release_key(name)
     published = [
-        run for run in store.runs() if run.kind == PUBLISHED and is_real_time(run.release) == is_real_time(name)
+        run
+        for run in stored.counting(store)
+        if run.kind == PUBLISHED and is_real_time(run.release) == is_real_time(name)
     ]
     found: dict[tuple[str | None, object], Neighbours] = {}
     for board in one.guide.boards:
@@ -144,7 +146,7 @@ def _published(
 
 
 def _measured(store: Store, run: Run, board: str, release: str, metric: str, metrics: set[str]) -> Iterator[Published]:
-    for measurement in store.measurements(run.id):
+    for measurement in stored.measured(store, run)[0].measurements:
         name = guide_name(measurement.metric.name, measurement.params, run.board_type)
         metrics.add(name.metric)
         if name.metric == metric:

@@ -109,7 +109,7 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
             trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
-            left_out=release.left_out,
+            left_out=(*release.failed, *release.left_out),
             script=Markup(_SCRIPT),  # noqa: S704 - ours
             script_hash=_SCRIPT_HASH,
             program=f"boardlab {version('boardlab')}",

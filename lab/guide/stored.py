@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve
@@ -18,10 +19,11 @@ from lab.guide.sheet import Sheet, of_guide
 from lab.judge.labels import release_key
 from lab.metrics import Measurement, summarise
 from lab.results import logs
-from lab.results.figures import guide_cell
-from lab.results.overview import Overview, attempts_of, overview
+from lab.results.figures import guide_cell, label
+from lab.results.overview import Overview, attempts_of, overview, tried
 from lab.results.records import PUBLISHED, Attempt, Run
 from lab.results.store import Store, open_store
+from lab.results.verdicts import reviews
 from lab.shown import plain_bytes
 
 _EXCERPT_LINES = 6
@@ -39,13 +41,15 @@ def open_existing(url: str | None) -> Store:
 def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
 
+    Runs that a person rejected do not count, and neither do numbers of which a cycle failed: `failed` names their runs.
+
     Args:
         boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: each board type that has numbers.
 
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
     """
-    kept = store.runs()
+    kept = counting(store)
     runs = [run for run in kept if release_key(run.release) == release_key(name)]
     if not runs:
         known = sorted({run.release for run in kept}, key=release_key)
@@ -57,13 +61,18 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     modules: list[tuple[str, str]] = []
     conditions: dict[str, dict[str, list[str]]] = {}
     left_out: dict[str, None] = {}
+    failures: list[str] = []
     for board in wanted:
         of_board = [run for run in runs if (is_of(run, board) if boards else header(kept, run) == board)]
         own = of_one_column(of_board, board)
-        found = _entries(store, own, board)
-        if not found:
+        found, failed = _entries(store, own, board)
+        failures += failed
+        if not found and (boards or (board == wanted[-1] and not entries)):
             known_boards = ", ".join(sorted({run.board for run in runs}))
-            raise ConfigurationError(f"release {name} has no numbers of board {board!r}; there are: {known_boards}")
+            why = "".join(f"; {text}" for text in failures)
+            raise ConfigurationError(
+                f"release {name} has no numbers of board {board!r}; there are: {known_boards}{why}"
+            )
         entries += found
         for run in own:
             module = run.provenance.get("module")
@@ -75,7 +84,9 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
                     of_boards = conditions.setdefault(top, {}).setdefault(text, [])
                     of_boards += [board] if board not in of_boards else []
     stated = {top: _stated(texts, _boards_of(entries, top)) for top, texts in conditions.items()}
-    return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
+    there = {entry.board for entry in entries}
+    wanted = tuple(board for board in wanted if board in there)
+    return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out), tuple(failures))
 
 
 def _boards_of(entries: Sequence[GuideEntry], top: str) -> set[str]:
@@ -120,7 +131,7 @@ def sheet(store: Store, name: str) -> Sheet:
     Raises:
         ConfigurationError: no numbers of that release.
     """
-    runs = [run for run in store.runs() if release_key(run.release) == release_key(name)]
+    runs = [run for run in counting(store) if release_key(run.release) == release_key(name)]
     files = {run.provenance.get("sha256") if run.kind == PUBLISHED else None for run in runs}
     if len(files) == 1 and None not in files:
         return of_guide(_published_guide(store, runs[0], name))
@@ -152,7 +163,7 @@ def header(kept: Sequence[Run], run: Run) -> str:
 
 def releases(store: Store, board: str) -> list[str]:
     """The releases that have numbers of a board, oldest first."""
-    names = names_of_releases([run for run in store.runs() if is_of(run, board)])
+    names = names_of_releases([run for run in counting(store) if is_of(run, board)])
     return [names[key] for key in sorted(names)]
 
 
@@ -161,16 +172,49 @@ def names_of_releases(runs: Sequence[Run]) -> dict[tuple[int, ...], str]:
     return {release_key(run.release): run.release for run in runs}
 
 
-def _entries(store: Store, own: Sequence[Run], board: str) -> list[GuideEntry]:
+def counting(store: Store) -> list[Run]:
+    """The runs that nobody rejected, the newest first."""
+    decided = reviews(store)
+    return [run for run in store.runs() if run.id not in decided or decided[run.id].decision != "rejected"]
+
+
+def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:
+    """A run with those of its numbers of which no cycle failed, and a sentence for each thing whose numbers are left out.
+
+    A cycle failed when none of its attempts gave samples.
+    """
+    whole = overview(store, run.id)
+    sound: list[Measurement] = []
+    failed: dict[str, None] = {}
+    for measurement in whole.measurements:
+        attempts = attempts_of(whole.attempts, measurement)
+        lost = {a.cycle: a for a in attempts} if attempts else {}
+        for attempt in attempts:
+            if attempt.ok:
+                lost.pop(attempt.cycle, None)
+        if not lost:
+            sound.append(measurement)
+            continue
+        outcomes = Counter(attempt.outcome for attempt in lost.values())
+        named = ", ".join(f"{outcome} {count}" for outcome, count in outcomes.most_common())
+        item = label(next(iter(lost.values())).params)
+        failed[
+            f"{run.board}{f' ({item})' if item else ''}: run {run.id} failed in {len(lost)} of {tried(attempts)} cycles ({named})"
+        ] = None
+    return Overview(whole.run, whole.attempts, sound), list(failed)
+
+
+def _entries(store: Store, own: Sequence[Run], board: str) -> tuple[list[GuideEntry], list[str]]:
+    """The numbers of a board, and what was left out of its runs."""
     found: dict[object, GuideEntry] = {}
-    measured = [run for run in own if run.kind != PUBLISHED]
     published = [run for run in own if run.kind == PUBLISHED]
-    candidates = [e for run in measured for e in _measured(store, overview(store, run.id), board)]
+    runs = [measured(store, run) for run in own if run.kind != PUBLISHED]
+    candidates = [e for run, _ in runs for e in _measured(store, run, board)]
     candidates += [e for run in published for e in _published(store, run, board)]
     for entry in candidates:
         place = entry.origin if not entry.metric else None
         found.setdefault((entry.metric, frozenset(entry.params.items()), place), entry)
-    return list(found.values())
+    return list(found.values()), [text for _, failed in runs for text in failed]
 
 
 def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from lab.errors import ConfigurationError
 from lab.guide import figures, page, stored, vendor, write_rst
 from lab.guide.entries import GuideRelease
 from lab.judge.labels import precedes, release_key
-from lab.results.overview import overview
 from lab.results.records import PUBLISHED
 from lab.results.store import Store
 
@@ -32,13 +31,19 @@ def write(
     folder: Path,
     forms: Iterable[str],
     view: View = View.CORRECTED,
+    say: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Path]:
     """Write the files and return their paths as they are done.
+
+    Args:
+        say: takes what was left out since cycles failed, one sentence each.
 
     Raises:
         ConfigurationError: no such release or board, or the folder cannot be written.
     """
     release = stored.release(store, name, boards)
+    for text in release.failed:
+        say(f"left out: {text}")
     if view is View.VENDOR:
         release = vendor.view(release)
     for form in forms:
@@ -56,8 +61,8 @@ def write(
 
 def _page(store: Store, release: GuideRelease) -> str:
     measured = [
-        overview(store, run.id)
-        for run in store.runs()
+        stored.measured(store, run)[0]
+        for run in stored.counting(store)
         if run.kind != PUBLISHED
         and release_key(run.release) == release_key(release.name)
         and any(stored.is_of(run, board) for board in release.boards)

@@ -17,7 +17,7 @@ from lab.errors import ConfigurationError
 from lab.judge import noise as noises
 from lab.judge.compare import compare
 from lab.judge.flows import Flows, another_flow, flows_of
-from lab.judge.labels import precedes, releases_before, same_release
+from lab.judge.labels import precedes, release_before, releases_before, same_release
 from lab.judge.noise import NoiseModel
 from lab.judge.number import Number, of_average
 from lab.judge.published import PublishedNumbers
@@ -121,6 +121,13 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
             f"board {head.board!r} has no other completed {head.kind} run of release {against!r}; there are: {names}"
         )
     return evolve(judge(snapshot, head, before, wanted, f"release {against}"), is_accepted=is_accepted)
+
+
+def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
+    """The release before a run's own that its board was measured with, in a completed run of its kind that nobody rejected."""
+    decisions = snapshot.decisions()
+    known = [each for each in place(runs_at(snapshot, Place.of(head)), head) if decisions.get(each.id) != REJECTED]
+    return release_before([each.release for each in known], head.release)
 
 
 def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 REAL_TIME: Final = "-rt"  # ends the label of a release of the real-time kernel, e.g. 09.03-rt
@@ -61,3 +61,19 @@ def releases_before(found: Iterable[_T], release: str) -> list[_T]:
     """
     latest = {release_key(each.release): each for each in found if precedes(each.release, release)}
     return [latest[key] for key in sorted(latest)]
+
+
+def release_before(labels: Sequence[str], release: str) -> str | None:
+    """The release that comes before one; None where there is none.
+
+    Numbered releases of one kernel go by their numbers. Before another label comes the one measured last before its first run.
+
+    Args:
+        labels: of runs of one board and kind, the oldest run first; the release's own among them.
+    """
+    lower = [each for each in labels if is_numbered(each) and precedes(each, release)]
+    if is_numbered(release) and lower:
+        return max(lower, key=release_key)
+    own = next((place for place, each in enumerate(labels) if same_release(each, release)), len(labels))
+    earlier = (each for each in reversed(labels[:own]) if is_real_time(each) == is_real_time(release))
+    return next((each for each in earlier if not (is_numbered(each) and is_numbered(release))), None)

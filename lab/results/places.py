@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+from attrs import field, frozen
 from sqlalchemy import func, select
 
-from lab.results.models import RunRow
-from lab.results.records import PUBLISHED
+from lab.results.models import AttemptRow, RunRow
+from lab.results.records import OK, PUBLISHED
 from lab.results.verdictmodels import ReviewRow
 from lab.results.watch import HEADS, RunHead, StoreSnapshot
 
@@ -72,6 +73,62 @@ def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHe
     these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind != PUBLISHED)
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+
+
+def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
+    """The last run with one of these labels of each place, whatever became of it; of vendors' guides none."""
+    these = (RunRow.release.in_(labels), RunRow.kind != PUBLISHED)
+    last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+
+
+@frozen
+class Attempts:
+    """The attempts of some runs.
+
+    Attributes:
+        good: how many gave samples. failed: class of failure -> how many, the most frequent first.
+        undecided: how many failed by the board's fault in runs that nobody has accepted, nor a later one.
+        runs: those with failed attempts.
+    """
+
+    good: int = 0
+    failed: Mapping[str, int] = field(factory=dict)
+    undecided: int = 0
+    runs: tuple[int, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """E.g. `3 of 4 attempts failed (kernel_panic 3)`; empty where none failed."""
+        if not self.failed:
+            return ""
+        count = sum(self.failed.values())
+        named = ", ".join(f"{outcome} {number}" for outcome, number in self.failed.items())
+        return f"{count} of {self.good + count} attempts failed ({named})"
+
+
+def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[Place, Attempts]:
+    """The attempts of all runs with these labels, by place; those of rejected runs and of vendors' guides do not count."""
+    decisions = snapshot.decisions()
+    columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
+    wanted = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
+    wanted = wanted.where(RunRow.release.in_(labels), RunRow.kind != PUBLISHED).group_by(*columns)
+    by_place: dict[Place, list[tuple[int, str, str | None, int]]] = {}
+    for *where, run, outcome, fault, count in snapshot.rows(wanted):
+        if decisions.get(run) != "rejected":
+            by_place.setdefault(Place(*where), []).append((run, outcome, fault, count))
+    return {where: _attempts(rows, decisions) for where, rows in by_place.items()}
+
+
+def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> Attempts:
+    accepted = max((run for run, *_ in rows if decisions.get(run) == "accepted"), default=0)
+    failed = Counter[str]()
+    for _, outcome, _, count in rows:
+        failed[outcome] += count
+    good = failed.pop(OK, 0)
+    undecided = sum(n for run, outcome, fault, n in rows if outcome != OK and fault == "board" and run > accepted)
+    runs = sorted({run for run, outcome, _, _ in rows if outcome != OK})
+    return Attempts(good, dict(failed.most_common()), undecided, tuple(runs))
 
 
 def states(snapshot: StoreSnapshot) -> dict[Place, PlaceState]:

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 from attrs import define, field
 
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, LabTransientError
+from lab.judge.baseline import COMPLETED
 from lab.results import keptstore
 from lab.results.places import release_names
 from lab.results.revision import RunsRevision, runs_revision
@@ -69,7 +69,7 @@ class Judging:
         """What is known at once; the rest is judged meanwhile. And the names of all releases.
 
         Raises:
-            ConfigurationError: no completed run of that release.
+            ConfigurationError: no run of that release.
         """
         now = runs_revision(store)
         with keptstore.snapshot(store) as snapshot:
@@ -80,7 +80,7 @@ class Judging:
         """All of it, however long that takes.
 
         Raises:
-            ConfigurationError: no completed run of that release.
+            ConfigurationError: no run of that release.
             LabTransientError: the site ends.
         """
         found, names = self.so_far(store, release, against)
@@ -174,8 +174,7 @@ class Judging:
             with self._site.snapshot() as snapshot:
                 names = release_names(snapshot)
                 for name in names[:_NEWEST]:
-                    with suppress(ConfigurationError):  # its first run goes on
-                        self._judge.wanted(snapshot, name, None, names)
+                    if any(each.head.status == COMPLETED for each in self._judge.wanted(snapshot, name, None, names)):
                         break
                 else:
                     return

@@ -14,8 +14,9 @@ from lab.judge.telling import differing
 from lab.report.against import NOT_MEASURED, UNCHANGED, UNCOMPARED, line
 from lab.results.audit import cell
 from lab.results.figures import label
+from lab.results.watch import RunHead
 from lab.shown.templates import MOST_BYTES, cut, environment
-from lab.web.releases import ReleaseRun, counted
+from lab.web.releases import ReleaseRun, counted, tried
 
 _SIZES: Final = (
     (100, 40),
@@ -25,6 +26,7 @@ _SIZES: Final = (
 )  # rows, and numbers not measured, of a comment: the first that fits
 _MOVED: Final = ("worse", "better")
 _BOARDS: Final = 8  # of a cause that are named
+_RUNS: Final = 5  # with failed attempts that are named
 _TITLES: Final = 3  # numbers of a cause that are named
 _MOST_TEXT: Final = 400  # characters of a cause
 _MOST_NAME: Final = 120  # characters of whatever a comment names
@@ -73,7 +75,7 @@ class Cause:
 
 @frozen
 class Compared:
-    """A release against another one, or (None) against the last accepted runs of each board.
+    """A release against another one, or (None) against the one before, of each board.
 
     Attributes:
         left: how many runs are not judged yet.
@@ -85,13 +87,13 @@ class Compared:
 
     @property
     def line(self) -> str:
-        """The verdict, e.g. `2 worse, 96 unchanged, 12 not measured`."""
-        return line(counted(self.runs))
+        """The verdict, e.g. `3 of 40 attempts failed (kernel_panic 3); 2 worse, 96 unchanged, 12 not measured`."""
+        return _line(self.runs)
 
     @property
     def bad(self) -> bool:
-        """Whether something needs a person."""
-        return any(run.bad for run in self.runs)
+        """Whether something needs a person: a number, or a failed attempt."""
+        return any(run.needs_a_person for run in self.runs)
 
     @property
     def state(self) -> str:
@@ -101,12 +103,22 @@ class Compared:
             return "bad"
         if self.left or words <= {UNCOMPARED}:
             return "plain"
-        return "good" if words <= {UNCHANGED} else ""
+        is_whole = all(run.is_over and not run.tried.failed for run in self.runs)
+        return "good" if words <= {UNCHANGED} and is_whole else ""
 
     @property
     def name(self) -> str:
         """What it is compared with."""
-        return f"release {self.against}" if self.against else "the last accepted runs of each board"
+        if self.against:
+            return f"release {self.against}"
+        found = {run.said["against"] for run in self.runs if run.said.get("against")}
+        return found.pop() if len(found) == 1 and not self.left else "the release before of each board"
+
+    @property
+    def failures(self) -> list[tuple[RunHead, str]]:
+        """The boards and kinds with failed attempts, most of the board's fault first: head of a run, and what failed."""
+        found = sorted((run for run in self.runs if run.tried.failed), key=lambda run: -run.tried.undecided)
+        return [(run.head, f"{run.tried.line} in {_named(run.tried.runs)}") for run in found]
 
     @property
     def causes(self) -> list[Cause]:
@@ -124,7 +136,21 @@ class Compared:
         types = dict.fromkeys(run.head.board_type for run in self.runs)
         if len(types) < 2:
             return []
-        return [(name, line(counted(run for run in self.runs if run.head.board_type == name))) for name in types]
+        return [(name, _line([run for run in self.runs if run.head.board_type == name])) for name in types]
+
+
+def _line(runs: Sequence[ReleaseRun]) -> str:
+    """What became of the attempts and the numbers of some runs."""
+    unfinished = sum(not run.is_over for run in runs)
+    parts = (tried(runs).line, f"{unfinished} without a completed run" * bool(unfinished), line(counted(runs)))
+    return "; ".join(filter(None, parts))
+
+
+def _named(runs: Sequence[int]) -> str:
+    """`run 12`, or the last of several."""
+    shown = ", ".join(map(str, runs[-_RUNS:]))
+    more = f" and {len(runs) - _RUNS} more" if len(runs) > _RUNS else ""
+    return f"run{'s' * (len(runs) > 1)} {shown}{more}"
 
 
 def document(release: str, compared: Iterable[Compared]) -> dict[str, Any]:
@@ -136,6 +162,7 @@ def document(release: str, compared: Iterable[Compared]) -> dict[str, Any]:
                 "against": each.against,
                 "verdict": each.line,
                 "counts": dict(counted(each.runs)),
+                "attempts": _attempts(each.runs),
                 "needs_a_person": each.bad,
                 "causes": [
                     {
@@ -153,7 +180,7 @@ def document(release: str, compared: Iterable[Compared]) -> dict[str, Any]:
 
 
 def as_csv(compared: Iterable[Compared]) -> str:
-    """A line for each number that is not as it was or was not measured (RFC 4180)."""
+    """A line for each number that is not as it was or was not measured, and for the failed attempts of a board (RFC 4180)."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
@@ -181,6 +208,11 @@ def markdown(release: str, compared: Sequence[Compared], address: str) -> str:
                     [cut(text, _MOST_TEXT) for text in (cause.text, cause.line, "; ".join(cause.titles))]
                     for cause in each.causes[: rows // 5]
                 ],
+                "failures": [
+                    tuple(cut(text, _MOST_TEXT) for text in (head.board, head.kind, text))
+                    for head, text in each.failures[: rows // 2]
+                ],
+                "more_failures": max(0, len(each.failures) - rows // 2),
                 "more_causes": max(0, len(each.causes) - rows // 5),
                 "rows": list(itertools.islice(_moved(each), rows)),
                 "more": max(0, sum(len(run.rows) for run in each.runs) - rows),
@@ -205,13 +237,22 @@ def _run(run: ReleaseRun) -> dict[str, Any]:
         "release": head.release,
         "counts": dict(run.counts),
         "problem": run.problem,
+        "status": head.status,
+        "attempts": _attempts([run]),
     }
+
+
+def _attempts(runs: Sequence[ReleaseRun]) -> dict[str, Any]:
+    every = tried(runs)
+    return {"good": every.good, "failed": dict(every.failed), "runs": list(every.runs)}
 
 
 def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
     head = run.head
     place = {"board_type": head.board_type, "board": head.board, "kind": head.kind, "release": head.release}
     place["against"] = run.said["against"]
+    if run.tried.failed:
+        yield {**place, "run": run.tried.runs[-1], "verdict": "failed attempts", "reason": run.tried.line}
     for number in run.said["numbers"]:
         yield {**place, "run": head.id, **number, "params": label(number["params"])}
     for number in run.said["not_measured"]:

@@ -103,7 +103,7 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
     @routes.get("/api/v1/releases/{release:path}", responses=NOT_FOUND)
     async def release_document(release: Name, against: Against = None) -> Response:
-        """What the judge says of a release, board by board, against other releases or the last accepted runs.
+        """What the judge says of a release, board by board, against other releases or the one before, and the failed attempts of all its runs.
 
         Numbers that are as they were are only counted; `/runs/{run_id}/verdicts` has all of a run.
         """
@@ -114,7 +114,7 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
 
 def _wanted(against: Sequence[str] | None) -> list[str | None]:
-    """What to compare with, each once; None, the last accepted runs, where nothing is named."""
+    """What to compare with, each once; None, the release before, where nothing is named."""
     return [*dict.fromkeys(each for each in against or () if each)] or [None]
 
 

@@ -1,4 +1,4 @@
-"""A release: what its runs say against another release, or against the runs before.
+"""A release: what its runs say against another release, or against the one before, and which of its attempts failed.
 
 What the judge says of a run is made once, as the page shows it, and again when a run of its board and kind was completed or decided
 on: on a busy farm something changes each second, and nearly all of a release stays as it was.
@@ -13,23 +13,25 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from markupsafe import Markup
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.judge.baseline import judge_run, judged_averages
+from lab.judge.baseline import COMPLETED, judge_run, judged_averages, release_before_run
 from lab.judge.causes import differences
 from lab.judge.document import document, missing_document
 from lab.judge.labels import same_release
-from lab.report.against import NOT_MEASURED, Comparison, JudgedRow, comparison, last_of
+from lab.report.against import NOT_MEASURED, UNCOMPARED, Comparison, JudgedRow, comparison, last_of
 from lab.report.names import Names
-from lab.results.places import Place, PlaceState, last_completed, states
+from lab.results.places import Attempts, Place, PlaceState, attempts, last_completed, last_runs, states
 from lab.results.store import Store
 from lab.results.verdictrecords import UNSURE
 from lab.results.verdicts import read_verdicts
 from lab.results.watch import RunHead, StoreSnapshot
 
+NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
+_ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}
 KEPT_BYTES: Final = 48 << 20  # of comparisons of runs, about
 IN_USE_S: Final = 60.0  # what a page asked for so lately stays, whatever it takes: a page that lost its first run would never be whole
 _LEAST_BYTES: Final = 6 << 10  # of one (measured: 7 to 10 KiB where nothing moved, 156 KiB with 39 KiB of page)
@@ -46,6 +48,7 @@ class ReleaseRun:
         bad: one of them needs a person. shown: its part of the page.
         said: `lab.judge.document` with the numbers that are not as they were, and those that are not there any more.
         problem: why nothing is said of it; empty where something is. rows: the numbers that are not as they were, as the page has them.
+        tried: the attempts of all runs of the page's release on its board, good and failed.
         missing: titles of those that were not measured. differs: where numbers moved, what is not as it was in the last run that they
             were compared with: cause -> (before, now).
     """
@@ -59,6 +62,17 @@ class ReleaseRun:
     rows: tuple[JudgedRow, ...] = ()
     missing: tuple[str, ...] = ()
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
+    tried: Attempts = field(factory=Attempts)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a run was completed: its numbers are those of the release."""
+        return self.head.status == COMPLETED
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether a number does, or a failure that nobody has decided on."""
+        return self.bad or self.tried.undecided > 0 or self.head.status == "failed"
 
 
 @frozen
@@ -68,12 +82,14 @@ class Wanted:
     Attributes:
         state: of its board and kind; what was said of it holds as long as this does.
         not_in: the release of the page, which this board and kind was not measured with; None: it is the run's own.
+        tried: the attempts of all its runs with the release.
     """
 
     head: RunHead
     against: str | None
     state: PlaceState | None
     not_in: str | None = None
+    tried: Attempts = field(factory=Attempts, eq=False)
 
     @property
     def key(self) -> Hashable:
@@ -111,40 +127,42 @@ class ReleaseJudge:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def wanted(self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]) -> list[Wanted]:
-        """The last completed run of each board and kind, and those that only the other release has.
+        """The last completed run of each board and kind, else its last run, and those that only the other release has.
 
         Args:
-            against: a release; None: the last runs that nobody rejected. names: of all releases that were measured.
+            against: a release; None: the one before, of each board and kind. names: of all releases that were measured.
 
         Raises:
-            ConfigurationError: no completed run of that release.
+            ConfigurationError: no run of that release.
         """
-        heads = _last(snapshot, release, names)
+        labels = _labels(release, names)
+        heads = {Place.of(head): head for head in (*last_runs(snapshot, labels), *last_completed(snapshot, labels))}
         if not heads:
             known = ", ".join(names) or "none"
-            raise ConfigurationError(f"no completed run of release {release!r}; there are: {known}")
-        now = states(snapshot)
-        there = {Place.of(head) for head in heads}
-        others = _last(snapshot, against, names) if against else []
+            raise ConfigurationError(f"no run of release {release!r}; there are: {known}")
+        now, tried = states(snapshot), attempts(snapshot, labels)
+        others = last_completed(snapshot, _labels(against, names)) if against else []
         found = [
-            *(Wanted(head, against, now.get(Place.of(head))) for head in heads),
+            *(Wanted(head, against, now.get(at), tried=tried.get(at, Attempts())) for at, head in heads.items()),
             *(
                 Wanted(head, against, now.get(Place.of(head)), not_in=release)
                 for head in others
-                if Place.of(head) not in there
+                if Place.of(head) not in heads
             ),
         ]
         return sorted(found, key=lambda each: order(each.head))
 
     def kept(self, wanted: Wanted) -> ReleaseRun | None:
         """What the judge said; None where it has to be asked."""
+        if wanted.head.status != COMPLETED:
+            return self._unjudged(wanted)
         with self._lock:
             kept = self._kept.get(wanted.key)
             if kept is None or kept.state != wanted.state:
                 return None
             kept.used_s = self._now_s()
             self._kept.move_to_end(wanted.key)
-            return kept.run
+            return evolve(kept.run, tried=wanted.tried)
 
     def judged(self, snapshot: StoreSnapshot, wanted: Wanted) -> ReleaseRun:
         """What the judge says of a run."""
@@ -157,7 +175,7 @@ class ReleaseJudge:
             else self._gone(snapshot, wanted.head, wanted.against, wanted.not_in)
         )
         self._keep(wanted, made)
-        return made
+        return evolve(made, tried=wanted.tried)
 
     def _keep(self, wanted: Wanted, made: ReleaseRun) -> None:
         with self._lock:
@@ -171,6 +189,12 @@ class ReleaseJudge:
                 self._bytes -= self._kept.popitem(last=False)[1].bytes
 
     def _made(self, snapshot: StoreSnapshot, head: RunHead, against: str | None) -> ReleaseRun:
+        against = against or release_before_run(snapshot, head)
+        if against is None:
+            problem = f"{NO_RELEASE_BEFORE} {head.release}"
+            count = len(judged_averages(snapshot, head.id))
+            shown = self._show(head, None, problem, None, ())
+            return ReleaseRun(head, {UNCOMPARED: count} if count else {}, False, shown, _nothing(head, None), problem)
         try:
             judged = judge_run(snapshot, head.id, against)
         except ConfigurationError as error:  # this board never had that release
@@ -185,6 +209,13 @@ class ReleaseJudge:
             head, said.counts, said.state == "bad", shown, told, rows=said.rows, missing=said.missing, differs=differs
         )
 
+    def _unjudged(self, wanted: Wanted) -> ReleaseRun:
+        """A board and kind without a completed run of the release; the head is that of its last run."""
+        head = wanted.head
+        problem = f"release {head.release} has no completed {head.kind} run of this board; run {head.id} {_ENDS[head.status]}"
+        shown = self._show(head, None, problem, None, ())
+        return ReleaseRun(head, {}, False, shown, _nothing(head, wanted.against), problem, tried=wanted.tried)
+
     def _gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
         """A run of the other release whose board and kind has none of this one."""
         had = judged_averages(snapshot, head.id)
@@ -196,9 +227,9 @@ class ReleaseJudge:
         return ReleaseRun(head, counts, False, shown, said, problem, missing=titles)
 
 
-def _last(snapshot: StoreSnapshot, release: str, names: Sequence[str]) -> list[RunHead]:
-    """The last completed run of each board and kind with a release, whatever its label looks like."""
-    return sorted(last_completed(snapshot, [name for name in names if same_release(name, release)]), key=order)
+def _labels(release: str, names: Sequence[str]) -> list[str]:
+    """How a release is called in the store."""
+    return [name for name in names if same_release(name, release)]
 
 
 def order(head: RunHead) -> tuple[str, str, str]:
@@ -223,3 +254,14 @@ def counted(found: Iterable[ReleaseRun]) -> Counter[str]:
     for run in found:
         counts.update(run.counts)
     return counts
+
+
+def tried(found: Iterable[ReleaseRun]) -> Attempts:
+    """The attempts of all of these."""
+    every = [run.tried for run in found]
+    failed = Counter[str]()
+    for each in every:
+        failed.update(each.failed)
+    good, undecided = sum(each.good for each in every), sum(each.undecided for each in every)
+    runs = sorted({run for each in every for run in each.runs})
+    return Attempts(good, dict(failed.most_common()), undecided, tuple(runs))

@@ -45,8 +45,9 @@ from lab.guide.model import Guide
 from lab.guide.sheet import Sheet
 from lab.guide.text import escaped, unescaped
 from lab.metrics import by_name
-from lab.results import Store, open_store
+from lab.results import AttemptRecord, Run, Store, open_store
 from lab.results.records import SampleRecord
+from lab.results.verdicts import review
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 SK = "am62xx_sk-fs"
@@ -402,6 +403,48 @@ def test_nothing_that_was_measured_is_left_out(store: Store) -> None:
     assert len(store.measurements(run.id)) == 27
     stages = [r.cell.row for r in written.of("boot.stage") if r.params["medium"] == "emmc"]
     assert stages == [stage for _, stage, _, _ in recorded_run.BOOT]
+
+
+def panicked(store: Store, good: int = 1, board: str = "SK-AM62-0042", release: str = "11.01") -> Run:
+    """A run with some good boots from SD, and three that ended in a panic."""
+    run = store.begin_run("boot", "am62xx_sk", board, release, plan={"cycles": 4, "media": ["sd"]}, provenance={})
+    for cycle in range(1, good + 4):
+        samples = (SampleRecord("boot.time", {"medium": "sd"}, 99.0, 0.001),) if cycle <= good else ()
+        how = ("ok", None, None) if samples else ("kernel_panic", "board", True)
+        store.record_attempt(run.id, AttemptRecord(cycle, 1, {"medium": "sd"}, *how, "", NOW, 1.0, samples))
+    store.finish_run(run.id, "failed")
+    return run
+
+
+def test_the_good_cycles_of_a_run_that_failed_are_in_no_guide(store: Store, tmp_path: Path) -> None:
+    recorded_run.record(store, virtual=False, cycles=2)
+    before = {entry.value for entry in stored.release(store, "11.01", ()).entries}
+    run = panicked(store)
+    written = stored.release(store, "11.01", ())
+    assert {entry.value for entry in written.entries} == before
+    assert written.failed == (f"SK-AM62-0042 (sd): run {run.id} failed in 3 of 4 cycles (kernel_panic 3)",)
+    said: list[str] = []
+    (path,) = writing.write(store, "11.01", (), tmp_path, ["html"], say=said.append)
+    assert said == [f"left out: {written.failed[0]}"]
+    assert written.failed[0] in path.read_text()
+    for point in (one for found in history.trends(store, "boot.time", "SK-AM62-0042", {}) for one in found.points):
+        assert point.value < 99
+
+
+def test_a_board_of_failed_runs_alone_leaves_the_others_their_guide(store: Store) -> None:
+    run = panicked(store, board="other")
+    with pytest.raises(ConfigurationError, match=f"no numbers of board .*run {run.id} failed in 3 of 4 cycles"):
+        stored.release(store, "11.01", ())
+    store.finish_run(store.begin_run("boot", "am64xx_evm", "dead", "11.01", plan={}, provenance={}).id, "failed")
+    recorded_run.record(store, virtual=True, cycles=1)
+    assert stored.release(store, "11.01", ()).boards == ("qemu-1",)
+
+
+def test_a_run_that_was_rejected_is_in_no_guide(store: Store) -> None:
+    first, last = (recorded_run.record(store, virtual=False, cycles=1, seed=seed) for seed in (1, 2))
+    assert {entry.evidence.run_id for entry in stored.release(store, "11.01", ()).entries} == {last.id}
+    review(store, last.id, "rejected", "ada", "another card")
+    assert {entry.evidence.run_id for entry in stored.release(store, "11.01", ()).entries} == {first.id}
 
 
 def test_a_metric_that_no_guide_has_gets_a_table_of_its_own() -> None:

@@ -27,7 +27,7 @@ class Judge(ReleaseJudge):
 
 
 def wanted(number: int) -> Wanted:
-    head: Any = SimpleNamespace(id=number)
+    head: Any = SimpleNamespace(id=number, status="completed")
     return Wanted(head, None, None)
 
 
