@@ -6,12 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, get_args
 
-from attrs import field, frozen
+from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, Rule, State
-from lab.host.clock import utc_now
 from lab.results.healthbook import healths
 from lab.results.reservations import QUARANTINE, standing
 from lab.results.watch import Watcher
@@ -24,13 +23,13 @@ class Healths:
     """The health of a store's boards.
 
     Attributes:
-        reference: the board by which the lab is told from a release; empty: there is none.
+        reference: the board by which the lab is told from a release; empty: there is none. now: None: the store's clock.
     """
 
     watcher: Watcher
     rule: Rule = DEFAULT_RULE
     reference: str = ""
-    now: Callable[[], datetime] = field(default=utc_now)
+    now: Callable[[], datetime] | None = None
 
     def read(self) -> list[Metric]:
         """The boards that were checked, failed lately, or are kept out.
@@ -38,8 +37,8 @@ class Healths:
         Raises:
             BoardlabError: the store cannot be read.
         """
-        now = self.now()
         with self.watcher.snapshot() as snapshot:
+            now = (self.now or snapshot.now)()
             found = healths(snapshot._session, self.rule, now)
             holds = standing(snapshot._session, None, now)
         states = [

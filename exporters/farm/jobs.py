@@ -6,21 +6,24 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
-from attrs import field, frozen
+from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import gauge
-from lab.host.clock import utc_now
 from lab.results.jobrecords import LEASE_S
 from lab.results.watch import JobHead, PastJob, Watcher
 
 
 @frozen
 class Jobs:
-    """The jobs in a store."""
+    """The jobs in a store.
+
+    Attributes:
+        now: None: the store's clock, which heartbeats are of.
+    """
 
     watcher: Watcher
-    now: Callable[[], datetime] = field(default=utc_now)
+    now: Callable[[], datetime] | None = None
 
     def read(self) -> list[Metric]:
         """The jobs that have not ended.
@@ -30,7 +33,7 @@ class Jobs:
         """
         with self.watcher.snapshot() as snapshot:
             jobs = snapshot.jobs()
-        now = self.now()
+            now = (self.now or snapshot.now)()
         counts: Counter[tuple[str, str, str]] = Counter()
         for job in jobs:
             for state in ("queued", "running", "stuck"):
@@ -53,7 +56,7 @@ class Jobs:
 
 
 def state_of(job: JobHead | PastJob, now: datetime) -> str:
-    """The state as an operator sees it; a job that was killed while it waited is none."""
+    """The state as an operator sees it; a job that was killed while it waited is none. `now` is by the store's clock."""
     silent = (now - job.heartbeat_at).total_seconds() > LEASE_S
     if silent:
         return "stuck" if job.state == "running" else "gone"

@@ -13,7 +13,6 @@ from prometheus_client import Metric
 from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.jobs import state_of
 from exporters.farm.planned import COMPLETED, Item, Yield, gone_items, gone_metrics, yields
-from lab.host.clock import utc_now
 from lab.results.jobrecords import BY_LAB_RUN, LEASE_S
 from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
 
@@ -86,11 +85,15 @@ class Outcome:
 
 @define
 class Schedules:
-    """The schedules of a host, looked up in a store; of a completed run, which never changes, only once."""
+    """The schedules of a host, looked up in a store; of a completed run, which never changes, only once.
+
+    Attributes:
+        now: None: the store's clock, which heartbeats are of.
+    """
 
     watcher: Watcher
     due: Sequence[Due]
-    now: Callable[[], datetime] = utc_now
+    now: Callable[[], datetime] | None = None
     _known: dict[int, Yield] = field(factory=dict, init=False)
 
     def read(self) -> list[Metric]:
@@ -99,8 +102,8 @@ class Schedules:
         Raises:
             BoardlabError: the store cannot be read.
         """
-        now = self.now()
         with self.watcher.snapshot() as snapshot:
+            now = (self.now or snapshot.now)()
             jobs = snapshot.past_jobs(now - LOOK_BACK)
             heads = snapshot.heads()
             ended = [job for job in jobs if _has_ended(job, now)]

@@ -47,6 +47,7 @@ def janitor(
         boards, at = partial(boards_behind, farm), partial(is_at, coordinator=address)
         looker = Janitor(coordinator, store, book, boards, at, grace_s)
         if dry_run or once:
+            book.settle()
             deeds = looker.due() if dry_run else list(looker.tidy())
             for deed in deeds:
                 echo(f"{'would be: ' if dry_run else ''}{deed.described}")

@@ -10,10 +10,9 @@ import typer
 
 from lab.cli.options import Database, Json
 from lab.host import process
-from lab.host.clock import utc_now
 from lab.results import joblist, open_store
 from lab.results.joblist import JobView, moment
-from lab.results.jobrecords import BY_HEALTH, BY_LAB_RUN, BY_PROVISION, BY_WEB, LEASE_S, Job, number
+from lab.results.jobrecords import BY_HEALTH, BY_LAB_RUN, BY_PROVISION, BY_WEB, Job, number, seems_dead
 from lab.results.jobs import JobQueue
 from lab.results.records import LAST_ID
 from lab.run import options
@@ -37,8 +36,8 @@ def list_jobs(
     db: Database = None,
 ) -> None:
     """List jobs, the newest first."""
-    now = utc_now()
     with open_store(db, create=False) as store:
+        now = store.now()
         found = joblist.jobs(store, limit, now)
         url = store.url
     if as_json:
@@ -52,8 +51,8 @@ def list_jobs(
 @app.command()
 def show(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     """Show a job: who, where, since when, what it measures and has measured, and what can be done with it."""
-    now = utc_now()
     with open_store(db, create=False) as store:
+        now = store.now()
         found = joblist.view(store, joblist.job(store, number(name)), now)
     if as_json:
         echo_json(document(found, now))
@@ -69,9 +68,10 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
         job = book.cancel(number(name), process.person())
         here = job.program != BY_WEB  # whose process is the whole site, for everybody
         told = job.state != "cancelled" and here and process.ask_to_end(job.holder)
-        found = joblist.view(store, job, utc_now())
+        now = store.now()
+        found = joblist.view(store, job, now)
     if as_json:
-        echo_json(document(found, utc_now()) | {"told": told})
+        echo_json(document(found, now) | {"told": told})
         return
     if job.state == "cancelled":
         echo(f"job {job.called} is cancelled; who had it had died")
@@ -92,10 +92,10 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
 
 
 def state_of(job: Job, now: dt.datetime) -> str:
-    """Its state as a person sees it: whoever is silent for longer than the lease holds nothing any more."""
+    """Its state as a person sees it; `now` is by the store's clock."""
     if job.ended:
         return job.state
-    if process.has_died(job.holder) or (now - job.heartbeat_at).total_seconds() > LEASE_S:
+    if seems_dead(job, now, process.has_died):
         return "died"
     return "ending" if job.cancelled_by else job.state
 

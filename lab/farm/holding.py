@@ -143,7 +143,8 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
         taken = None if keeps else queue.start(job.id)
         if taken is None and queue.job(job.id).cancelled_by:
             raise KeyboardInterrupt
-        if taken is not None or time.monotonic() >= deadline:
+        late = time.monotonic() >= deadline and (keeps or not queue.watches(job.id))
+        if taken is not None or late:
             return taken
         if (why := keeps or joblist.obstacle(queue, job.board)) != told:
             say(f"job {job.called} waits: {why}")

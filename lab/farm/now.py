@@ -28,7 +28,7 @@ from lab.host.runtime import runtime_dir
 from lab.results import joblist, listing
 from lab.results.healthbook import HealthBook
 from lab.results.joblist import JobView
-from lab.results.jobrecords import BY_WEB, LEASE_S
+from lab.results.jobrecords import seems_dead
 from lab.results.listing import LatestEnded, ListedRun
 from lab.results.reservations import Hold, ReservationBook
 from lab.results.store import Store, open_store
@@ -140,6 +140,7 @@ def look(
         with opened(services.database(db, host.farm)) as store:
             name = store.url
             rule = host.farm.health.rule if host.farm else DEFAULT_RULE
+            now = store.now()
             boards = _measured(store, boards, now, (ended or LatestEnded()).of(store), rule)
     except BoardlabError as error:
         trouble = str(error)
@@ -265,12 +266,10 @@ def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
 
 def _job(seen: JobView, now: dt.datetime) -> JobNow:
     job = seen.job
-    died = process.has_died(job.holder)
-    if died is None:  # of another host or user
-        died = (now - job.heartbeat_at).total_seconds() > LEASE_S
+    died = seems_dead(job, now, process.has_died)
+    if process.has_died(job.holder) is None:  # of another host or user
         who = job.who
     else:
-        died = died or (job.program == BY_WEB and (now - job.heartbeat_at).total_seconds() > LEASE_S)
         who = "nobody" if died else _through(job.person, int(job.holder.rsplit("/", 2)[1]))
     since = job.started_at if job.state == "running" and job.started_at else job.queued_at
     planned = {run.id: run.planned for run in seen.runs}

@@ -42,7 +42,10 @@ class Queued:
     _unread: bool = field(default=False, init=False)  # that is its environment, which cannot be read at the moment
 
     def wait(self, job: Job, wait_s: float) -> Job | None:
-        """The job when it has its board; None: it is over, or it took too long, which was said."""
+        """The job when it has its board; None: it is over, or it took too long, which was said.
+
+        A job in its way that seems dead is watched to the end, however short `wait_s` is.
+        """
         deadline = time.monotonic() + wait_s
         announced = False
         while (started := self._started(job)) is None:
@@ -51,7 +54,7 @@ class Queued:
             why = self._lacks or obstacle(self.book, job.board)
             if job.yields_to and not self._unread and (self._lacks or self.book.refusing(job.board)):
                 deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline and (self._lacks or not self.book.watches(job.id)):
                 self.say(f"{why}. Wait for it with --wait SECONDS")
                 return None
             if not announced:

@@ -25,9 +25,9 @@ from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
 from lab.host.process import go_on
 from lab.results.joblist import latest_run
-from lab.results.jobrecords import Job, JobState
+from lab.results.jobrecords import HEARTBEAT_S, Job, JobState
 from lab.results.jobruns import confirms, has_failed
-from lab.results.jobs import HEARTBEAT_S, JobQueue
+from lab.results.jobs import JobQueue
 from lab.results.turns import PERSONS
 from lab.results.yielding import GAVE_WAY, ask, give_way
 from lab.run.options import JUDGE

@@ -20,7 +20,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.places.holding import JobHolder, reserving_user, store_name
 from lab.places.reserved import holds_of_people, in_use, is_reserved
 from lab.results import joblist
-from lab.results.jobrecords import Job, call
+from lab.results.jobrecords import LEASE_S, Job, call
 from lab.results.jobs import JobQueue
 from lab.results.reservations import Hold
 from lab.results.store import Store
@@ -159,7 +159,8 @@ class Janitor:
             # Another host's file has the same path, and so had an earlier one of this host; one database has no two such jobs.
             moved = self.store.location.path is None
             return f"job {call(job.job)} went on as that of {known.who}" if moved else ""
-        return f"job {call(job.job)} is {_state(known.state)}" if over else ""
+        why = "its process is gone" if self.book.has_died(known.holder) else f"no sign of life for {LEASE_S:g} s"
+        return f"job {call(job.job)} is {_state(known.state, why)}" if over else ""
 
 
 def _kept(place: str, away: Away, owner: str) -> Deed:
@@ -176,8 +177,8 @@ def _kept_no_more(away: Away | None) -> str:
     return f"place {away.beside} can be used, and has resources of this one" if away.beside else ""
 
 
-def _state(state: str) -> str:
-    return "dead: its process is gone" if state in {"queued", "running"} else f"{state}, and did not give it back"
+def _state(state: str, why: str) -> str:
+    return f"dead: {why}" if state in {"queued", "running"} else f"{state}, and did not give it back"
 
 
 def patient(janitor: Janitor) -> Iterator[Deed]:

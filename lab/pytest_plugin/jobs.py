@@ -48,7 +48,7 @@ def take_board(config: pytest.Config) -> None:
             options.read(given),
         )
     )
-    if book.start(job.id) is None:
+    if book.start_now(job.id) is None:
         holder = book.holder_of(job.board)
         why = joblist.obstacle(book, job.board)
         book.finish(job.id, "refused")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 from sqlalchemy.orm import Session
 
-from lab.host.clock import utc_now
-from lab.results import rows
+from lab.results import engine, rows
 from lab.results.models import RunRow
 from lab.results.records import AttemptRecord, Json
 from lab.results.store import Store
@@ -35,7 +34,7 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
     """
 
     def write(session: Session) -> list[int]:
-        ids = []
+        ids, now = [], engine.now(session)
         for run in runs:
             row = RunRow(
                 kind=run.kind,
@@ -45,8 +44,8 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
                 status="completed",
                 plan=rows.json_of("plan", run.plan),
                 provenance=rows.json_of("provenance", run.provenance),
-                started_at=utc_now(),
-                finished_at=utc_now(),
+                started_at=now,
+                finished_at=now,
                 job_id=None,
             )
             session.add(row)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 import time
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, DateTime, Engine, NullPool, create_engine, event, func, select
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from lab.errors import ConfigurationError
+from lab.host.clock import utc_now
 from lab.results import walindex
 from lab.results.location import Location
 
@@ -77,6 +80,16 @@ def reader(engine: Engine) -> Engine:
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return engine.execution_options(**{_READ_ONLY: True})
+
+
+def now(session: Session) -> dt.datetime:
+    """The time by the clock that all programs with this database share.
+
+    It is the clock of PostgreSQL's server, whatever the clocks of its clients say. SQLite's programs share a host, and its clock.
+    """
+    if session.get_bind().dialect.name != "postgresql":
+        return utc_now()
+    return session.execute(select(func.clock_timestamp(type_=DateTime(timezone=True)))).scalar_one().astimezone(dt.UTC)
 
 
 def _server(location: Location, **options: Any) -> Engine:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.health import DEFAULT_RULE, Check, Event, Health, Rule, derive, due
 from lab.health.state import DEVICE_FAULTS, shared
-from lab.host.clock import utc_now
 from lab.results.healthmodels import HealthCheckRow
 from lab.results.healthrows import check_of, row_of
 from lab.results.models import AttemptRow, RunRow
@@ -31,7 +30,7 @@ class HealthBook:
 
     store: Store
     rule: Rule = DEFAULT_RULE
-    now: Callable[[], dt.datetime] = field(default=utc_now)
+    now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
     def record(self, check: Check) -> Check:
         """Keep a check that has ended. A passed one ends the board's quarantine; one that failed may begin it."""

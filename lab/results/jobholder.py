@@ -10,8 +10,8 @@ import threading
 from attrs import define, field
 
 from lab.errors import BoardlabError
-from lab.results.jobrecords import JobState
-from lab.results.jobs import HEARTBEAT_S, JobQueue
+from lab.results.jobrecords import HEARTBEAT_S, JobState
+from lab.results.jobs import JobQueue
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from attrs import frozen
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from lab.results.jobrecords import BY_LAB_RUN, BY_WEB, Job, is_dead, job_of
+from lab.results.jobrecords import BY_LAB_RUN, BY_WEB, Job, job_of
 from lab.results.jobruns import find
 from lab.results.jobs import JobQueue
 from lab.results.models import AttemptRow, JobRow, RunRow
@@ -151,7 +151,7 @@ def running(book: JobQueue) -> list[Job]:
     """The jobs that have their boards, without those whose holder has died."""
     with book.store._read() as session:
         rows = session.scalars(select(JobRow).where(JobRow.state == "running").order_by(JobRow.id))
-        return [job_of(row) for row in rows if not is_dead(row, book.now(), book.has_died)]
+        return [job_of(row) for row in rows if not book._dead(row)]
 
 
 @frozen

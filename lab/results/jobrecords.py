@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, cast
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.results.models import JobRow
@@ -21,6 +22,8 @@ BY_WEB: Final = "lab web"  # which switches a board's power off and on
 HEALTH: Final = "health"  # the option of a job whose board is checked first, where that is due
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
 LETTER: Final = "j"
+HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
+HEARTBEAT_S: Final = 10.0
 LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 _MOST_DIGITS: Final = 12  # of a number that is looked at
 
@@ -146,14 +149,62 @@ def ended_as(row: JobRow, state: JobState) -> JobState:
     return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
 
 
-def is_dead(row: JobRow, now: dt.datetime, has_died: Callable[[str], bool | None]) -> bool:
-    """Whether another job may take the board of a running one.
+def seems_dead(job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
+    """Whether a job that has not ended seems dead at a glance. Whoever takes its board watches it first, see `Silence`.
 
     Args:
+        now: by the clock of the heartbeats, which is the store's.
         has_died: whether a holder's process is gone; None: nobody can tell, it is of another host or user.
     """
-    gone = has_died(row.holder)
-    # The site lives on when what it did for a board has failed.
-    if gone is None or (not gone and row.program == BY_WEB):
-        return (now - row.heartbeat_at).total_seconds() > LEASE_S
-    return gone
+    if _tells_by_heartbeat(job, has_died):
+        return (now - job.heartbeat_at).total_seconds() > LEASE_S
+    return bool(has_died(job.holder))
+
+
+def _tells_by_heartbeat(job: Job | JobRow, has_died: HasDied) -> bool:
+    """Whether only its heartbeat tells if a job lives; the site lives on when what it did for a board has failed."""
+    gone = has_died(job.holder)
+    return gone is None or (not gone and job.program == BY_WEB)
+
+
+@define
+class Silence:
+    """For how long this process has seen jobs' heartbeats unchanged, by its own monotonic clock.
+
+    No wall clock has a say, so neither a clock that is off nor one that jumps makes a job dead. Only time between two looks counts, and
+    at most a heartbeat's for each: a process that could not look, since it or the database stood still, has seen no silence.
+
+    Attributes:
+        now_s: a monotonic clock.
+    """
+
+    now_s: Callable[[], float] = time.monotonic
+    _seen: dict[int, _Seen] = field(factory=dict, init=False)
+
+    def is_dead(self, job: Job | JobRow, has_died: HasDied) -> bool:
+        """Whether another job may take the board of a job that has not ended: its process is gone, or it was silent for a lease."""
+        if not _tells_by_heartbeat(job, has_died):
+            return bool(has_died(job.holder))
+        now_s, before = self.now_s(), self._seen.get(job.id)
+        silent_s, beats = 0.0, before is not None
+        if before is not None and before.heartbeat_at == job.heartbeat_at:
+            silent_s, beats = before.silent_s + min(now_s - before.looked_s, HEARTBEAT_S), before.beats
+        self._seen[job.id] = _Seen(job.heartbeat_at, now_s, silent_s, beats)
+        return silent_s > LEASE_S
+
+    def is_in_doubt(self, job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
+        """Whether a job seems dead, and this process has seen neither a lease of silence nor a heartbeat yet."""
+        if not seems_dead(job, now, has_died) or self.is_dead(job, has_died):
+            return False
+        seen = self._seen.get(job.id)
+        return seen is None or not seen.beats
+
+
+@frozen
+class _Seen:
+    """A job's heartbeat at the last look, for how long it had been the same then, and whether it was another at an earlier look."""
+
+    heartbeat_at: dt.datetime
+    looked_s: float
+    silent_s: float
+    beats: bool

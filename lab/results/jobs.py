@@ -7,17 +7,18 @@ database itself holds that (a partial unique index).
 from __future__ import annotations
 
 import datetime as dt
+import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
-from attrs import field, frozen
-from sqlalchemy import or_, select
+from attrs import Factory, field, frozen
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, Rule
-from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, Job, JobState, Order, call, ended_as, is_dead, job_of
+from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, HasDied, Job, JobState, Order, Silence, call, ended_as, job_of
 from lab.results.jobruns import find, last_run, measured
 from lab.results.models import JobRow, RunRow
 from lab.results.quarantine import allowed, kept
@@ -26,8 +27,8 @@ from lab.results.rows import json_of
 from lab.results.store import Store
 from lab.results.turns import PERSONS, turn
 
-HEARTBEAT_S: Final = 10.0
-HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
+LOOK_S: Final = 2.0  # between two looks at a job that seems dead
+_log = logging.getLogger(__name__)
 
 
 @frozen
@@ -37,21 +38,25 @@ class JobQueue:
     Attributes:
         holder: who asks; its own jobs are those that it may change.
         has_died: tells whether another holder has died.
+        now: the store's clock, by which all hosts write their heartbeats.
         person, program: who begins a job, and with what.
         ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
         priority: of its jobs; below PERSONS they give way to reservations. request: of a queue, whose job it takes up or enqueues.
+        silence: what this process has seen of other hosts' jobs. pause: waits that many seconds between two looks at one.
     """
 
     store: Store
     holder: str
     has_died: HasDied
-    now: Callable[[], dt.datetime] = field(default=utc_now)
+    now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
     person: str = ""
     program: str = BY_LAB_RUN
     ignores: bool = False
     priority: int = PERSONS
     rule: Rule = DEFAULT_RULE
     request: str = ""
+    silence: Silence = field(factory=Silence, eq=False)
+    pause: Callable[[float], None] = field(default=time.sleep)
 
     def enqueue(self, order: Order) -> Job:
         """A new job, that waits for its board."""
@@ -97,7 +102,7 @@ class JobQueue:
             return job_of(find(session, job_id))
 
     def take_up(self, job_id: int) -> Job:
-        """Have a job wait for its board again, which was interrupted or failed, or whose holder died.
+        """Have a job wait for its board again, which was interrupted or failed, or whose holder died; see `settle`.
 
         Raises:
             ConfigurationError: no such job, it is completed, or somebody waits or measures for it.
@@ -123,6 +128,7 @@ class JobQueue:
             row.request = self.request or row.request
             return job_of(row)
 
+        self.settle(JobRow.id == job_id)
         return self.store._write(requeue)
 
     def unfinished(self, order: Order) -> Job | None:
@@ -130,11 +136,13 @@ class JobQueue:
 
         Later ones that measured nothing do not stand in its way: refused, since the board was busy; ended while they waited;
         failed before their run began. One that measured does: what it has is newer, and its failure is a person's to look at.
+        See `settle`.
         """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
         like = (JobRow.release == order.release, JobRow.program == self.program, JobRow.state != "refused")
         wanted = select(JobRow).where(*same, *like)
         begun: Job | None = None  # the latest that has measured nothing yet
+        self.settle(*same, *like)
         with self.store._read() as session:
             for row in session.scalars(wanted.order_by(JobRow.id.desc())):
                 if (row.cycles, dict(row.options)) != (order.cycles, dict(order.options)):
@@ -160,8 +168,8 @@ class JobQueue:
             same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
             # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here.
             rows = session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()).all()
-            mine.heartbeat_at = self.now()
-            holds = kept(session, mine.board, self.now(), self.rule)
+            mine.heartbeat_at = now = self.now()
+            holds = kept(session, mine.board, now, self.rule)
             for row in filter(lambda row: row.id != job_id, rows):
                 if self._dead(row):
                     row.state, row.finished_at = ended_as(row, "interrupted"), row.heartbeat_at
@@ -177,7 +185,7 @@ class JobQueue:
             if mine.started_at is None:  # runs that others had while it waited are none of its own
                 mine.after_run = last_run(session, mine.board)
             mine.state, mine.yields_to = "running", ""
-            mine.started_at = mine.heartbeat_at = self.now()
+            mine.started_at = now
             return job_of(mine)
 
         return self.store._write(take)
@@ -197,7 +205,7 @@ class JobQueue:
         return self.store._write(renew)
 
     def cancel(self, job_id: int, by: str) -> Job:
-        """Have a job end: one whose holder died ends here, any other one is marked, and ends when its holder looks.
+        """Have a job end: one whose holder died ends here, any other one is marked, and ends when its holder looks; see `settle`.
 
         Raises:
             ConfigurationError: no such job, or it has ended.
@@ -208,11 +216,17 @@ class JobQueue:
             if row.state not in {"queued", "running"}:
                 raise ConfigurationError(f"job {call(job_id)} is {row.state} already: there is nothing to cancel")
             row.cancelled_by = by or "?"
-            if self._dead(row):
+            return job_of(row)
+
+        def end(session: Session) -> Job:
+            row = find(session, job_id)
+            if row.state in {"queued", "running"} and self._dead(row):
                 row.state, row.finished_at = "cancelled", self.now()
             return job_of(row)
 
-        return self.store._write(mark)
+        self.store._write(mark)
+        self.settle(JobRow.id == job_id)
+        return self.store._write(end)
 
     def next_suite(self, job_id: int) -> Job:
         """Note that a suite is measured; the next one's runs begin after those of now."""
@@ -250,6 +264,44 @@ class JobQueue:
             row = find(session, job_id)
             return row.state not in {"queued", "running"} or self._dead(row)
 
+    def start_now(self, job_id: int) -> Job | None:
+        """As `start`, for a job that does not wait: only for as long as a job in its way seems dead, and is watched.
+
+        Raises:
+            LabStableError: as `start`.
+        """
+        while (job := self.start(job_id)) is None and self.watches(job_id):
+            self.pause(LOOK_S)
+        return job
+
+    def watches(self, job_id: int) -> bool:
+        """Whether a job seems dead that keeps this one from its board: `start` takes the board when it was silent for a lease."""
+        with self.store._read() as session:
+            its = (JobRow.board == find(session, job_id).board, JobRow.id != job_id)
+        return bool(self._doubtful(*its))
+
+    def settle(self, *which: ColumnElement[bool]) -> None:
+        """Watch the jobs that seem dead, of those that have not ended, until each gave a sign of life or was silent for a lease.
+
+        The store's clock may have jumped, and a board must not be taken from a job that lives.
+        """
+        told = False
+        while doubtful := self._doubtful(*which):
+            if not told:
+                jobs = ", ".join(f"job {job.called} of {job.who}" for job in doubtful)
+                _log.warning("%s: no sign of life; watched for %g s before it counts as dead", jobs, LEASE_S)
+                told = True
+            self.pause(LOOK_S)
+
+    def _doubtful(self, *which: ColumnElement[bool]) -> list[Job]:
+        """The jobs of these that only seem dead."""
+        wanted = select(JobRow).where(JobRow.state.in_(("queued", "running")), *which)
+        with self.store._read() as session:
+            now = self.now()
+            return [
+                job_of(row) for row in session.scalars(wanted) if self.silence.is_in_doubt(row, now, self.has_died)
+            ]
+
     def holder_of(self, board: str) -> Job | None:
         """The job that has a board."""
         wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
@@ -284,7 +336,7 @@ class JobQueue:
         return [hold for hold in holds if hold.refuses(self.person, ignored=self.ignores, checks=checks)]
 
     def _dead(self, row: JobRow) -> bool:
-        return is_dead(row, self.now(), self.has_died)
+        return self.silence.is_dead(row, self.has_died)
 
     def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
         row = find(session, job_id)

@@ -10,12 +10,11 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Final, Literal, cast
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabTransientError, TestStableError
-from lab.host.clock import utc_now
 from lab.results.actionmodels import ReservationRow
 from lab.results.store import Store
 
@@ -66,7 +65,7 @@ class ReservationBook:
     """The reservations of a store."""
 
     store: Store
-    now: Callable[[], dt.datetime] = field(default=utc_now)
+    now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
     def reserve(self, board: str, person: str, reason: str, hours: float) -> Hold:
         """Reserve a board from now on; a person's own reservation is replaced.

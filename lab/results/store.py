@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, TestStableError
-from lab.host.clock import utc_now
 from lab.metrics import Measurement
 from lab.results import engine, readiness, readout, rows
 from lab.results.artifacts import ArtifactStore
@@ -59,6 +59,11 @@ class Store:
         """How to name the database to a person: a path, or a URL without its password."""
         return self.location.name
 
+    def now(self) -> dt.datetime:
+        """The time by the one clock of all programs with this database; see `lab.results.engine.now`."""
+        with self._read() as session:
+            return engine.now(session)
+
     def begin_run(
         self,
         kind: str,
@@ -81,7 +86,7 @@ class Store:
                 status="running",
                 plan=rows.json_of("plan", plan),
                 provenance=rows.json_of("provenance", provenance),
-                started_at=utc_now(),
+                started_at=engine.now(session),
                 finished_at=None,
                 job_id=job_id,
             )
@@ -120,7 +125,7 @@ class Store:
         def finish(session: Session) -> None:
             row = _find(session, run_id)
             row.status = status
-            row.finished_at = None if status == "running" else utc_now()
+            row.finished_at = None if status == "running" else engine.now(session)
 
         self._write(finish)
 

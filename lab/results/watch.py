@@ -117,6 +117,10 @@ class StoreSnapshot:
     _decisions: dict[int, str] | None = field(default=None, init=False)
     _metrics: dict[tuple[str, int], Metric] | None = field(default=None, init=False)
 
+    def now(self) -> dt.datetime:
+        """The time by the one clock of all programs with this database; see `lab.results.engine.now`."""
+        return engine.now(self._session)
+
     def heads(self) -> list[RunHead]:
         """All runs, the oldest first; read once."""
         if self._heads is None:

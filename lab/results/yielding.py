@@ -10,7 +10,6 @@ import datetime as dt
 
 from sqlalchemy.orm import Session
 
-from lab.host.clock import utc_now
 from lab.results.jobrecords import Job, job_of
 from lab.results.jobruns import find
 from lab.results.jobs import JobQueue
@@ -29,7 +28,7 @@ def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
         BoardlabError: the store cannot be read.
     """
     with store._read() as session:
-        return _wanted(session, find(session, job_id), now or utc_now())
+        return _wanted(session, find(session, job_id), now or store.now())
 
 
 def ask(book: JobQueue, job_id: int, who: str) -> None:

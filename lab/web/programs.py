@@ -97,7 +97,7 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
     queue = holding.queue(store, BY_WEB, person=person, ignores=True, rule=reference.rule(site.farm))
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
-    if queue.start(job.id) is None:
+    if queue.start_now(job.id) is None:
         why = joblist.obstacle(queue, board.board)
         queue.finish(job.id, "refused")
         raise ConfigurationError(why)

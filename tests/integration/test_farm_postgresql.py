@@ -5,16 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import otherclock
 import pytest
 import recorded_run
+from attrs import evolve
 from postgresql_cluster import Cluster, cluster
 from scraped import scrape
 
 from exporters.exposition import ResultsSource
+from exporters.farm.jobs import Jobs
 from exporters.results import ResultsReader
+from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
+from lab.farm.doctor import software
+from lab.farm.doctor.machine import APART_S
+from lab.host.clock import utc_now
 from lab.results import open_store
+from lab.results.jobrecords import LEASE_S
 from lab.results.jobs import JobQueue, Order
+from lab.results.reservations import ReservationBook
 from lab.results.watch import watch
 
 ORDER = Order("am62xx_sk", "b1", ("boot",), "env", "", None)
@@ -69,3 +78,31 @@ def test_the_exporter_reads_a_server_that_comes_and_goes(server: Cluster) -> Non
         source.read()
     server.start()
     assert source.read() == before
+
+
+@pytest.mark.parametrize("ahead_s", [600.0, -600.0])
+def test_a_host_whose_clock_is_off_writes_and_reads_by_the_clock_of_the_server(
+    server: Cluster, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    with open_store(server.url) as store:
+        here = JobQueue(store, "lab-1/boot/1/1", lambda _: None)
+        order = evolve(ORDER, board=f"b {ahead_s}")
+        job = here.start(here.enqueue(order).id)
+        assert job is not None
+        before = store.now()
+        with monkeypatch.context() as patch:
+            otherclock.become("lab-2", ahead_s, patch.setattr)
+            assert abs((utc_now() - before).total_seconds() - ahead_s) < APART_S
+            other = JobQueue(store, "lab-2/boot/1/1", lambda _: None)
+            waiting = other.enqueue(order)
+            assert other.start_now(waiting.id) is None, "the job here gave a sign of life just now"
+            assert jobs_cli.state_of(job, store.now()) == "running"
+            (stuck,) = [family for family in Jobs(watch(server.url)).read() if "heartbeat_age" in family.name]
+            assert all(sample.value < LEASE_S for sample in stuck.samples if sample.labels["board"] == order.board)
+            hold = ReservationBook(store).reserve(order.board, "lena", "a new PMIC", 1.0)
+            run = store.begin_run("boot", "am62xx_sk", order.board, "", plan={}, provenance={}, job_id=waiting.id)
+            (found,) = software.server_clock(store)
+            assert found.said == f"is 600 s {'ahead of' if ahead_s > 0 else 'behind'} that of the database's server"
+        after = store.now()
+        assert all(before <= at <= after for at in (waiting.queued_at, hold.at, run.started_at))
+        assert list(software.server_clock(store)) == []

@@ -1,11 +1,12 @@
-"""A wall clock that a test turns, and jobs that start by it."""
+"""Clocks that a test turns, and jobs that start by them."""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from lab.results.jobrecords import Job, Order
+from lab.results.jobrecords import HEARTBEAT_S, LEASE_S, Job, Order
 from lab.results.jobs import JobQueue
 
 START: Final = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
@@ -23,6 +24,31 @@ class Wall:
 
     def later(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
         self.at += dt.timedelta(seconds=seconds, minutes=minutes, hours=hours)
+
+
+class Steady:
+    """A monotonic clock that a test turns; `at`: what happens at an instant of it, once."""
+
+    def __init__(self, at: Mapping[float, Callable[[], Any]] | None = None) -> None:
+        self.now_s = 0.0
+        self.at = dict(at or {})
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pause(self, seconds: float) -> None:
+        """Go on by so much."""
+        self.now_s += seconds
+        for due in sorted(each for each in self.at if each <= self.now_s):
+            self.at.pop(due)()
+
+
+def watched(jobs: JobQueue, steady: Steady, job_id: int) -> None:
+    """Have a process watch a silent job for a lease."""
+    until_s = steady.now_s + LEASE_S + HEARTBEAT_S
+    while steady.now_s < until_s:
+        jobs.is_over(job_id)
+        steady.pause(HEARTBEAT_S)
 
 
 def started(jobs: JobQueue, order: Order = ORDER) -> Job:

@@ -1,4 +1,4 @@
-"""The hosts of a farm.yaml: on each of them `lab doctor`, through ssh; what keeps it from that is a finding as well."""
+"""The hosts of a farm.yaml: on each of them `lab doctor`, through ssh, and its wall clock; what keeps it from that is a finding as well."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from lab import yamlfile
 from lab.errors import BoardlabError
 from lab.farm.config import HERE, SSH_VARIABLE, Farm
 from lab.farm.doctor.finding import Finding
+from lab.farm.doctor.machine import APART_S, CLOCKS, SAME_SERVERS
 from lab.farm.doctor.software import VERSIONS
+from lab.host.clock import utc_now
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
 
 AREA: Final = "host"
 LIMIT_S: Final = 300.0
+CLOCK_LIMIT_S: Final = 10.0  # of `date`
 _AT_ONCE: Final = 16
 _NOT_THERE: Final = 127  # the shell's, where there is no such program
 _LAST: Final = 300  # characters of what a program said
@@ -48,6 +51,14 @@ class Found:
 
     host: str
     finding: Finding
+
+
+@frozen
+class _Answer:
+    """A host's findings, and how far its wall clock is ahead of this host's: at least and at most, in seconds; None: nobody knows."""
+
+    findings: list[Finding]
+    ahead_s: tuple[float, float] | None = None
 
 
 def names(farm: Farm) -> list[str]:
@@ -78,20 +89,43 @@ def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) ->
     own = _own()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         asked = {host: pool.submit(_asked, farm, packed, host) for host in hosts if host not in own}
-        found = {host: list(here(host)) if host in own else asked[host].result() for host in hosts}
+        answers = {
+            host: _Answer(list(here(host)), (0.0, 0.0)) if host in own else asked[host].result() for host in hosts
+        }
+    found = {host: answer.findings for host, answer in answers.items()}
     for host in hosts[1:]:
         found[host] = [each for each in found[host] if (each.area, each.subject) not in _ELSEWHERE]
-    for host, finding in _apart(found):
+    ahead_s = {host: answer.ahead_s for host, answer in answers.items() if answer.ahead_s is not None}
+    for host, finding in (*_apart(found), *_clocks_apart(ahead_s)):
         found[host].append(finding)
     return [Found(host, finding) for host in hosts for finding in found[host]]
 
 
-def _asked(farm: Farm, packed: str, host: str) -> list[Finding]:
-    """What `lab doctor` says there."""
+def _asked(farm: Farm, packed: str, host: str) -> _Answer:
+    """What `lab doctor` and `date` say there."""
+    link = SshLink.to(host, prepare(runtime_dir()), ssh_environ(farm))
+    findings = _examined(link, farm, packed)
+    away = any(each.area == AREA for each in findings)
+    return _Answer(findings, None if away else _ahead_s(link))
+
+
+def _ahead_s(link: SshLink) -> tuple[float, float] | None:
+    """How far a host's wall clock is ahead of this one's: the answer was made between the question and its arrival."""
+    asked_s = utc_now().timestamp()
+    try:
+        there_s = float(link.ran(["date", "+%s.%N"], CLOCK_LIMIT_S).stdout)
+    except (BoardlabError, subprocess.TimeoutExpired, ValueError):
+        return None
+    return there_s - utc_now().timestamp(), there_s - asked_s
+
+
+def _examined(link: SshLink, farm: Farm, packed: str) -> list[Finding]:
+    """What `lab doctor` says on a host."""
+    host = link.host
     by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor --host {host} --farm FILE"
     words = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, packed, farm.program, "doctor", "--json", "--host", host]
     try:
-        done = SshLink.to(host, prepare(runtime_dir()), ssh_environ(farm)).ran(words, LIMIT_S)
+        done = link.ran(words, LIMIT_S)
     except subprocess.TimeoutExpired:
         return [Finding(AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)]
     except BoardlabError as error:
@@ -129,3 +163,26 @@ def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Findin
         if version != its:
             said = f"boardlab {version}, and {first} has {its}: their numbers may not be comparable"
             yield host, Finding(AREA, host, "doubtful", said, f"install boardlab {its} there, or {version} on {first}")
+
+
+def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[str, Finding]]:
+    """Hosts whose wall clock is not that of most; of two that differ, the second one."""
+
+    def apart_s(one: str, other: str) -> float:
+        """How far the first one is ahead for certain; negative: behind."""
+        least, most = ahead_s[one][0] - ahead_s[other][1], ahead_s[one][1] - ahead_s[other][0]
+        return max(least, 0.0) + min(most, 0.0)
+
+    def agree(one: str) -> int:
+        return sum(abs(apart_s(one, other)) <= APART_S for other in ahead_s)
+
+    if not ahead_s:
+        return
+    right = max(ahead_s, key=agree)  # the first of them
+    for host in ahead_s:
+        off_s = apart_s(host, right)
+        if abs(off_s) > APART_S:
+            said = (
+                f"is {abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} that of {right}: runs get wrong times"
+            )
+            yield host, Finding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)

@@ -16,6 +16,8 @@ from lab.host.people import user_name
 from lab.host.scheduling import PRIORITY
 
 CLOCKS: Final = "clocks"
+APART_S: Final = 5.0  # between two hosts' wall clocks; NTP keeps them within milliseconds
+SAME_SERVERS: Final = "sudo timedatectl set-ntp true, or install chrony, with the same servers on all hosts; then look at `timedatectl status`"
 TIMING: Final = "timing"
 DISKS: Final = "disks"
 GIB: Final = 1 << 30

@@ -16,11 +16,12 @@ from sqlalchemy import select
 from lab import shipped
 from lab.errors import BoardlabError
 from lab.farm.doctor.finding import Finding
+from lab.farm.doctor.machine import APART_S, CLOCKS, SAME_SERVERS
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_WEB, is_dead
+from lab.results.jobrecords import BY_WEB, seems_dead
 from lab.results.models import JobRow
-from lab.results.store import open_store
+from lab.results.store import Store, open_store
 from virtual import pdudaemon
 
 VERSIONS: Final = "versions"
@@ -84,12 +85,14 @@ def results(db: str | None) -> Iterator[Finding]:
             if left := store.artifacts.marked():
                 said = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
                 yield Finding(STORE, "artifacts", "doubtful", said, "lab results upload; it says what keeps them")
+            yield from server_clock(store)
             wanted = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
+            now = store.now()
             with store._read() as session:
                 dead = [
                     (row.id, row.board, row.program)
                     for row in session.scalars(wanted)
-                    if is_dead(row, utc_now(), process.has_died)
+                    if seems_dead(row, now, process.has_died)
                 ]
     except BoardlabError as error:
         if "does not exist" in str(error):
@@ -105,6 +108,18 @@ def results(db: str | None) -> Iterator[Finding]:
             said = f"holds {board}, and its process is gone"
             mend = f"lab run --resume {job}; any other job of that board ends it, too"
         yield Finding(STORE, f"job {job}", "doubtful", said, mend)
+
+
+def server_clock(store: Store) -> Iterator[Finding]:
+    """Whether this host's wall clock is that of the database's server, by which reservations begin and end."""
+    if store.location.path is not None:
+        return
+    asked = utc_now()
+    there = store.now()
+    behind_s, ahead_s = (there - utc_now()).total_seconds(), (asked - there).total_seconds()
+    if (off_s := max(behind_s, ahead_s)) > APART_S:
+        said = f"is {off_s:.0f} s {'ahead of' if ahead_s > behind_s else 'behind'} that of the database's server"
+        yield Finding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
 
 
 def environments(folder: Path) -> Iterator[Finding]:

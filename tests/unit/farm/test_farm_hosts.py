@@ -7,6 +7,7 @@ import gzip
 import json
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,14 +26,18 @@ NO_MAIL = Finding("services", "alertmanager", "bad", "127.0.0.1:9093: refused", 
 
 
 class Hosts:
-    """What ssh finds."""
+    """What ssh finds; `ahead_s`: of hosts whose clocks are off."""
 
     def __init__(self, **hosts: object) -> None:
+        self.ahead_s: dict[str, float] = {}
         self.hosts = {name.replace("_", "-"): found for name, found in hosts.items()}
         self.asked: list[tuple[str, tuple[str, ...], str]] = []
         self.files: set[str] = set()
 
     def run(self, host: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if words[0] == "date":
+            said = f"{time.time() + self.ahead_s.get(host, 0.0):.9f}\n"
+            return subprocess.CompletedProcess([], 0, said, "")
         shell, (folder, packed, *program) = words[:4], words[4:]
         assert (shell[:2], shell[3], shell[2].splitlines()[0]) == (["sh", "-c"], "sh", 'cd "$1" || exit')
         self.asked.append((host, tuple(program), folder))
@@ -129,3 +134,27 @@ def test_this_host_needs_no_ssh_and_a_file_alone_no_host(
     farm.write_text("hosts: [{name: lab-7}]\n")
     assert checked(farm, hosts, monkeypatch, "--here") == 0
     assert hosts.asked == []
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "off"),
+    [
+        ({}, []),
+        ({"lab-2": 600.0}, [("lab-2", "is 600 s ahead of that of lab-1")]),
+        ({"lab-1": -600.0}, [("lab-1", "is 600 s behind that of lab-2")]),
+        ({"lab-1": 7200.0, "lab-2": 7200.0}, [("lab-3", "is 7200 s behind that of lab-1")]),
+    ],
+)
+def test_a_host_is_named_whose_clock_is_not_that_of_the_others(
+    farm: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ahead_s: dict[str, float],
+    off: list[tuple[str, str]],
+) -> None:
+    hosts = Hosts(lab_1=[WELL], lab_2=[WELL], lab_3=[WELL])
+    hosts.ahead_s = ahead_s
+    assert checked(farm, hosts, monkeypatch, "--json") == 0
+    found = [each for each in json.loads(capsys.readouterr().out)["hosts"] if each["area"] == "clocks"]
+    assert [(each["host"], each["said"].partition(":")[0]) for each in found] == off
+    assert all("timedatectl" in each["mend"] for each in found)

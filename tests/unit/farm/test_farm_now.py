@@ -184,7 +184,7 @@ def test_a_board_that_only_the_results_know_is_shown_for_a_month(
 ) -> None:
     store.finish_run(begun(store, "old-1"), "failed")
     assert board(now.look(), "old-1").last is not None
-    monkeypatch.setattr(now, "utc_now", lambda: dt.datetime.now(dt.UTC) + dt.timedelta(days=31))
+    monkeypatch.setattr(Store, "now", lambda _store: dt.datetime.now(dt.UTC) + dt.timedelta(days=31))
     assert [each.board for each in now.look().boards] == ["am62x-1"]
 
 

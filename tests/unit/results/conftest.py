@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobbook import Wall
+from jobbook import Steady, Wall
 from sqlalchemy import create_engine, make_url, text
 
 from lab.results import Store, open_store
@@ -44,3 +44,8 @@ def store(database: str) -> Iterator[Store]:
 @pytest.fixture
 def wall() -> Wall:
     return Wall()
+
+
+@pytest.fixture
+def steady() -> Steady:
+    return Steady()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from jobbook import START, Wall, started
+from jobbook import START, Steady, Wall, started
 from older_schema import back_to_verdicts, raw
 from sqlalchemy import text
 
@@ -13,7 +13,7 @@ from exporters.farm.schedules import Due, Schedules
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, Store, joblist, open_store
-from lab.results.jobrecords import BY_PYTEST, LEASE_S, Job, Order, call, number
+from lab.results.jobrecords import BY_PYTEST, LEASE_S, Job, Order, Silence, call, number
 from lab.results.jobs import JobQueue
 from lab.results.watch import watch
 
@@ -127,11 +127,13 @@ def test_a_job_that_is_done_before_it_is_told_is_completed(store: Store) -> None
     assert book.job(job.id).state == "completed"
 
 
-def test_a_job_whose_holder_died_is_cancelled_at_once(store: Store) -> None:
+def test_a_job_whose_host_is_gone_is_cancelled_after_a_lease(store: Store, steady: Steady) -> None:
     wall = Wall()
     job = started(queue(store, wall), BOOTS)
     wall.later(LEASE_S, minutes=1)
-    assert queue(store, wall, "another").cancel(job.id, "ann").state == "cancelled"
+    other = JobQueue(store, "another", lambda _who: None, wall, silence=Silence(steady), pause=steady.pause)
+    assert other.cancel(job.id, "ann").state == "cancelled"
+    assert steady.now_s > LEASE_S
 
 
 def test_a_job_ends_about_when_the_same_order_would_have(store: Store) -> None:

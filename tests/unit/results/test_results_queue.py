@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
-from jobbook import ORDER, Wall, started
+from jobbook import ORDER, Steady, Wall, started, watched
 
 from exporters.farm.jobs import Jobs
 from lab.errors import LabStableError
 from lab.results import Store
-from lab.results.jobrecords import BY_WEB, LEASE_S
+from lab.results.jobrecords import BY_WEB, HEARTBEAT_S, LEASE_S, Silence
 from lab.results.jobs import JobQueue, Order
 from lab.results.reservations import ReservationBook
 from lab.results.watch import watch
@@ -65,27 +65,33 @@ def test_a_job_of_a_process_that_was_killed_gives_its_board_back_at_once(store: 
     assert other.take_up(killed.id).state == "queued"
 
 
-def test_a_silent_job_of_another_host_keeps_its_board_until_the_lease_ends(store: Store, wall: Wall) -> None:
-    one, two = book(store, wall, "one"), book(store, wall, "two")
+def test_a_silent_job_of_another_host_keeps_its_board_until_the_lease_ends(
+    store: Store, wall: Wall, steady: Steady
+) -> None:
+    one, two = book(store, wall, "one"), JobQueue(store, "two", lambda _who: None, wall, silence=Silence(steady))
     silent = started(one)
     waiting = two.enqueue(ORDER)
-    wall.later(LEASE_S - 1)
-    assert two.start(waiting.id) is None
+    for _ in range(5):
+        assert two.start(waiting.id) is None
+        steady.pause(HEARTBEAT_S)
+    wall.later(1)
     one.beat(silent.id)
-    wall.later(LEASE_S - 1)
-    assert two.start(waiting.id) is None
-    wall.later(2)
-    assert two.start(waiting.id) is not None
+    last_s = steady.now_s
+    while two.start(waiting.id) is None:
+        assert steady.now_s <= last_s + LEASE_S
+        steady.pause(HEARTBEAT_S)
+    assert steady.now_s > last_s + LEASE_S
     with pytest.raises(LabStableError, match="taken from us"):
         one.beat(silent.id)
     one.finish(silent.id, "completed")
     assert two.holder_of("b1") is not None
 
 
-def test_a_job_that_died_waiting_holds_up_nobody(store: Store, wall: Wall) -> None:
-    book(store, wall, "one").enqueue(ORDER)
-    wall.later(LEASE_S + 1)
-    started(book(store, wall, "two"))
+def test_a_job_that_died_waiting_holds_up_nobody(store: Store, wall: Wall, steady: Steady) -> None:
+    died = book(store, wall, "one").enqueue(ORDER)
+    two = JobQueue(store, "two", lambda _who: None, wall, silence=Silence(steady))
+    watched(two, steady, died.id)
+    started(two)
 
 
 def test_the_metrics_tell_waiting_running_and_stuck_jobs_apart(store: Store, wall: Wall) -> None:
@@ -119,16 +125,15 @@ def test_a_job_that_a_reservation_refuses_keeps_nobody_waiting(store: Store, wal
 
 
 def test_a_board_that_the_site_failed_to_give_back_is_free_when_the_lease_has_run_out(
-    store: Store, wall: Wall
+    store: Store, wall: Wall, steady: Steady
 ) -> None:
     site = JobQueue(store, "site", lambda _who: False, wall, program=BY_WEB)
-    one = JobQueue(store, "one", lambda _who: False, wall)
+    one = JobQueue(store, "one", lambda _who: False, wall, silence=Silence(steady))
     held, waiting = started(site), one.enqueue(ORDER)
-    wall.later(LEASE_S)
     assert one.start(waiting.id) is None
-    wall.later(1)
+    watched(one, steady, held.id)
     assert one.start(waiting.id) is not None, "the site lives, but gave no sign of life for this job"
     assert one.job(held.id).state == "interrupted"
-    wall.later(LEASE_S + 1)
-    other = JobQueue(store, "two", lambda _who: False, wall)
+    other = JobQueue(store, "two", lambda _who: False, wall, silence=Silence(steady))
+    watched(other, steady, waiting.id)
     assert other.start(other.enqueue(ORDER).id) is None, "a run that lives keeps its board"
