@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from lab.cli.options import Env, Json
 from lab.env import envfile
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
@@ -20,10 +21,13 @@ def check(
     file: Env,
     as_json: Json = False,
 ) -> None:
-    """Find what labgrid ignores or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
+    """Find everything that a run would refuse: unknown keys, wrong types and wiring, values of the template, what is not there."""
+    from lab.env import target  # noqa: PLC0415 - it loads labgrid
+
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
     remarks = [] if found else list(envfile.remarks(path))
+    found = found or [*envfile.refusals(path), *target.lacks(path)]
     if as_json:
         echo_json({"file": str(path), "problems": found, "remarks": remarks})
     else:
@@ -42,6 +46,34 @@ def port(
     from lab.env.target import console_device  # noqa: PLC0415 - it loads labgrid
 
     echo(console_device(env))
+
+
+@app.command()
+def straps(env: Env, *, as_json: Json = False) -> None:
+    """Try the boot-mode straps: set them for each medium and read them back. No power is switched; a run under way is disturbed."""
+    from lab.env.target import straps_of  # noqa: PLC0415 - it loads labgrid
+
+    strategy, driver = straps_of(env)
+    media = sorted(strategy.type.media.items(), key=lambda item: item[0] == strategy.medium)  # its own one stays set
+    rows = [
+        {"medium": name, "boot_mode": medium.boot_mode, **_tried(driver, medium.boot_mode)} for name, medium in media
+    ]
+    if as_json:
+        echo_json(rows)
+    else:
+        for row in rows:
+            said = f"FAILED [{row['failure']}]: {row['message']}" if row["failure"] else "the outputs took it"
+            echo(f"{row['medium']} ({row['boot_mode']:#x}): {said}")
+    if any(row["failure"] for row in rows):
+        raise typer.Exit(1)
+
+
+def _tried(driver: Any, value: int) -> dict[str, str]:
+    try:
+        driver.set(value)
+    except BoardlabError as error:
+        return {"failure": error.failure, "message": str(error)}
+    return {"failure": "", "message": ""}
 
 
 @app.command("list")

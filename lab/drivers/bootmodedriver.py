@@ -65,7 +65,7 @@ class BootModeDriver(Driver):
         wrong = (value ^ self.fixed) & ~self.driven
         if wrong:
             raise ConfigurationError(
-                f"boot mode {value:#x} needs strap(s) {_bits(wrong)} which no line drives and which are fixed to "
+                f"boot mode {value:#x} needs strap(s) {bits(wrong)} which no line drives and which are fixed to "
                 f"{self.fixed:#x}: wire them and add them to `lines`, or set the switches and `fixed`"
             )
         for bit in self.lines:
@@ -73,7 +73,7 @@ class BootModeDriver(Driver):
         got = self.get()
         if got != value:
             raise LabTransientError(
-                f"boot mode {value:#x} was set, the outputs read back {got:#x}: check the strap line(s) {_bits(got ^ value)}",
+                f"boot mode {value:#x} was set, the outputs read back {got:#x}: check the strap line(s) {bits(got ^ value)}",
                 failure="strap_mismatch",
             )
 
@@ -98,5 +98,6 @@ class BootModeDriver(Driver):
         return getattr(self, f"bit{bit}")
 
 
-def _bits(mask: int) -> str:
+def bits(mask: int) -> str:
+    """The bits that are set, for a message, e.g. "0, 5"."""
     return ", ".join(str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1)

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from attrs import frozen
+from labgrid.driver.exception import ExecutionError
 from labgrid.exceptions import NoResourceFoundError
 from labgrid.resource import Resource
+from labgrid.resource.httpdigitalout import HttpDigitalOutput
 from labgrid.resource.remote import RemotePlace
 
 from lab.drivers.failures import Meaning, meaning, root
@@ -156,11 +158,24 @@ def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> Board
         found, said = meaning(error), f"{type(cause).__name__}: {_said(cause)}"
     _log.debug("%s: %s: %s", described(driver), action, said, exc_info=error)
     failure = f"{kind.name}_{found.failure}"
-    mend = found.mend or kind.mend
+    mend = found.mend or _unread(driver, cause) or kind.mend
     text = f"{kind.noun} {described(driver)}: {action}: {said}. {mend[:1].upper()}{mend[1:]}"
     if found.configuration:
         return ConfigurationError(text)
     return (kind.passing if found.transient else kind.lasting)(text, failure=failure)
+
+
+def _unread(driver: Any, error: BaseException) -> str:
+    """The mend where a relay behind HTTP answered what is none of the two answers that its resource names; else empty."""
+    resource = getattr(driver, "http", None)
+    if not isinstance(resource, HttpDigitalOutput) or not isinstance(error, ExecutionError):
+        return ""
+    lacks = [name for name in ("body_get_asserted", "body_get_deasserted") if not getattr(resource, name)]
+    given = " and ".join(lacks or ["body_get_asserted", "body_get_deasserted"])
+    return (
+        f"its HttpDigitalOutput {'lacks' if lacks else 'has other'} {given}: a regular expression of the whole answer for each state, "
+        "e.g. body_get_asserted: '.*\"on\".*'"
+    )
 
 
 def _is_gone(driver: Any, error: BaseException) -> bool:

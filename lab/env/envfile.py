@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from labgrid.resource import Resource
 from labgrid.util.yaml import load
 
 from lab import shipped, yamlfile
+from lab.benchmarks import site
 from lab.env import sshneeds
 from lab.env import wiring as envwiring
 from lab.env.wiring import TargetComponent
@@ -27,6 +29,9 @@ FOLDER = shipped.ENVS
 SUFFIXES = shipped.SUFFIXES
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
+OPTIONS = frozenset({"coordinator_address", "release"})  # of labgrid and of boardlab
+LAB_LINE = re.compile(r"# LAB\b")  # the mark of a value that each lab sets
+_RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # RFC 5737
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
 STRATEGIES = "lab.strategies"
 OLD_STRATEGIES = "strategies"
@@ -73,7 +78,7 @@ def problems(path: Path) -> Iterator[str]:
         data = _parse(path)
         for place, keys, known in _levels(data):
             yield from _unknown(path, place, keys, known)
-        imports = [str(name) for name in data.get("imports") or []]
+        imports = _imports(path, data)
         for name in imports:
             _import(path, name)
         for role, target in _targets(path, data):
@@ -96,6 +101,30 @@ def problems(path: Path) -> Iterator[str]:
         yield str(error)
 
 
+def refusals(path: Path) -> Iterator[str]:
+    """What a run would refuse, or fail on, of an environment without `problems`: values that are still the template's, straps and
+    prompts that are not the board type's, misspelt options.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    data = _parse(path)
+    yield from _unedited(path)
+    yield from _misspelt(path, "options", data.get("options"), OPTIONS)
+    imports = _imports(path, data)
+    for role, target in _targets(path, data):
+        place = f"targets.{role}.options"
+        yield from _misspelt(path, place, target.get("options"), {site.OPTION})
+        drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), imports))
+        yield from (
+            f"{path}: {found}" for found in envwiring.unfit([each for each in drivers if not isinstance(each, str)])
+        )
+    try:
+        site.of_options(target_options(path).get(site.OPTION, {}), f"{path}: targets.main.options.{site.OPTION}")
+    except ConfigurationError as error:
+        yield str(error)
+
+
 def remarks(path: Path) -> Iterator[str]:
     """What an environment without problems needs of another host, see `lab.env.sshneeds`.
 
@@ -103,7 +132,7 @@ def remarks(path: Path) -> Iterator[str]:
         ConfigurationError: the file cannot be understood.
     """
     data = _parse(path)
-    imports = [str(name) for name in data.get("imports") or []]
+    imports = _imports(path, data)
     for role, target in _targets(path, data):
         rooms = [
             [
@@ -172,6 +201,36 @@ def target_options(path: Path, role: str = "main") -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _unedited(path: Path) -> Iterator[str]:
+    """Lines with the mark LAB that are as the template has them, and addresses that are reserved for documentation."""
+    templates = {
+        _value(line)
+        for each in shipped.folder(shipped.ENVS).glob("*.yaml")
+        for line in each.read_text(encoding="utf-8").splitlines()
+        if LAB_LINE.search(line)
+    }
+    for number, line in enumerate(yamlfile.text_of(path).splitlines(), start=1):
+        value = _value(line)
+        if LAB_LINE.search(line) and value in templates:
+            yield f"{path}:{number}: `{value}` is the template's value: set it, or remove the mark LAB where it is right"
+        elif found := _RESERVED.search(value):
+            yield f"{path}:{number}: {found[0]} is no address of a lab: it is reserved for documentation; write your own"
+
+
+def _value(line: str) -> str:
+    return " ".join(line.partition("# ")[0].split())
+
+
+def _misspelt(path: Path, place: str, given: object, known: Iterable[str]) -> Iterator[str]:
+    """Options that look like ours: tests of the user's own may have any other."""
+    if given is not None and not isinstance(given, dict):
+        yield f"{path}: {place}: expected `name: value`, got {given!r}"
+        return
+    for name in given or {}:
+        if name not in known and (mend := _similar(str(name), known)):
+            yield f"{path}: {place}: {name} is no option of boardlab{mend}"
+
+
 def _levels(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
     yield "", data, TOP_KEYS
     targets = data.get("targets")
@@ -206,7 +265,9 @@ def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> It
         unknown = list(_unknown(path, where, item, arguments | OWN_ARGUMENTS))
         yield from unknown
         bindings = item.get("bindings", {})
-        if not isinstance(bindings, dict):
+        if not isinstance(item.get("name"), str | None):
+            yield f"{path}: {where}: name: expected a word, got {item['name']!r}"
+        elif not isinstance(bindings, dict):
             yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
         elif not unknown:
             given = {key: value for key, value in item.items() if key not in OWN_ARGUMENTS}
@@ -240,7 +301,7 @@ def _parse(path: Path) -> dict[str, Any]:
 def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         items = target_factory._convert_to_named_list(data)
-    except (InvalidConfigError, AttributeError, TypeError, AssertionError) as error:
+    except (InvalidConfigError, AttributeError, TypeError, ValueError, AssertionError) as error:
         raise ConfigurationError(
             f"{path}: {place}: {getattr(error, 'msg', error)}; every entry is `- Class: {{argument: value}}`"
         ) from error
@@ -256,6 +317,13 @@ def _unknown(path: Path, place: str, data: Mapping[str, object], keys: frozenset
             yield f"{path}: {where}unknown key {key!r}{_similar(str(key), keys)}; it takes: {takes}"
 
 
+def _imports(path: Path, data: Mapping[str, Any]) -> list[str]:
+    names = data.get("imports") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(f"{path}: imports: expected a list of modules, e.g. [lab.drivers], got {names!r}")
+    return names
+
+
 def _import(path: Path, name: str) -> None:
     if name.endswith(".py"):
         return
@@ -263,6 +331,8 @@ def _import(path: Path, name: str) -> None:
         importlib.import_module(name)
     except ImportError as error:
         raise ConfigurationError(f"{path}: imports: {name}: {error}; is it installed in this environment?") from error
+    except Exception as error:  # a module may raise anything while it is loaded
+        raise ConfigurationError(f"{path}: imports: {name}: {type(error).__name__}: {error}") from error
 
 
 def _own_files(imports: Sequence[str]) -> list[str]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from labgrid import Environment
 from labgrid.exceptions import NoDriverFoundError, NoStrategyFoundError
+from labgrid.resource import PDUDaemonPort, SerialPort
 
+from lab import boards, shipped
 from lab.drivers import guarded
-from lab.drivers.guarded import ACTIVATE_LIMIT_S, CONSOLE
+from lab.drivers.guarded import ACTIVATE_LIMIT_S, CONSOLE, STRAP
+from lab.drivers.outlets import PDUDAEMON_PORT
 from lab.drivers.timelimit import within
 from lab.env import envfile
+from lab.env.wiring import REMOTE
 from lab.errors import BoardlabError, ConfigurationError
+
+CONNECT_LIMIT_S: Final = 3.0
 
 
 def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]:
@@ -41,6 +50,92 @@ def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]
         raise ConfigurationError(f"{path}: it has no {noun} driver: add one to the target's drivers") from error
     except Exception as error:
         raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
+
+
+def lacks(path: Path) -> Iterator[str]:
+    """What of an environment without problems is not there, or cannot be made: its drivers, its pdudaemon, its serial ports.
+
+    Targets with a RemotePlace are left out: their coordinator knows them.
+    """
+    try:
+        found = list(_made(path))
+    except ConfigurationError as error:
+        yield str(error)
+        return
+    for role, target, hint in found:
+        yield from (f"{path}: targets.{role}: {each}{hint}" for each in _absent(target))
+
+
+def _made(path: Path) -> Iterator[tuple[str, Any, str]]:
+    """The targets of this host by their roles, each with its `bench_hint`.
+
+    Raises:
+        ConfigurationError: one cannot be made.
+    """
+    hint = ""
+    try:
+        env = Environment(str(path))
+        targets = env.config.get_targets()
+        hint = bench_hint(targets)
+        for role, target in targets.items():
+            if not _entry(target.get("resources"), REMOTE):
+                yield role, env.get_target(role), hint
+    except Exception as error:  # whatever a driver, or a module of the user's own, raises while it is made
+        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}{hint}") from error
+
+
+def _absent(target: Any) -> Iterator[str]:
+    target.update_resources()
+    for resource in target.resources:
+        if isinstance(resource, PDUDaemonPort):
+            there = urlsplit(resource.host if "//" in resource.host else f"//{resource.host}")
+            host, port = there.hostname or "", there.port or PDUDAEMON_PORT
+            try:
+                socket.create_connection((host, port), CONNECT_LIMIT_S).close()
+            except OSError as error:
+                yield f"PDUDaemonPort: no pdudaemon answers at {host}:{port} ({error}): start it, or correct `host`"
+        elif isinstance(resource, SerialPort):
+            match, device = getattr(resource, "match", None), str(resource.port)
+            if match and not getattr(resource, "avail", True):
+                yield f"{type(resource).__name__}: no adapter is plugged in that fits {dict(match)}"
+            elif not match and device.startswith("/") and not Path(device).exists():
+                yield f"{type(resource).__name__}: there is no {device}"
+
+
+def straps_of(env: str) -> tuple[Any, Any]:
+    """The strategy of an environment, and its boot-mode driver, ready to be set.
+
+    Raises:
+        ConfigurationError: as of `parts`; or it has no BoardStrategy, which knows the boot modes.
+        LabError: the resource of a strap is not there.
+    """
+    target, strategy, driver = parts(env, "BootModeDriver", "boot_mode", "boot-mode")
+    if not hasattr(strategy, "type"):
+        raise ConfigurationError(f"{env}: it has no BoardStrategy, so nothing says which value selects which medium")
+    guarded.call(driver, STRAP, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
+    return strategy, driver
+
+
+def bench_hint(targets: Mapping[str, Any]) -> str:
+    """How to bring up the bench of a virtual board, in parentheses; empty for the environment of a real one.
+
+    Args:
+        targets: of labgrid's configuration.
+    """
+    main = targets.get("main") or {}
+    name = _entry(main.get("drivers"), "BoardStrategy").get("board_type")
+    if name not in boards.names() or not shipped.is_bench(_entry(main.get("resources"), "PDUDaemonPort").get("pdu")):
+        return ""
+    words = "" if boards.load(name).virtual else f" sim --type {name}"
+    return f" (is the virtual board up? start it with: lab virtual up{words})"
+
+
+def _entry(entries: Any, kind: str) -> dict[str, Any]:
+    """The first of this kind in an env's list or mapping of resources or drivers; {} where there is none."""
+    for entry in entries if isinstance(entries, list) else [entries or {}]:
+        if kind in entry:
+            return dict(entry[kind] or {})
+    return {}
 
 
 def console_device(env: str) -> str:

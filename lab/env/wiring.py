@@ -7,8 +7,9 @@ numbers. `problems` names them all at once.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attr
 from attrs import frozen
@@ -18,8 +19,9 @@ from labgrid.resource import Resource, SerialPort
 from labgrid.strategy import Strategy
 
 from lab import boards
+from lab.boards import BoardType
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPowerDriver
-from lab.drivers.bootmodedriver import BootModeDriver
+from lab.drivers.bootmodedriver import BootModeDriver, bits
 from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
 from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import AT_CONSOLE, RailSensors
@@ -38,6 +40,11 @@ _ONLY_HERE = {
     AutomationPowerDriver: _AUTOMATION,
     AutomationBootModeDriver: _AUTOMATION,
     RailsDriver: frozenset({"RailSensors"}),
+}
+# Driver -> its pattern -> the kind of prompt, and what a board prints there.
+_PROMPTS: Final = {
+    "UBootDriver": {"prompt": ("uboot", "=> "), "autoboot": ("autoboot", "Hit any key to stop autoboot:  2 ")},
+    "ShellDriver": {"prompt": ("shell", "root@{host}:~# "), "login_prompt": ("login", "{host} login: ")},
 }
 
 
@@ -64,11 +71,14 @@ class TargetComponent:
 
 def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """What is wrong with a target, each with its place and its mend."""
-    for entry in (*resources, *drivers):
-        yield from _arguments(entry)
+    wrong = {entry.place: list(_arguments(entry)) for entry in (*resources, *drivers)}
+    for found in wrong.values():
+        yield from found
+    sound = [entry for entry in drivers if not wrong[entry.place]]
     yield from _ports(resources, drivers)
     yield from _twice((*resources, *drivers))
-    yield from _rails(resources, drivers)
+    yield from _board(sound)
+    yield from _rails([entry for entry in resources if not wrong[entry.place]], sound)
     if any(entry.cls.__name__ == REMOTE for entry in resources):
         yield from _elsewhere(resources, drivers)
         return  # what else the place has is known only once the coordinator has told
@@ -90,6 +100,8 @@ def _arguments(entry: TargetComponent) -> Iterator[str]:
             continue
         try:
             attribute.validator(None, attribute, value)
+        except ConfigurationError as error:
+            yield f"{entry.place}: {str(error).removeprefix(f'{entry.cls.__name__}: ')}"
         except (TypeError, ValueError) as error:
             wanted = getattr(attribute.validator, "type", None) or getattr(
                 getattr(attribute.validator, "validator", None), "type", None
@@ -117,19 +129,99 @@ def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
 
 def _measures(cls: type) -> bool:
     """Whether a driver times what comes from the port."""
-    return issubclass(cls, StampedConsoleDriver) or "BoardStrategy" in {base.__name__ for base in cls.__mro__}
+    return issubclass(cls, StampedConsoleDriver) or _is_board_strategy(cls)
 
 
 def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Rails that cannot be measured, for the board type that the strategy names."""
-    types = [str(entry.arguments["board_type"]) for entry in drivers if "board_type" in entry.arguments]
+    board_type = _type_of(drivers)
     for entry in resources:
-        if issubclass(entry.cls, RailSensors) and types and types[0] in boards.names():
+        if issubclass(entry.cls, RailSensors) and board_type is not None:
             try:
                 wired = {key: value for key, value in entry.arguments.items() if key != "at"}
-                from_env("this board", board_type=boards.load(types[0]), **{"rails": {}, **wired})
+                from_env("this board", board_type=board_type, **{"rails": {}, **wired})
             except ConfigurationError as error:
                 yield f"{entry.place}: {error}"
+
+
+def _board(drivers: Sequence[TargetComponent]) -> Iterator[str]:
+    """A board type that is not there, and a medium that it does not have."""
+    for entry in drivers:
+        if not _is_board_strategy(entry.cls):
+            continue
+        try:
+            board_type = boards.load(entry.arguments["board_type"])
+        except ConfigurationError as error:
+            yield f"{entry.place}: board_type: {error}"
+            continue
+        medium = entry.arguments.get("medium", "")
+        if medium and medium not in board_type.media:
+            has = ", ".join(board_type.media)
+            yield f"{entry.place}: medium: board type {board_type.name} has no medium {medium!r}; it has: {has}"
+
+
+def unfit(drivers: Sequence[TargetComponent]) -> Iterator[str]:
+    """Straps and prompts that do not fit the board type: a run that comes to them fails.
+
+    Args:
+        drivers: of a target without `problems`.
+    """
+    board_type = _type_of(drivers)
+    if board_type is None:
+        return
+    for entry in drivers:
+        if issubclass(entry.cls, BootModeDriver):
+            yield from _straps(entry, board_type)
+        for argument, samples in _PROMPTS.get(entry.cls.__name__, {}).items():
+            pattern = entry.arguments.get(argument)
+            if pattern is not None:
+                yield from _prompt(f"{entry.place}: {argument}", pattern, samples, board_type)
+
+
+def _straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
+    """Media whose boot mode needs a strap that no line drives and that is fixed otherwise."""
+    lines, fixed = entry.arguments["lines"], entry.arguments.get("fixed", 0)
+    driven = sum(1 << bit for bit in lines)
+    for name, medium in board_type.media.items():
+        wrong = (medium.boot_mode ^ fixed) & ~driven
+        if wrong:
+            yield (
+                f"{entry.place}: medium {name} (boot mode {medium.boot_mode:#x}) needs strap(s) {bits(wrong)}, which no line drives and "
+                f"`fixed: {fixed:#x}` has otherwise: add them to `lines`, or correct `fixed`; without them no run can boot from {name}"
+            )
+
+
+def _prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardType) -> Iterator[str]:
+    """A pattern that is not found in what a board of this type prints."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        yield f"{place}: {pattern!r} is no regular expression: {error}"
+        return
+    prompts, host = board_type.prompts, _hostname(board_type)
+    of_type = {"uboot": prompts.uboot, "autoboot": prompts.autoboot, "login": prompts.login, "shell": prompts.shell}
+    kind, *texts = samples
+    printed = [text for text in (each.format(host=host) for each in texts) if re.search(of_type[kind], text)]
+    if printed and pattern != of_type[kind] and not any(wanted.search(text) for text in printed):
+        yield f"{place}: {pattern!r} is not found in {printed[0]!r}, which {board_type.name} prints; its type has {of_type[kind]!r}"
+
+
+def _hostname(board_type: BoardType) -> str:
+    """Of the root file system; of a type that does not say, what stands before `login:`."""
+    return board_type.identity.hostname if board_type.identity else board_type.prompts.login.partition(" ")[0]
+
+
+def _type_of(drivers: Sequence[TargetComponent]) -> BoardType | None:
+    """The board type that a target's BoardStrategy names; None: it has none, or there is no such type."""
+    for entry in drivers:
+        name = entry.arguments.get("board_type")
+        if _is_board_strategy(entry.cls) and isinstance(name, str) and name in boards.names():
+            return boards.load(name)
+    return None
+
+
+def _is_board_strategy(cls: type) -> bool:
+    return "BoardStrategy" in {base.__name__ for base in cls.__mro__}
 
 
 def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
@@ -178,8 +270,9 @@ def _wiring(
     after: Sequence[TargetComponent],
 ) -> Iterator[str]:
     if issubclass(driver.cls, BootModeDriver):
-        names = {entry.name for entry in before}
-        for bit, name in driver.arguments.get("lines", {}).items():
+        names = [entry.name for entry in before]
+        lines = driver.arguments.get("lines")
+        for bit, name in lines.items() if isinstance(lines, dict) else ():
             if name not in names:
                 yield f"{driver.place}: lines: bit {bit}: no driver is called {name!r} above it"
         return

@@ -24,7 +24,6 @@ from virtual import pdudaemon
 SIMULATED: Final = "sim-"  # how the names of simulated boards' environments begin
 FARM_FILE: Final = "farm.yaml"
 PARTS: Final = (shipped.ENVS, shipped.TESTS, shipped.FARM)
-_LAB_LINE: Final = re.compile(r"# LAB\b")
 _PLAIN: Final = re.compile(r"[\w./][\w./+-]*")
 
 
@@ -46,7 +45,7 @@ class Env:
     def lab_lines(self) -> list[int]:
         """The lines that a lab edits, from 1."""
         lines = self.path.read_text(encoding="utf-8").splitlines()
-        return [number for number, line in enumerate(lines, start=1) if _LAB_LINE.search(line)]
+        return [number for number, line in enumerate(lines, start=1) if envfile.LAB_LINE.search(line)]
 
 
 @cache

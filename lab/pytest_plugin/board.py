@@ -16,10 +16,11 @@ import pytest
 from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, RegistrationError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
-from lab import boards, shipped
+from lab import shipped
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
 from lab.env import envfile
+from lab.env.target import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
@@ -59,11 +60,19 @@ def configure(config: pytest.Config) -> None:
     """
     try:
         path = envfile.find(config.option.lg_env, Path.cwd())
-        if envfile.names(path, guest.STRATEGY):
+        if _is_ours(path):
             envfile.check(path)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
     config.option.lg_env = str(path)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether an environment has a BoardStrategy; so has one that cannot be read, whose check says why."""
+    try:
+        return envfile.names(path, guest.STRATEGY)
+    except ConfigurationError:
+        return True
 
 
 def end_once(_number: int, _frame: FrameType | None) -> None:
@@ -93,7 +102,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         strategy = target.get_strategy()
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
-        raise ending(_blamed(error, config.option.lg_env), f"{env.config_file}: {message}{_hint(env)}") from error
+        raise ending(
+            _blamed(error, config.option.lg_env), f"{env.config_file}: {message}{bench_hint(env.config.get_targets())}"
+        ) from error
     env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
@@ -173,7 +184,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         health.check_first(config)
         provisioning.provision(config)
     except BoardlabError as error:
-        raise ending(error, f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}") from error
+        raise ending(error, f"{error}{bench_hint(config.stash[LABGRID_ENV_KEY].config.get_targets())}") from error
 
 
 @pytest.fixture(scope="session")
@@ -263,27 +274,3 @@ def _asker(config: pytest.Config) -> Callable[[str], str]:
             capture.resume()
 
     return ask
-
-
-def _hint(env: Any) -> str:
-    """How to bring up the bench of a virtual board, in parentheses; empty for the environment of a real one.
-
-    Args:
-        env: labgrid's Environment.
-    """
-    main = env.config.get_targets().get("main") or {}
-    name = _env_entry(main.get("drivers"), "BoardStrategy").get("board_type")
-    if name not in boards.names() or not shipped.is_bench(
-        _env_entry(main.get("resources"), "PDUDaemonPort").get("pdu")
-    ):
-        return ""
-    words = "" if boards.load(name).virtual else f" sim --type {name}"
-    return f" (is the virtual board up? start it with: lab virtual up{words})"
-
-
-def _env_entry(entries: Any, kind: str) -> dict[str, Any]:
-    """The first of this kind in an env's list or mapping of resources or drivers; {} where there is none."""
-    for entry in entries if isinstance(entries, list) else [entries or {}]:
-        if kind in entry:
-            return dict(entry[kind] or {})
-    return {}

@@ -18,7 +18,7 @@ class StrapServer:
 
     Attributes:
         trouble: "" obeys; "hang" never answers; "drip" sends its answer a byte at a time, for ever; "500", "404";
-            "rubbish" says what is no level; "no http" is not even HTTP; "reset" ends the connection.
+            "rubbish" says what is no level; "json" obeys, and says its level as JSON; "no http" is not even HTTP; "reset" ends the connection.
         asked: how many requests came.
         left: how many times of `trouble`, before it obeys again; None: for ever.
     """
@@ -43,12 +43,13 @@ class StrapServer:
 
             def do_GET(self) -> None:
                 if self._obeys():
-                    self._answer(200, straps.levels.get(self.path, b"off"))
+                    level = straps.levels.get(self.path, b"off")
+                    self._answer(200, b'{"state": "%s"}' % level if straps.trouble == "json" else level)
 
             def _obeys(self) -> bool:
                 straps.asked += 1
                 trouble = straps._next()
-                if not trouble:
+                if trouble in {"", "json"}:
                     return True
                 self.close_connection = True
                 if trouble == "hang":

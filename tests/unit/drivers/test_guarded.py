@@ -105,6 +105,34 @@ def test_an_answer_that_is_no_level_is_shown_without_what_moves_a_cursor(server:
     assert str(raised.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "lacks body_get_asserted and body_get_deasserted"),
+        ({"body_get_asserted": '.*"on".*'}, "lacks body_get_deasserted"),
+        (
+            {"body_get_asserted": "1", "body_get_deasserted": "0"},
+            "has other body_get_asserted and body_get_deasserted",
+        ),
+        ({"body_get_asserted": '.*"on".*', "body_get_deasserted": '.*"off".*'}, ""),
+    ],
+)
+def test_a_relay_that_answers_json_is_said_what_its_resource_lacks(
+    server: StrapServer, given: dict[str, str], says: str
+) -> None:
+    server.trouble, target = "json", Target("main")
+    HttpDigitalOutput(target, "B3", url=f"{server.url}/bit3", body_asserted="on", body_deasserted="off", **given)
+    HttpDigitalOutputDriver(target, "B3")
+    boot_mode = BootModeDriver(target, None, lines={3: "B3"})
+    target.activate(boot_mode)
+    if not says:
+        boot_mode.set(0)
+        return
+    with pytest.raises(LabTransientError, match=says) as raised:
+        boot_mode.set(0)
+    assert raised.value.failure == "strap_failed"
+
+
 def test_a_strap_switch_that_is_not_there_is_unreachable() -> None:
     with pytest.raises(LabTransientError, match=r"Connection refused") as raised:
         straps(nobody()).set(8)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from strapserver import strap_server
 from typer.testing import CliRunner
 
 from lab.cli.env import app
 from lab.env import envfile
+from lab.env.target import lacks, straps_of
+from lab.errors import ConfigurationError
+from lab.pytest_plugin import board
+from lab.shown import plain_text
 
 ROOT = Path(__file__).parents[3]
 AM62 = (ROOT / "envs" / "am62x.yaml").read_text(encoding="utf-8")
@@ -43,6 +52,18 @@ def problems(tmp_path: Path, old: str, new: str, text: str = AM62) -> list[str]:
         ),
         ("address: 0x4c", "address: 0x45", "address 0x45 is another rail's too"),
         ("backend: ina231", "backend: ina230", "'backend' must be in ('ina226', 'ina231',"),
+        ("          backend: ina231\n", "", "RailSensors: backend is missing"),
+        (
+            "board_type: am62xx_sk",
+            "board_type: am62x_sk",
+            "board_type: no board type 'am62x_sk'; there are: am43xx-gpevm",
+        ),
+        (
+            "board_type: am62xx_sk",
+            "board_type: am62xx_sk\n          medium: usb",
+            "has no medium 'usb'; it has: sd, emmc",
+        ),
+        ("{3: B3, 4: B4, 5: B5, 9: B9}", "{3: [B3]}", "BootModeDriver: lines: 3: ['B3'] is not `bit"),
         (
             CONSOLE,
             CONSOLE + "      - SerialDriver: {bindings: {port: mcu}}\n",
@@ -95,10 +116,119 @@ def test_a_remote_place_is_wired_by_its_coordinator(tmp_path: Path) -> None:
     assert problems(tmp_path, "targets:", "targets:", text) == []
 
 
+def edited(text: str) -> str:
+    """A template whose values a lab has found right: it removed the marks, and wrote its own addresses."""
+    return re.sub(r" # LAB\b.*", "", text).replace("192.0.2.", "10.0.0.")
+
+
+def refused(tmp_path: Path, old: str, new: str) -> list[str]:
+    """What a run would refuse of the edited environment with this change."""
+    text = edited(AM62)
+    assert problems(tmp_path, old, new, text) == []
+    return list(envfile.refusals(tmp_path / "lab.yaml"))
+
+
+def test_of_an_edited_template_a_run_refuses_nothing(tmp_path: Path) -> None:
+    assert refused(tmp_path, "", "") == []
+
+
+@pytest.mark.parametrize("env", sorted(path.name for path in (ROOT / "envs").glob("*.yaml")))
+def test_of_a_shipped_environment_only_the_values_of_the_lab_are_refused(env: str) -> None:
+    path = ROOT / "envs" / env
+    lines = path.read_text(encoding="utf-8").splitlines()
+    marked = [number for number, line in enumerate(lines, start=1) if "# LAB" in line]
+    assert [int(found.removeprefix(f"{path}:").partition(":")[0]) for found in envfile.refusals(path)] == marked
+    assert bool(marked) is (not env.startswith(("sim-", "virtual")))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "lines: {3: B3, 4: B4, 5: B5, 9: B9}",
+            "lines: {3: B3, 4: B4, 9: B9}",
+            "targets.main.drivers.BootModeDriver: medium ospi (boot mode 0x73) needs strap(s) 5, which no line drives",
+        ),
+        ("fixed: 0x043", "fixed: 0x003", "medium sd (boot mode 0x243) needs strap(s) 6"),
+        ("prompt: '=> '", "prompt: 'U-Boot> '", "UBootDriver: prompt: 'U-Boot> ' is not found in '=> '"),
+        ("autoboot: Hit any key", "autoboot: Press SPACE", "UBootDriver: autoboot: "),
+        ("'am62xx-evm login: '", "'beagle login: '", "is not found in 'am62xx-evm login: ', which am62xx_sk prints"),
+        ("'root@am62xx-evm:[^ ]*# '", "'root@am64xx-evm:[^ ]*# '", "ShellDriver: prompt: "),
+        (
+            "'am62xx-evm login: '",
+            "'am62xx-evm (login'",
+            "ShellDriver: login_prompt: 'am62xx-evm (login' is no regular",
+        ),
+        (
+            "      benchmarks:",
+            "      benchmark:",
+            "targets.main.options: benchmark is no option of boardlab (did you mean",
+        ),
+        ("        interface: eth0", "        interfce: eth0", "options.benchmarks: extra fields found (interfce)"),
+        ("targets:", "options: {relese: '11.01'}\ntargets:", "options: relese is no option of boardlab (did you mean"),
+        ("  tester:\n", "  tester:\n    options: [release]\n", "targets.tester.options: expected `name: value`"),
+        ("root@10.0.0.20", "root@192.0.2.20", "192.0.2.20 is no address of a lab"),
+    ],
+)
+def test_what_a_run_would_refuse_is_named_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
+    found = refused(tmp_path, old, new)
+    assert any(says in each for each in found), found
+    assert all(str(tmp_path / "lab.yaml") in each for each in found)
+
+
+@pytest.mark.parametrize("generic", ["'login: '", "'am62\\w+-evm login: '"])
+def test_a_prompt_that_fits_the_type_in_other_words_is_right(tmp_path: Path, generic: str) -> None:
+    assert refused(tmp_path, "'am62xx-evm login: '", generic) == []
+
+
+def test_options_of_the_users_own_tests_are_theirs(tmp_path: Path) -> None:
+    assert refused(tmp_path, "targets:", "options: {colour: red}\ntargets:") == []
+
+
+HERE = """
+targets:
+  main:
+    resources:
+      - PDUDaemonPort: {host: 'ADDRESS', pdu: p, index: 1}
+      - RawSerialPort: {port: PORT}
+    drivers:
+      - StampedPDUDaemonDriver: {}
+      - StampedConsoleDriver: {}
+      - BoardStrategy: {board_type: am62xx_sk, board: b1}
+imports: [lab.drivers, lab.strategies]
+"""
+
+
+def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "here.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/null"))
+        there = CliRunner().invoke(app, ["check", str(path)])
+        assert (there.exit_code, there.stdout) == (0, f"{path}: nothing wrong\n")
+    path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/ttyNowhere"))
+    found = list(lacks(path))
+    assert len(found) == 2
+    assert f"PDUDaemonPort: no pdudaemon answers at {address}" in found[0]
+    assert "RawSerialPort: there is no /dev/ttyNowhere" in found[1]
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert (result.exit_code, len(result.stdout.splitlines())) == (2, 3)
+
+
+def test_a_driver_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    own = "import attr\nfrom labgrid.driver import Driver\nfrom labgrid.factory import target_factory\n"
+    own += "@target_factory.reg_driver\n@attr.s(eq=False)\nclass Own(Driver):\n"
+    own += "    def __attrs_post_init__(self):\n        raise ValueError('it needs 12 V')\n"
+    (tmp_path / "own.py").write_text(own)
+    path = tmp_path / "lab.yaml"
+    path.write_text(f"targets: {{main: {{drivers: [Own: {{}}]}}}}\nimports: ['{tmp_path}/own.py']\n")
+    assert list(envfile.problems(path)) == []
+    assert list(lacks(path)) == [f"{path}: it needs 12 V"]
+
+
 def test_the_command_prints_each_problem_and_its_exit_code_says_so(tmp_path: Path) -> None:
     problems(tmp_path, "delay: 2.0", "delay: 2")
-    good, bad = ROOT / "envs" / "am62x.yaml", tmp_path / "lab.yaml"
-    assert CliRunner().invoke(app, ["check", str(good)]).exit_code == 0
+    bad = tmp_path / "lab.yaml"
     result = CliRunner().invoke(app, ["check", str(bad)])
     assert result.exit_code == 2
     assert "write 2.0" in result.stdout
@@ -193,10 +323,128 @@ def test_what_needs_ssh_even_where_consoles_go_by_tls_is_said_and_is_no_problem(
 ) -> None:
     text = (PLACE % (resource, driver)).replace("StampedConsoleDriver: {}", f"StampedConsoleDriver: {{{transport}}}")
     (tmp_path / "lab.yaml").write_text(text)
-    done = CliRunner().invoke(app, ["check", str(tmp_path / "lab.yaml")])
-    assert done.exit_code == 0
-    *said, last = done.stdout.splitlines()
-    assert last.endswith("nothing wrong")
+    assert list(envfile.problems(tmp_path / "lab.yaml")) == []
+    said = list(envfile.remarks(tmp_path / "lab.yaml"))
     assert bool(said) is bool(says)
     assert says in "".join(said)
     assert all("`ssh HOST true` must work" in each and "power go by TLS" in each for each in said)
+
+
+STRAPPED = """
+targets:
+  main:
+    resources:
+      - RawSerialPort: {port: /dev/null}
+      - HttpDigitalOutput: {name: S0, url: URL/bit0, body_asserted: 'on', body_deasserted: 'off'MORE}
+      - HttpDigitalOutput: {name: S1, url: URL/bit1, body_asserted: 'on', body_deasserted: 'off'MORE}
+    drivers:
+      - ManualPowerDriver: {name: b1}
+      - StampedConsoleDriver: {}
+      - HttpDigitalOutputDriver: {name: S0, bindings: {http: S0}}
+      - HttpDigitalOutputDriver: {name: S1, bindings: {http: S1}}
+      - BootModeDriver: {lines: {0: S0, 1: S1}}
+      - BoardStrategy: {board_type: qemu-virt, board: b1, medium: emmc}
+imports: [lab.drivers, lab.strategies]
+"""
+READ_BACK = """, body_get_asserted: '.*"on".*', body_get_deasserted: '.*"off".*'"""
+
+
+@pytest.mark.parametrize(("more", "failure"), [(READ_BACK, ""), ("", "strap_failed")])
+def test_straps_are_tried_for_each_medium_and_stay_at_the_boards_own(tmp_path: Path, more: str, failure: str) -> None:
+    path = tmp_path / "straps.yaml"
+    with strap_server() as server:
+        server.trouble = "json"
+        path.write_text(STRAPPED.replace("URL", server.url).replace("MORE", more))
+        done = CliRunner().invoke(app, ["straps", str(path), "--json"])
+        rows = json.loads(done.stdout)
+        assert {row["medium"]: row["boot_mode"] for row in rows} == {"sd": 1, "emmc": 2, "ospi": 3}
+        assert {row["failure"] for row in rows} == {failure}
+        assert done.exit_code == bool(failure)
+        if not failure:
+            assert server.levels == {"/bit0": b"off", "/bit1": b"on"}
+        else:
+            assert all("body_get_asserted" in row["message"] for row in rows)
+
+
+def test_an_environment_without_straps_has_none_to_try(tmp_path: Path) -> None:
+    path = tmp_path / "here.yaml"
+    path.write_text(HERE.replace("ADDRESS", "127.0.0.1").replace("PORT", "/dev/null"))
+    with pytest.raises(ConfigurationError, match="it has no boot-mode driver"):
+        straps_of(str(path))
+
+
+MUTANTS = 240
+WORDS = (
+    "comma",
+    "''",
+    "null",
+    "[]",
+    "{}",
+    "-1",
+    "1e400",
+    "0x",
+    "[1, {a: b}]",
+    "{1: 2}",
+    "!template $BASE",
+    "*x",
+    "é",
+    "9" * 30,
+)
+
+
+def mutated(text: str, chance: random.Random) -> str:
+    """An environment with one or two of its lines damaged, as by a person who edits it."""
+    lines = text.splitlines()
+    for _ in range(chance.choice((1, 1, 2))):
+        at, word = chance.randrange(len(lines)), chance.choice(WORDS)
+        line = lines[at]
+        lines[at] = chance.choice(
+            (
+                "",
+                f"{line}\n{line}",
+                re.sub(r"(:|- )(\s*)[^:#]*(#.*)?$", rf"\1 {word}", line, count=1),
+                re.sub(r"(:|- )(\s*)[^:#]*(#.*)?$", rf"\1 {word}", line, count=1),
+                re.sub(r"[\w@']+(?=:)", word, line, count=1),
+                f"  {line}",
+                line[2:],
+                line[: chance.randrange(len(line) + 1)],
+                re.sub(r"\d+(\.\d+)?", word, line, count=1),
+                lines[chance.randrange(len(lines))],
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.filterwarnings("ignore:.*duplicate YAML dictionary key")  # labgrid's, of the two readings of a file
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_damaged_environment_each_mistake_is_a_line_and_pytest_starts_with_the_same(
+    tmp_path: Path, seed: int
+) -> None:
+    chance, path = random.Random(seed), tmp_path / "lab.yaml"
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "envs").glob("*.yaml"))]
+    for _ in range(MUTANTS // 4):
+        path.write_text(mutated(chance.choice(texts), chance), encoding="utf-8")
+        found = list(envfile.problems(path))
+        if not found:
+            assert all(str(path) in each for each in (*envfile.refusals(path), *envfile.remarks(path)))
+        said = ""
+        try:
+            board.configure(SimpleNamespace(option=SimpleNamespace(lg_env=str(path))))  # type: ignore[arg-type]
+        except pytest.UsageError as error:
+            said = str(error)
+        if said or envfile.names(path, "BoardStrategy"):
+            assert said == plain_text(found[0] if found else ""), path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("      - RailsDriver: {}", "      - RailsDriver: comma"),
+        ("          backend: ina231\n", ""),
+        ("  - lab.drivers", "  - [lab.drivers]"),
+        ("name: B3\n", "name: {B3: 1}\n"),
+    ],
+)
+def test_a_mistake_that_was_a_traceback_is_a_line(tmp_path: Path, old: str, new: str) -> None:
+    assert all("lab.yaml: " in found for found in problems(tmp_path, old, new))
+    assert problems(tmp_path, old, new)
