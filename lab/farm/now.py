@@ -47,7 +47,8 @@ class JobNow:
     Attributes:
         state: "queued" or "running". who: the person and the program. since: when it got the board, or began to wait.
         died: its process is gone, or its host gives no sign of life.
-        planned: samples of its runs; 0: unknown. expected_end: None: nobody can tell.
+        planned: cycles of its runs, over all media, modes or sections; 0: unknown. expected_end: None: nobody can tell.
+        good: those of them that gave their samples; an attempt at a row of a section is none.
     """
 
     id: int
@@ -58,6 +59,7 @@ class JobNow:
     died: bool
     planned: Mapping[int, int] = field(factory=dict)
     expected_end: dt.datetime | None = None
+    good: Mapping[int, int] = field(factory=dict)
 
 
 @frozen
@@ -87,6 +89,15 @@ class BoardNow:
     holds: tuple[Hold, ...] = ()
     place: str = ""
     health: Health | None = None
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Good and planned cycles of the run that is measured; planned is 0 where nobody knows, and then attempts are counted."""
+        if self.current is None:
+            return 0, 0
+        run, job = self.current.run.id, self.job
+        planned = job.planned.get(run, 0) if job is not None else 0
+        return job.good.get(run, self.current.good) if job is not None and planned else self.current.good, planned
 
 
 @frozen
@@ -273,4 +284,5 @@ def _job(seen: JobView, now: dt.datetime) -> JobNow:
         who = "nobody" if died else _through(job.person, int(job.holder.rsplit("/", 2)[1]))
     since = job.started_at if job.state == "running" and job.started_at else job.queued_at
     planned = {run.id: run.planned for run in seen.runs}
-    return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, seen.expected_end)
+    good = {run.id: run.good for run in seen.runs}
+    return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, seen.expected_end, good)

@@ -66,10 +66,8 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     elif board.console:
         said.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
     if board.current is not None:
-        good, failed = board.current.good, board.current.failed
-        run_id = board.current.run.id
-        planned = board.job.planned.get(run_id, 0) if board.job is not None else 0
-        progress = f"run {run_id}: {good}{f' of {planned}' if planned else ''} good"
+        (good, planned), failed = board.progress, board.current.failed
+        progress = f"run {board.current.run.id}: {good}{f' of {planned}' if planned else ''} good"
         said.append(progress + (doubtful(f", {failed} failed") if failed else ""))
     if board.job is not None and board.job.expected_end is not None:
         said.append(f"ends about {board.job.expected_end:%H:%M} UTC")
@@ -152,7 +150,11 @@ def _board(board: BoardNow) -> dict[str, Any]:
 def _job(job: JobNow) -> dict[str, Any]:
     end = job.expected_end
     times = {"since": job.since.isoformat(), "expected_end": end.isoformat() if end else None}
-    return {**asdict(job), "job": call(job.id), "planned": {str(run): n for run, n in job.planned.items()}, **times}
+    counts = {
+        name: {str(run): n for run, n in of_run.items()}
+        for name, of_run in (("planned", job.planned), ("good", job.good))
+    }
+    return {**asdict(job), "job": call(job.id), **counts, **times}
 
 
 def _hold(hold: Hold) -> dict[str, Any]:

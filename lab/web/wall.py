@@ -130,7 +130,7 @@ def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
 
 def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> Tile:
     job, run = board.job, board.current or board.last
-    good = board.current.good if board.current else 0
+    good, planned = board.progress
     troubles = [board.port] if board.port else []
     troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
     troubles += [f"bad: {board.health.gravest}"] if board.health is not None and board.health.state == "bad" else []
@@ -146,7 +146,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         release=run.run.release if run else "",
         medium=_medium(board.current),
         good=good,
-        planned=max(good, job.planned.get(board.current.run.id, 0)) if job is not None and board.current else 0,
+        planned=planned,
         eta=f"{job.expected_end:%H:%M}" if job is not None and job.expected_end is not None else "",
         trouble="; ".join(troubles),
         failed=sum(board.failures.values()),

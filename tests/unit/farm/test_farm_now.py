@@ -156,6 +156,25 @@ def test_a_run_of_a_job_says_how_many_samples_there_will_be_and_when_it_ends() -
     assert json.loads(json.dumps(document)) == document
 
 
+def test_a_run_of_sections_counts_whole_sections_and_not_their_rows(store: Store) -> None:
+    jobs = queue(store)
+    job = jobs.start(jobs.enqueue(ORDER).id)
+    plan = {"sections": ["ssl", "lmbench"], "repeats": {"ssl": 2, "lmbench": 1}}
+    run = store.begin_run(
+        "sections", "am62xx_sk", "am62x-1", "11.01", plan=plan, provenance={}, job_id=job.id if job else None
+    ).id
+    for params in (*({"section": "ssl", "row": row} for row in ("md5", "sha1", "sha256", "aes")), {"section": "ssl"}):
+        its = AttemptRecord(1, 1, params, "ok", None, None, "", dt.datetime.now(dt.UTC), 1.0)
+        store.record_attempt(run, its)
+    seen = now.look()
+    assert board(seen).progress == (1, 3)
+    assert f"run {run}: 1 of 3 good" in "\n".join(nowlines.lines(seen, 200))
+    (tile,) = [tile for tile in tiles(seen) if tile.board == "am62x-1"]
+    assert (tile.good, tile.planned) == (1, 3)
+    (document,) = [each for each in nowlines.document(seen)["boards"] if each["board"] == "am62x-1"]
+    assert (document["job"]["good"], document["job"]["planned"]) == ({str(run): 1}, {str(run): 3})
+
+
 def test_a_board_that_is_bad_for_no_known_reason_is_shown_all_the_same() -> None:
     found = LabNow(AT, "h", "db", "", (BoardNow("am62x-1", health=Health("am62x-1", "bad")),), ())
     (line,) = [line for line in nowlines.lines(found, 200) if "am62x-1" in line]
