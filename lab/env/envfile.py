@@ -227,7 +227,7 @@ def _misspelt(path: Path, place: str, given: object, known: Iterable[str]) -> It
         yield f"{path}: {place}: expected `name: value`, got {given!r}"
         return
     for name in given or {}:
-        if name not in known and (mend := _similar(str(name), known)):
+        if name not in known and (mend := _similar(name, known)):
             yield f"{path}: {place}: {name} is no option of boardlab{mend}"
 
 
@@ -314,7 +314,7 @@ def _unknown(path: Path, place: str, data: Mapping[str, object], keys: frozenset
         if key not in keys:
             where = f"{place}: " if place else ""
             takes = ", ".join(sorted(keys - OWN_ARGUMENTS)) or "nothing"
-            yield f"{path}: {where}unknown key {key!r}{_similar(str(key), keys)}; it takes: {takes}"
+            yield f"{path}: {where}unknown key {key!r}{_similar(key, keys)}; it takes: {takes}"
 
 
 def _imports(path: Path, data: Mapping[str, Any]) -> list[str]:
@@ -347,6 +347,6 @@ def _mend(imports: Sequence[str]) -> str:
     return f" (`- {OLD_STRATEGIES}` took {taken}, which is not boardlab's: write `- {STRATEGIES}`)"
 
 
-def _similar(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
+def _similar(word: object, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(word), list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

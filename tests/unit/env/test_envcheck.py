@@ -440,6 +440,7 @@ def test_of_a_damaged_environment_each_mistake_is_a_line_and_pytest_starts_with_
     ("old", "new"),
     [
         ("      - RailsDriver: {}", "      - RailsDriver: comma"),
+        ("      - RailsDriver: {}", "      - 7: {}"),
         ("          backend: ina231\n", ""),
         ("  - lab.drivers", "  - [lab.drivers]"),
         ("name: B3\n", "name: {B3: 1}\n"),
