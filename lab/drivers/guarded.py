@@ -145,10 +145,10 @@ def _interrupted(error: BaseException | None, handled: BaseException | None) -> 
 
 
 def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> BoardlabError:
+    cause = root(error)
     if isinstance(error, TimeLimitError):
         found, said = Meaning("timeout", True), f"{error}, and was given up"
     else:
-        cause = root(error)
         if _is_gone(driver, cause):
             return LabTransientError(
                 f"{kind.noun} {described(driver)}: {action}: no exporter offers it now: is `lab farm export` up on the board's host, and the "

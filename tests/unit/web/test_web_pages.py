@@ -108,7 +108,7 @@ def test_what_is_not_there_is_said_with_what_there_is(url: str) -> None:
     for page, said in (
         ("/boards/nosuch", "no board 'nosuch'"),
         ("/runs/99", "no run 99"),
-        ("/releases/10.00", "no completed run of release '10.00'; there are: "),
+        ("/releases/10.00", "of release '10.00'; there are: "),
         ("/metrics/nosuch", "/metrics lists the metrics"),
         ("/nosuch", "Not Found"),
     ):
