@@ -97,7 +97,7 @@ def test_a_job_that_judges_measures_again_until_it_is_sure(lab: Lab) -> None:
     board = "am62xx_sk-2"
     with_faster_nights(lab, board)
     done = subprocess.run(
-        [LAB, "run", "--env", env_of(lab, board), "--judge", *SD],
+        [LAB, "run", "--env", env_of(lab, board), "--judge", "--medium", "sd", "--cycles", "3"],
         env=lab.environ,
         cwd=ROOT,
         capture_output=True,
