@@ -11,6 +11,7 @@
     │   ├── TestTransientError
     │   └── TestStableError
     └── ConfigurationError        a file, option or URL that a person has to mend; always stable
+        └── NoResultsError            nothing was measured yet, or the results are elsewhere
 
 Retries look only at `transient`. A message says what was expected, what came, and what to do next.
 """
@@ -96,3 +97,7 @@ class ConfigurationError(BoardlabError):
 
     fault = "configuration"
     failure = "configuration"
+
+
+class NoResultsError(ConfigurationError):
+    """There is no database of results at this place, or an empty one."""

@@ -87,7 +87,7 @@ def provision(
     path = envfile.find(env, Path.cwd())
     made = None if place_of(path) else _strategy(env)  # labgrid gives a place's parts to nobody but its holder
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
-    with open_store(db) as store:
+    with open_store(db, migrate=_say if release and not dry_run and not verify_only else None) as store:
         book = ProvisionBook(store)
         if forget or not release:
             _known(book, board, asked, forget=forget, as_json=as_json)

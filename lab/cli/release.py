@@ -15,7 +15,7 @@ import yaml
 from lab import boards
 from lab.cli.options import Database, Json, made
 from lab.env import envfile
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, NoResultsError
 from lab.provision import checking, drafting
 from lab.provision.fetching import Hosts
 from lab.provision.finding import files_in
@@ -220,7 +220,7 @@ def _boards(db: str | None) -> dict[str, list[str]]:
             for each in ProvisionBook(store).latest():
                 if each.is_on_it:
                     found.setdefault(each.release, []).append(f"{each.board} {each.medium}")
-    except ConfigurationError:
+    except NoResultsError:
         if db is not None:
             raise
     return found

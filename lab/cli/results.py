@@ -19,6 +19,7 @@ from lab.results.format import status as status_of
 from lab.results.overview import overview
 from lab.results.recordings import write_recordings
 from lab.results.records import LAST_ID, RunStatus
+from lab.results.schema import NEWEST
 from lab.results.store import Store, open_store
 from lab.results.watch import watch
 from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
@@ -182,6 +183,14 @@ def upload(
         echo(f"another process brings them to {where}; {left} are left")
     else:
         echo(f"{done.count} artifacts, {done.bytes / 1e6:.1f} MB, brought to {where}; {left} are left")
+
+
+@app.command()
+def migrate(*, db: Database = None) -> None:
+    """Bring results of an older boardlab to this one's schema; of an SQLite file a copy is left beside it."""
+    said: list[str] = []
+    with open_store(db, create=False, migrate=said.append) as store:
+        echo(*(said or [f"{store.url} has this boardlab's schema already: {NEWEST}"]))
 
 
 def _none(store: Store, wanted: listing.RunFilter) -> str:

@@ -61,7 +61,9 @@ def queue(
 def opened(
     url: str | None, wait_s: float, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep
 ) -> Store:
-    """The results; what may pass, such as a server that is started again, is waited for: `wait_s`, and no longer than AWAY_S.
+    """The results, migrated where they are an older boardlab's; `say` is told so.
+
+    What may pass, such as a server that is started again, is waited for: `wait_s`, and no longer than AWAY_S.
 
     Raises:
         BoardlabError: as of `lab.results.open_store`.
@@ -69,7 +71,7 @@ def opened(
     deadline, told = time.monotonic() + min(wait_s, AWAY_S), False
     while True:
         try:
-            return open_store(url)
+            return open_store(url, migrate=say)
         except BoardlabError as error:
             if not error.transient or time.monotonic() >= deadline:
                 raise

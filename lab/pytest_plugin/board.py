@@ -108,7 +108,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
-        config.stash[STORE_KEY] = open_store(config.option.lab_db)
+        config.stash[STORE_KEY] = open_store(config.option.lab_db, migrate=config.get_terminal_writer().line)
         provisioning.choose(config, strategy.type.name)
         resuming.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy)

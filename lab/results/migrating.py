@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
-from typing import Final
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
@@ -12,44 +17,111 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, inspect, text
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError, NoResultsError
 from lab.results.columns import DamagedSchemaError
 from lab.results.engine import reader
-from lab.results.location import Location
-from lab.results.schema import VERSION_TABLE
+from lab.results.location import DATABASE_VARIABLE, Location
+from lab.results.schema import VERSION_TABLE, how_to_migrate
 
 _LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
 _log = logging.getLogger(__name__)
 
 
-def upgrade(engine: Engine, location: Location) -> None:
-    """Create or migrate the tables; nothing where they are up to date.
+def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
+    """Create or migrate the tables; nothing where they are up to date. See `lab.results.readiness.make_ready`.
 
-    Safe when several programs open a new database at once: one migrates, the others wait for it.
+    Safe when several programs open a new database at once: one migrates, the others wait for it. Of an SQLite file a copy is
+    left beside it before it is migrated.
 
     Raises:
-        ConfigurationError: the database belongs to a newer boardlab, or to something else.
+        ConfigurationError: there are no tables, or the database belongs to an older or newer boardlab, or to something else.
         DamagedSchemaError: what the database notes of its schema cannot be understood.
+        LabStableError: no copy could be made; the database is as it was.
     """
     try:
-        _upgrade(engine, location)
+        _upgrade(engine, location, create=create, migrate=migrate)
     except CommandError as error:
         raise DamagedSchemaError(str(error)) from error
 
 
-def _upgrade(engine: Engine, location: Location) -> None:
+def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
     config = _config()
     script = ScriptDirectory.from_config(config)
+    newest = script.get_current_head()
     with reader(engine).connect() as connection:
-        if _is_current(connection, script, location):
+        if not _outdated(
+            _found(connection, script, location), newest, location, create=create, may=migrate is not None
+        ):
             return
-    with engine.begin() as connection:  # on SQLite this is the write lock
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        if not _is_current(connection, script, location):
+    copy = None
+    try:
+        with engine.begin() as connection:  # on SQLite this is the write lock
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            found = _found(connection, script, location)
+            if not _outdated(found, newest, location, create=create, may=migrate is not None):
+                return
+            if found is not None and location.path is not None:
+                copy = _copied(engine, location.path, found)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-            _log.info("%s has schema %s now", location.name, script.get_current_head())
+    except BaseException:
+        if copy is not None:  # the database is as it was
+            copy.unlink(missing_ok=True)
+        raise
+    if migrate is None or found is None:
+        _log.info("%s has schema %s now", location.name, newest)
+        return
+    kept = f"as it was: {copy}" if copy is not None else "no copy was made"
+    migrate(
+        f"{location.name}: migrated from schema {found} to {newest} ({kept}); "
+        "a host with an older boardlab cannot use it until boardlab is updated there"
+    )
+
+
+def _outdated(found: str | None, newest: str | None, location: Location, *, create: bool, may: bool) -> bool:
+    """Whether tables are to be made or migrated; `may`: migrated.
+
+    Raises:
+        ConfigurationError: they are, and it is not allowed.
+    """
+    if found is None and not create:
+        raise NoResultsError(
+            f"there are no results in {location.name}: it has no tables; name another one with --db or "
+            f"${DATABASE_VARIABLE}, or measure something first"
+        )
+    if found not in {None, newest} and not may:
+        raise ConfigurationError(
+            f"{location.name} has schema {found} of an older boardlab, this one needs {newest}; nothing was changed: "
+            f"{how_to_migrate(location)}"
+        )
+    return found != newest
+
+
+def _copied(engine: Engine, path: Path, schema: str) -> Path:
+    """A copy of an SQLite database beside it, named by its schema; the caller has the write lock.
+
+    Raises:
+        LabStableError: it cannot be made.
+    """
+    names = (f"{path.name}.{schema}{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
+    copy = next(free for name in names if not (free := path.with_name(name)).exists())
+    part = copy.with_name(f"{copy.name}.part")
+    try:
+        part.unlink(missing_ok=True)  # of one that was killed
+        part.touch(mode=path.stat().st_mode & 0o777)
+        with reader(engine).connect() as source, contextlib.closing(sqlite3.connect(part)) as target:
+            there: Any = source.connection.driver_connection
+            there.backup(target)
+        part.replace(copy)
+    except (sqlite3.Error, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise LabStableError(
+            f"{path} cannot be copied to {copy} before it is migrated ({error}); nothing was changed: free space or mend the "
+            f"rights in {path.parent}, then try again",
+            failure="results",
+        ) from error
+    return copy
 
 
 def _revision(connection: Connection) -> str | None:
@@ -69,7 +141,8 @@ def _config() -> Config:
     return config
 
 
-def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:
+def _found(connection: Connection, script: ScriptDirectory, location: Location) -> str | None:
+    """The schema that the database has; None: it is empty."""
     tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
     current = _revision(connection)
     if current is None and tables:
@@ -83,4 +156,4 @@ def _is_current(connection: Connection, script: ScriptDirectory, location: Locat
             f"{location.name} was written by a newer boardlab (its schema is {current}, this program knows up to "
             f"{script.get_current_head()}); update boardlab, or choose another database with --db, --lab-db or $LAB_DB"
         )
-    return current == script.get_current_head()
+    return current

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy import Engine
 
-from lab.errors import ConfigurationError
+from lab.errors import NoResultsError
 from lab.results import schema
 from lab.results.engine import reader
 from lab.results.location import DATABASE_VARIABLE, Location
 
 
-def make_ready(engine: Engine, location: Location, *, create: bool) -> None:
+def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
     """Create or migrate the tables, as `lab.results.migrating.upgrade` does; nothing where they are up to date.
 
     Args:
-        create: whether to create an SQLite file that is not there.
+        create: whether to create an SQLite file that is not there, and the tables of a new database.
+        migrate: told what was done to tables of an older boardlab; None: they are refused.
 
     Raises:
-        ConfigurationError: the file is not there, or the database belongs to a newer boardlab, or to something else.
+        ConfigurationError: there are no results, or they belong to an older or newer boardlab, or to something else.
+        LabStableError: no copy could be made before the migration.
     """
     path = location.path
     if not create and path is not None and not path.exists():
-        raise ConfigurationError(
+        raise NoResultsError(
             f"there are no results in {path}: the file does not exist; name another one with --db or "
             f"${DATABASE_VARIABLE}, or measure something first"
         )
@@ -30,4 +34,4 @@ def make_ready(engine: Engine, location: Location, *, create: bool) -> None:
             return
     from lab.results import migrating  # noqa: PLC0415 - a fifth of what a command takes that only reads
 
-    migrating.upgrade(engine, location)
+    migrating.upgrade(engine, location, create=create, migrate=migrate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from sqlalchemy import Connection, inspect, text
@@ -22,10 +23,16 @@ def require(connection: Connection, wanted: str, location: Location) -> None:
     found = revision(connection)
     if found != wanted:
         raise LabTransientError(
-            f"{location.name} has schema {found or 'none'}, this program reads {wanted}: an older one is migrated by "
-            "the next program that measures into it; for a newer one, update boardlab here",
+            f"{location.name} has schema {found or 'none'}, this program reads {wanted}: {how_to_migrate(location)}; "
+            "where it is a newer one, update boardlab here",
             failure="results",
         )
+
+
+def how_to_migrate(location: Location) -> str:
+    """What a person does about an older schema."""
+    database = "URL" if location.path is None else shlex.quote(str(location.path))
+    return f"update boardlab on every host that uses these results, then run once: lab results migrate --db {database}"
 
 
 def revision(connection: Connection) -> str | None:

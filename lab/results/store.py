@@ -242,34 +242,37 @@ def open_store(
     url: str | None = None,
     *,
     create: bool = True,
+    migrate: Callable[[str], None] | None = None,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
     pause: Callable[[float], None] = time.sleep,
 ) -> Store:
-    """Open the results, creating or migrating the database.
+    """Open the results.
 
     Args:
         url: a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE; None: $LAB_DB, else the user's data directory.
-        create: whether to create an SQLite file that is not there.
+        create: whether to create an SQLite file that is not there, and the tables of a new database.
+        migrate: of programs that measure: results of an older boardlab are migrated, and this is told what was done. None: they
+            are refused, since every host that is not updated yet could not use them any more.
         busy_timeout_s: how long one try waits for SQLite's write lock.
         pause: waits that many seconds between tries.
 
     Raises:
-        ConfigurationError: a bad URL or file, a missing directory or driver, or a database of a newer boardlab.
+        ConfigurationError: a bad URL or file, a missing directory or driver, or a database of another boardlab.
         LabError: the database is locked, damaged, or its server does not answer.
     """
     location = locate(url)
     store = Store(
         location, ArtifactStore(location.artifacts, location.shared), engine.create(location, busy_timeout_s), pause
     )
-    require(store, create=create)
+    require(store, create=create, migrate=migrate)
     return store
 
 
-def require(store: Store, *, create: bool) -> None:
+def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None = None) -> None:
     """Make sure that a store can be used, as `open_store` does; it is closed where it cannot."""
     try:
         with guarded(store.location):
-            readiness.make_ready(store._engine, store.location, create=create)
+            readiness.make_ready(store._engine, store.location, create=create, migrate=migrate)
     except BoardlabError:
         store.close()
         raise

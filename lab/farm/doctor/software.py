@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy import select
 
 from lab import shipped
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, NoResultsError
 from lab.farm.doctor.finding import Finding
 from lab.farm.doctor.machine import APART_S, CLOCKS, SAME_SERVERS
 from lab.host import process
@@ -94,11 +94,11 @@ def results(db: str | None) -> Iterator[Finding]:
                     for row in session.scalars(wanted)
                     if seems_dead(row, now, process.has_died)
                 ]
+    except NoResultsError:
+        yield Finding(STORE, "store", "ok", "none yet; the first measurement makes it")
+        return
     except BoardlabError as error:
-        if "does not exist" in str(error):
-            yield Finding(STORE, "store", "ok", "none yet; the first measurement makes it")
-        else:
-            yield Finding(STORE, "store", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
+        yield Finding(STORE, "store", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
         return
     for job, board, program in dead:
         if program == BY_WEB:  # the site lives on, and what it did for the board does not

@@ -42,7 +42,7 @@ def test_results_that_do_not_answer_are_waited_for_as_long_as_was_said(
 ) -> None:
     faults, said, waited = [AWAY, AWAY], list[str](), list[float]()
 
-    def opened(url: str) -> object:
+    def opened(url: str, **_how: object) -> object:
         if faults:
             raise faults.pop()
         return url
@@ -65,7 +65,7 @@ def test_a_command_with_wait_outlasts_a_restart_of_the_results(
 ) -> None:
     faults: list[BoardlabError] = [LabStableError("damaged"), AWAY]
 
-    def opened(_url: str) -> object:
+    def opened(_url: str, **_how: object) -> object:
         raise faults.pop()
 
     monkeypatch.setattr(holding, "open_store", opened)

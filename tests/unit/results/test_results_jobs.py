@@ -197,7 +197,9 @@ def test_a_store_of_the_schema_before_is_upgraded_and_its_jobs_are_those_of_toda
     back_to_verdicts(database)
     with raw(database) as connection:
         connection.execute(text("UPDATE jobs SET suites = 'boot,power'"))
-    with open_store(database) as store:
+    said = list[str]()
+    with open_store(database, migrate=said.append) as store:
+        assert len(said) == 1
         assert store.contents(own) == before
         after = joblist.job(store, done.id)
         assert (after.suites, dict(after.options), after.program) == (suites, {}, "lab run")

@@ -1,16 +1,56 @@
-"""The schema's newest revision, which is known without Alembic."""
+"""The schema: what is known of it without Alembic, and who migrates results of an older boardlab."""
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import recorded_run
+from alembic import command
 from alembic.script import ScriptDirectory
+from older_schema import back_to_verdicts, raw
+from sqlalchemy import inspect, text
 
-from lab.results import open_store
+from lab.cli import main
+from lab.errors import BoardlabError, LabStableError, NoResultsError
+from lab.farm import holding
+from lab.results import Store, engine, migrating, open_store
+from lab.results.keptstore import KeptStore
+from lab.results.location import locate
 from lab.results.migrating import _config
 from lab.results.schema import NEWEST
+from lab.results.watch import watch
+
+ROOT = Path(__file__).resolve().parents[3]
+OLDER = "0003_verdicts"
+REFUSED = [
+    ["results", "list"],
+    ["results", "show", "1"],
+    ["results", "export"],
+    ["results", "recordings", "1"],
+    ["results", "upload"],
+    ["judge", "run", "1"],
+    ["judge", "list"],
+    ["judge", "show", "1"],
+    ["judge", "compare", "1"],
+    ["judge", "accept", "1"],
+    ["report", "1", "-o", "report.html"],
+    ["jobs", "list"],
+    ["jobs", "show", "j1"],
+    ["jobs", "cancel", "j1"],
+    ["reserve"],
+    ["reserve", "b1", "--reason", "x"],
+    ["health"],
+    ["guide", "trend", "boot.time", "--board", "b1"],
+    ["guide", "write", "--release", "11.01"],
+    ["release", "list", str(ROOT / "releases")],
+    ["status"],
+    ["doctor"],
+]
 
 LIST = """
 import sys
@@ -31,3 +71,127 @@ def test_a_list_of_runs_loads_no_migrations_and_nothing_else_that_it_does_not_ne
         [sys.executable, "-c", LIST, str(tmp_path / "results.db")], capture_output=True, text=True, check=False
     )
     assert listed.returncode == 0, listed.stderr
+
+
+@pytest.fixture
+def older(database: str) -> str:
+    """Results as an older boardlab left them."""
+    with open_store(database) as store:
+        recorded_run.record(store, virtual=False, cycles=1)
+    back_to_verdicts(database)
+    return database
+
+
+def state(database: str) -> tuple[str, set[str]]:
+    with raw(database) as connection:
+        (version,) = connection.execute(text("SELECT version_num FROM boardlab_schema")).one()
+        return version, set(inspect(connection).get_table_names())
+
+
+def runs(store: Store) -> int:
+    return len(store.runs())
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=lambda words: " ".join(words[:2]))
+def test_no_command_but_those_that_measure_migrates_and_each_says_what_to_do(
+    words: list[str], older: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "runtime"))
+    before = state(older)
+    code = main([*words, "--db", older])
+    said = capsys.readouterr()
+    shown = " ".join((said.out + said.err).split())
+    assert OLDER in shown
+    assert "lab results migrate" in shown
+    assert code != 0 or words == ["status"], "the status of a lab has more than its results"
+    assert state(older) == before
+    assert list(tmp_path.glob("*.0003*")) == []
+
+
+def test_the_site_and_the_exporter_migrate_nothing_and_say_what_to_do(older: str) -> None:
+    before = state(older)
+    for create in (False, True):
+        with pytest.raises(BoardlabError, match="lab results migrate"), KeptStore().opened(older, create=create):
+            pass
+    with pytest.raises(BoardlabError, match="lab results migrate"), watch(older).snapshot():
+        pass
+    assert state(older) == before
+
+
+def test_lab_run_migrates_with_a_line_that_names_both_schemas(older: str) -> None:
+    said = list[str]()
+    with holding.opened(older, 0.0, said.append) as store:
+        assert runs(store) == 1
+    (line,) = said
+    assert OLDER in line
+    assert NEWEST in line
+    assert state(older)[0] == NEWEST
+    with holding.opened(older, 0.0, said.append):
+        assert len(said) == 1, "once"
+
+
+def test_the_command_migrates_sqlite_and_leaves_a_whole_copy_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results.db"
+    with open_store(str(path)) as store:
+        recorded_run.record(store, virtual=False, cycles=1)
+    path.chmod(0o640)
+    back_to_verdicts(f"sqlite:///{path}")
+    before = state(f"sqlite:///{path}")
+    assert main(["results", "migrate", "--db", str(path)]) == 0
+    copy = tmp_path / f"results.db.{OLDER}"
+    assert str(copy) in capsys.readouterr().out
+    assert (state(f"sqlite:///{copy}"), copy.stat().st_mode & 0o777) == (before, 0o640)
+    with contextlib.closing(sqlite3.connect(copy)) as kept:
+        assert kept.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert kept.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    with open_store(str(path), create=False) as store:
+        assert runs(store) == 1
+    assert main(["results", "migrate", "--db", str(path)]) == 0
+    assert NEWEST in capsys.readouterr().out
+    assert sorted(each.name for each in tmp_path.glob("results.db.*")) == [copy.name]
+
+
+def test_a_copy_that_is_there_already_stays(tmp_path: Path) -> None:
+    path, earlier = tmp_path / "results.db", tmp_path / f"results.db.{OLDER}"
+    open_store(str(path)).close()
+    back_to_verdicts(f"sqlite:///{path}")
+    earlier.write_text("of another time")
+    with open_store(str(path), migrate=lambda _line: None):
+        pass
+    assert earlier.read_text() == "of another time"
+    assert (tmp_path / f"results.db.{OLDER}-2").exists()
+
+
+def test_a_migration_that_fails_or_cannot_be_copied_changes_nothing_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.db"
+    open_store(str(path)).close()
+    back_to_verdicts(f"sqlite:///{path}")
+    before = state(f"sqlite:///{path}")
+
+    def fails(*_given: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "upgrade", fails)
+        with pytest.raises(BoardlabError):
+            open_store(str(path), migrate=lambda _line: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(migrating.sqlite3, "connect", fails)  # type: ignore[attr-defined]
+        with pytest.raises(LabStableError, match="cannot be copied"):
+            migrating._copied(engine.create(locate(str(path)), 1.0), path, OLDER)
+    assert state(f"sqlite:///{path}") == before
+    assert [each.name for each in tmp_path.glob("results.db.*") if OLDER in each.name] == []
+
+
+def test_a_command_that_reads_makes_no_tables_in_an_empty_database(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    with pytest.raises(NoResultsError, match="it has no tables"):
+        open_store(str(empty), create=False)
+    with raw(f"sqlite:///{empty}") as connection:
+        assert inspect(connection).get_table_names() == []
