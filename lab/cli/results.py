@@ -16,6 +16,7 @@ from lab.results.evidence import evidence_lines
 from lab.results.figures import headline
 from lab.results.format import head_lines, numbers_and_failures
 from lab.results.format import status as status_of
+from lab.results.location import locate
 from lab.results.overview import overview
 from lab.results.recordings import write_recordings
 from lab.results.records import LAST_ID, RunStatus
@@ -187,10 +188,10 @@ def upload(
 
 @app.command()
 def migrate(*, db: Database = None) -> None:
-    """Bring results of an older boardlab to this one's schema; of an SQLite file a copy is left beside it."""
+    """Bring results of an older boardlab to this one's schema: beside an SQLite file a copy is left, a server's empty database gets its tables."""
     said: list[str] = []
-    with open_store(db, create=False, migrate=said.append) as store:
-        echo(*(said or [f"{store.url} has this boardlab's schema already: {NEWEST}"]))
+    with open_store(db, create=locate(db).path is None, migrate=said.append) as store:
+        echo(*(said or [f"{store.url} has this boardlab's schema, {NEWEST}"]))
 
 
 def _none(store: Store, wanted: listing.RunFilter) -> str:

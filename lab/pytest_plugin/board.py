@@ -108,12 +108,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
-        config.stash[STORE_KEY] = open_store(config.option.lab_db, migrate=config.get_terminal_writer().line)
+        config.stash[STORE_KEY] = open_store(config.option.lab_db, migrate=_migrating(config))
         provisioning.choose(config, strategy.type.name)
         resuming.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy)
     except BoardlabError as error:
         raise ending(error, str(error)) from error
+
+
+def _migrating(config: pytest.Config) -> Callable[[str], None] | None:
+    """Tells a person that results of an older boardlab were migrated; None: a session that measures nothing migrates none."""
+    if config.option.collectonly:
+        return None
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return (lambda _line: None) if reporter is None else reporter.write_line
 
 
 def _blamed(error: Exception, path: str) -> BoardlabError:

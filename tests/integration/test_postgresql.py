@@ -53,6 +53,17 @@ def begin(store: Store) -> int:
     return store.begin_run("boot", "am62xx_sk", "0042", "11.01", plan={}, provenance={}).id
 
 
+def test_a_reading_command_makes_no_tables_and_the_migrating_one_does(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert main(["results", "list", "--db", database]) == 2
+        assert "it has no tables" in capsys.readouterr().err
+    assert main(["results", "migrate", "--db", database]) == 0
+    assert main(["results", "list", "--db", database]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("no runs yet in")
+
+
 def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
     command = [
         sys.executable,
