@@ -16,7 +16,7 @@ SERIOUS: Final = ("serious", "critical")  # axe-core's words
 
 @frozen
 class Step:
-    """What a person does on a page: "click" or "focus" on a selector, "press" a key, "type" a text; "wait" for a selector; "run" evaluates JavaScript;
+    """What a person does on a page: "click" or "focus" on a selector, "press" a key, "type" a text; "send" clicks what sends a form, which must not be refused; "wait" for a selector; "run" evaluates JavaScript;
     "walk" presses Tab through the page, at most so many times, and leaves in `walked` what had the focus, and whether that showed."""
 
     does: str

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm.config import Farm
+from lab.farm.config import HERE, Farm
 from lab.farm.placing import RESERVATION, place_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def problems(farm: Farm) -> list[str]:
         known = sorted(coordinator.holders(ANSWER_S))
         return [problem for each in _named(farm) for problem in _wrong(each, coordinator, known)]
     except BoardlabError as error:
-        where = farm.coordinator_at or "its host"
+        where = {"": "its host", HERE: "this host"}.get(farm.coordinator_at, farm.coordinator_at)
         return [
             f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; what leads there from here (ssh -N -L, WireGuard) has to be up"
         ]

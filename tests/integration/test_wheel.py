@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
+import page_looks
 import pytest
 from attrs import frozen
+from page_looks import Look, Step
 from uv import find_uv_bin
+
+from lab.results import open_store
+from lab.results.audit import Audit
+from lab.results.verdictrecords import UNSURE, NewVerdict
+from lab.results.verdicts import write_verdicts
+from lab.web.app import create
+from lab.web.site import Site
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120
@@ -105,15 +116,21 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 @pytest.fixture(scope="module")
-def measuring(host: Host) -> list[str]:
-    """What `lab virtual up` says how to measure its board, once pdudaemon was installed as it has said."""
+def powered(host: Host) -> Host:
+    """The same with pdudaemon, installed as `lab virtual up` has said."""
     refused = host.run(host.program("lab"), *UP, path=f"{Path(find_uv_bin()).parent}:{SYSTEM}")
     assert refused.returncode == 2
     assert "pdudaemon is not installed" in refused.stderr
     command = refused.stderr.partition("environment of its own: ")[2]
     assert f"{host.root}/venv/lib/" in command
     from_cache_or_network("sh", "-c", command, cwd=host.root)
-    up = host.lab_command(*UP)
+    return host
+
+
+@pytest.fixture(scope="module")
+def measuring(powered: Host) -> list[str]:
+    """What `lab virtual up` says how to measure its board."""
+    up = powered.lab_command(*UP)
     assert up.returncode == 0, up.stderr
     return shlex.split(up.stdout.partition("measure it: ")[2])
 
@@ -162,3 +179,114 @@ def test_what_a_lab_host_installs_is_there(host: Host) -> None:
 def test_the_man_page_is_where_man_looks(host: Host) -> None:
     page = host.root / "venv" / "share" / "man" / "man1" / "lab.1"
     assert page.read_text() == (ROOT / "docs" / "man" / "lab.1").read_text()
+
+
+BOARD = "am62xx_sk-1"
+PAGE = f"/boards/{BOARD}"
+# A promise that is kept once `ready` holds of the board, as the site's own interface has it.
+WHEN = """
+new Promise((done, broken) => {
+  setTimeout(() => broken(new Error(document.body.innerText.slice(-2000))), 180000);
+  const look = async () => {
+    const board = await (await fetch('/api/v1%s')).json();
+    if ((({ now, runs }) => %s)(board)) { done(); } else { setTimeout(look, 100); }
+  };
+  look();
+})
+"""
+SENT = """
+new Promise((done) => {
+  const state = document.getElementById('typing-state');
+  const look = () => state.textContent.startsWith('Sent') && done();
+  new MutationObserver(look).observe(state, { childList: true, subtree: true, characterData: true });
+  look();
+})
+"""
+
+
+@pytest.fixture
+def farm(powered: Host) -> Iterator[Path]:
+    """An empty folder in which `lab farm up` has brought a farm up."""
+    folder = powered.root / "empty"
+    folder.mkdir()
+
+    def lab(*words: str) -> str:
+        command, environ = [powered.program("lab"), "farm", *words], environment(PATH=SYSTEM)
+        done = subprocess.run(
+            command, cwd=folder, env=environ, check=False, capture_output=True, text=True, timeout=2 * LIMIT_S
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    try:
+        lab("up", "--count", "1", "--time-scale", "0.02")
+        (folder / "link").write_text(lab("logs", "web").rpartition("to act: ")[2].split()[0])
+        yield folder
+    finally:
+        lab("down")
+
+
+def when(ready: str) -> Step:
+    """Wait until this holds of the board."""
+    return Step("run", WHEN % (PAGE, ready))
+
+
+def form(action: str, button: str = "button", **fields: str) -> tuple[Step, ...]:
+    """Fill a form in, and send it."""
+    place = f"form[action$='{action}']"
+    typed = [
+        step for name, text in fields.items() for step in (Step("focus", f"{place} [name={name}]"), Step("type", text))
+    ]
+    return (*typed, Step("send", f"{place} {button}"))
+
+
+def test_every_action_of_the_site_of_a_farm_in_an_empty_folder_works(farm: Path) -> None:
+    own, path = re.fullmatch(r"(http://[^/]+)(/.*)", (farm / "link").read_text()).groups()  # type: ignore[union-attr]
+    database = f"sqlite:///{farm}/.lab/farm/results.db"
+
+    def look(*pages: tuple[str, tuple[Step, ...]]) -> set[str]:
+        """Log in at each page, and act there; what was asked for."""
+        looks = [
+            Look(own, f"{path}&next={quote(page, safe='')}", steps=(Step("send", "main form.act button"), *steps))
+            for page, steps in pages
+        ]
+        seen = page_looks.look(looks)
+        assert [each.complaints for each in seen] == [[]] * len(looks)
+        return {address.removeprefix(own).partition("?")[0] for each in seen for address in each.asked}
+
+    line = (Step("focus", "#typing [name=line]"), Step("type", "root"), Step("press", "Enter"), Step("run", SENT))
+    actions = (
+        *form("/run", cycles="1"),
+        when("runs.length === 1 && now.last && !now.job"),
+        *form("/power-cycle"),
+        *form("/comment", text="a new cable"),
+        *form("/maintain", reason="no fan"),
+        *form("/maintained"),
+        *form("/reserve", reason="a new PMIC"),
+        *line,
+        Step("click", "#hold"),
+        Step("wait", "#hold[aria-pressed=true]"),
+        *form("/release"),
+        *form("/logout"),
+    )
+    asked = look((PAGE, actions))
+    with open_store(database) as store:
+        (run,) = store.runs()
+        given = [
+            NewVerdict("boot.time", 1, {"medium": medium}, outcome, 1, run.id, 3, 0.05, 0.04, 0.06)
+            for medium, outcome in (("sd", "regression"), ("emmc", UNSURE))
+        ]
+        write_verdicts(store, run.id, given)
+    day = Step("run", "document.querySelector('form[action$=mute] [name=until]').value = '2999-12-31'")
+    asked |= look(
+        (f"/releases/{run.release}", (*form(f"/runs/{run.id}/again"), when("now.job"))),
+        (PAGE, (*form("/cancel"), when("!now.job"))),
+        ("/metrics/boot.time", (day, *form("/mute", reason="known"))),
+        ("/metrics/boot.time", form("/review", "button[value=accept]", reason="the compiler")),
+    )
+    routes = [route for route in create(Site()).routes if "POST" in (getattr(route, "methods", None) or ())]
+    assert [route.path for route in routes if not any(route.path_regex.fullmatch(each) for each in asked)] == []  # type: ignore[attr-defined]
+    with open_store(database) as store:
+        entries = [each for each in Audit(store).entries() if each.action != "release console"]
+        assert [each for each in entries if each.outcome != "done"] == []
+        assert store.run(run.id).status == "completed"

@@ -114,10 +114,20 @@ async function walk(page, most) {
   throw new Error(`Tab did not come round in ${most} steps`);
 }
 
+// Clicks what sends a form, and waits for the page that comes back.
+async function send(page, selector) {
+  const posted = page.waitForResponse((answer) => answer.request().method() === 'POST');
+  const [answer] = await Promise.all([posted, page.waitForNavigation(), page.click(selector)]);
+  if (answer.status() >= 400) {
+    throw new Error(`${answer.url()}: ${answer.status()}: ${await page.innerText('body')}`);
+  }
+}
+
 const STEPS = {
   click: (page, selector) => page.click(selector),
   focus: (page, selector) => page.focus(selector),
   press: (page, key) => page.keyboard.press(key),
+  send,
   run: (page, script) => page.evaluate(script),
   type: (page, text) => page.keyboard.type(text),
   wait: (page, selector) => page.waitForSelector(selector),

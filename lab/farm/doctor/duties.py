@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -14,10 +15,11 @@ from typing import Final
 
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
-from lab.farm import services
+from lab.farm import buildbot, services
 from lab.farm.config import HERE, Farm
 from lab.farm.doctor.finding import Finding
 from lab.farm.loaded import digest, notes
+from lab.farm.queueing import Buildbot
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
 from lab.farm.supervised import Supervised
 from lab.farm.units import kept, units
@@ -26,6 +28,8 @@ from lab.host.people import user_name
 AREA: Final = "services"
 SYSTEMD_S: Final = 10.0
 UNITS: Final = Path("/etc/systemd/system")
+STATE: Final = Path("/var/lib")  # of systemd's StateDirectory=
+_OF_THE_HOST: Final = frozenset({"environ", "alerts"})  # of Buildbot's file: where it runs, and where farm.yaml is
 _ANSWERING: Final = frozenset(
     {"console", "console-tls", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
 )  # they are asked themselves, or the coordinator is, whoever keeps them
@@ -73,6 +77,8 @@ def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
     names = [name for name in kept(farm, host.name) if name not in _ANSWERING]
     yield from _supervised(host, runtime) if host.supervised else _units(names, host)
     yield from outdated(host, runtime)
+    if farm.buildbot is not None:
+        yield from _queued(farm, farm.buildbot, host)
     if not host.supervised:
         yield from _written(farm, host)
 
@@ -127,6 +133,20 @@ def _restart(program: str, host: HostFile) -> str:
     if not host.supervised:
         return f"systemctl restart boardlab-{program}"
     return "`lab farm down`, then `lab farm up`"
+
+
+def _queued(farm: Farm, queue: Buildbot, host: HostFile) -> Iterator[Finding]:
+    """Whether Buildbot's master has what farm.yaml says; nothing where its folder is not here, or not for this user to read."""
+    folder = STATE / farm.state / "buildbot" if host.runtime is None else host.runtime.parent / "buildbot"
+    with suppress(OSError, ValueError, AttributeError):
+        path = buildbot.Site(folder).master / "farm.json"
+        found = json.loads(path.read_text(encoding="utf-8"))
+        now = json.loads(json.dumps(buildbot.described(farm, queue, {})))
+        if any(found.get(key) != now[key] for key in now.keys() - _OF_THE_HOST):
+            again = f"lab farm buildbot FILE --output {folder}, and restart it: {_restart('buildbot', host)}"
+            if host.supervised:
+                again = f"{_restart('buildbot', host)}, which writes it"
+            yield Finding(AREA, "buildbot", "bad", f"{path} has what farm.yaml said before", again)
 
 
 def _written(farm: Farm, host: HostFile) -> Iterator[Finding]:

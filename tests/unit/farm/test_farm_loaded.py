@@ -14,7 +14,7 @@ from lab.cli import farm as commands
 from lab.cli import farm_janitor
 from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
-from lab.farm import config, services
+from lab.farm import buildbot, config, services
 from lab.farm.doctor import duties
 from lab.farm.doctor.finding import Finding
 from lab.farm.loaded import noted
@@ -130,6 +130,27 @@ def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeyp
     gone = found()
     assert gone is not None
     assert gone.said == "they name /etc/no-such/farm.yaml, and there is no such file"
+
+
+def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duties, "STATE", file.parent)
+    queue = "buildbot: {program: /b}\nboards: [{name: b, env: e.yaml}]\n"
+    file.write_text(queue + FARM)
+
+    def old() -> list[Finding]:
+        findings = duties.check(services.host_file(file), file.parent / "run")
+        return [each for each in findings if each.subject == "buildbot" and "said before" in each.said]
+
+    assert old() == [], "it is not here"
+    farm = config.load(file)
+    assert farm.buildbot is not None
+    buildbot.write(farm, farm.buildbot, buildbot.Site(file.parent / "boardlab" / "buildbot"), farm.environ, file)
+    assert old() == []
+    file.write_text(queue + NEWER)
+    (found,) = old()
+    assert found.level == "bad"
+    assert f"lab farm buildbot FILE --output {file.parent}/boardlab/buildbot" in found.mend
+    assert "systemctl restart boardlab-buildbot" in found.mend
 
 
 def test_the_janitor_loads_what_farm_yaml_says_now(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
