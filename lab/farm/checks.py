@@ -56,7 +56,7 @@ def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
 
 
 def results(farm: Farm, file: Path) -> Iterator[Finding]:
-    """Why the results do not answer here; nothing where they do, or are none yet.
+    """Why the results do not answer here, and what else is wrong with them; nothing where there are none yet.
 
     Args:
         file: the farm.yaml.
@@ -67,7 +67,9 @@ def results(farm: Farm, file: Path) -> Iterator[Finding]:
         mend = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
         yield Finding(software.STORE, "database", "doubtful", said, mend)
         return
-    yield from (each for each in software.results(farm.database) if each.level == "bad")
+    made_by_systemd = Path("/var/lib", farm.state)  # the services' StateDirectory=
+    if path is None or path.parent != made_by_systemd or made_by_systemd.exists():
+        yield from (each for each in software.results(farm.database) if each.level != "ok")
 
 
 def _is_hidden(path: Path) -> bool:

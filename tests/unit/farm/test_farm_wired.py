@@ -74,6 +74,7 @@ def test_a_coordinator_that_does_not_answer_is_wrong(tmp_path: Path, places: dic
     [
         ("postgresql://lab@127.0.0.1:{port}/lab", "127.0.0.1:{port}"),
         ("sqlite:///{folder}/damaged.db", "{folder}/damaged.db"),
+        ("sqlite:///{folder}/no/such.db", "mkdir -p {folder}/no"),
     ],
 )
 def test_results_that_do_not_answer_are_wrong(tmp_path: Path, database: str, says: str) -> None:
@@ -86,7 +87,7 @@ def test_results_that_do_not_answer_are_wrong(tmp_path: Path, database: str, say
     assert any(
         says.format(**known) in line for line in done.output.splitlines() if line.startswith(f"{path}: store: ")
     )
-    path.write_text("database: sqlite:///later/none-yet.db\n")
+    path.write_text("database: sqlite:///none-yet.db\n")
     assert CliRunner().invoke(commands.app, ["check", str(path)]).exit_code == 0, "the first run makes them"
 
 
