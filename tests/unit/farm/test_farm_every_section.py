@@ -33,7 +33,7 @@ def scheduled(env: str, folder: Path, **keys: object) -> set[str]:
     """The sections that the unit of such a schedule would measure, as its `lab run` tells its pytest, which only collects."""
     board = envfile.arguments_of(ROOT / "envs" / env, "BoardStrategy")["board"]
     path = folder / "farm.yaml"
-    entry = {"name": "n", "env": env, "board": board, "suite": "sections", **keys}
+    entry = {"name": "n", "env": str(ROOT / "envs" / env), "board": board, "suite": "sections", **keys}
     path.write_text(yaml.safe_dump({"schedules": [entry]}))
     (start,) = re.findall(
         r"^ExecStart=\S+ (run .*)$", units(load(path), str(path))["boardlab-n.service"], re.MULTILINE

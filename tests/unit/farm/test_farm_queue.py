@@ -52,14 +52,14 @@ def test_buildbot_is_told_of_hosts_boards_and_orders(path: Path, tmp_path: Path)
     found = json.loads((tmp_path / "bb" / "master" / "farm.json").read_text())
     assert found["hosts"] == ["lab-1", "lab-2"]
     assert found["boards"] == [
-        {"name": "one", "env": "one.yaml", "host": "lab-1", "hub": "left"},
-        {"name": "two", "env": "two.yaml", "host": "lab-2", "hub": ""},
+        {"name": "one", "env": "/srv/lab/envs/one.yaml", "host": "lab-1", "hub": "left"},
+        {"name": "two", "env": "/srv/lab/envs/two.yaml", "host": "lab-2", "hub": ""},
     ]
     nightly, weekly = found["schedules"]
     assert (nightly["hour"], nightly["minute"], nightly["day"]) == (2, 30, None)
     assert (weekly["hour"], weekly["minute"], weekly["day"]) == (2, 0, 5), "Buildbot counts days from Monday, 0"
     assert shlex.join(nightly["words"]) == (
-        "--suite boot --env one.yaml --cycles 7 --release 11.01 --medium=sd,emmc --health --judge"
+        "--suite boot --env /srv/lab/envs/one.yaml --cycles 7 --release 11.01 --medium=sd,emmc --health --judge"
     )
     assert "--judge" not in weekly["words"]
     assert found["told"] == {"github": None, "gitlab": None, "webhook": None}
@@ -167,8 +167,21 @@ def test_a_schedule_of_releases_has_its_folder_and_no_release_yet(path: Path) ->
     wanted = load(path)
     assert wanted.buildbot is not None
     found = buildbot.described(wanted, wanted.buildbot, {})["schedules"][-1]
-    assert (found["releases"], found["provision"], found["env"]) == ("/srv/lab/rel", "newest in rel", "one.yaml")
-    assert found["words"] == ["--suite", "boot", "--env", "one.yaml", "--cycles", "20", "--health", "--judge"]
+    assert (found["releases"], found["provision"], found["env"]) == (
+        "/srv/lab/rel",
+        "newest in /srv/lab/rel",
+        "/srv/lab/envs/one.yaml",
+    )
+    assert found["words"] == [
+        "--suite",
+        "boot",
+        "--env",
+        "/srv/lab/envs/one.yaml",
+        "--cycles",
+        "20",
+        "--health",
+        "--judge",
+    ]
 
 
 def test_the_reference_board_is_buildbots_to_check_where_it_is_plugged_in(path: Path) -> None:
@@ -178,7 +191,7 @@ def test_the_reference_board_is_buildbots_to_check_where_it_is_plugged_in(path: 
     assert buildbot.described(wanted, wanted.buildbot, {})["reference"] == {
         "board": "two",
         "host": "lab-2",
-        "env": "two.yaml",
+        "env": "/srv/lab/envs/two.yaml",
         "hour": 0,
         "minute": 45,
         "wait_s": 1800,
@@ -225,5 +238,5 @@ def test_check_compares_boards_with_their_environments(path: Path, tmp_path: Pat
     )
     path.write_text(TEXT.replace("/srv/lab\n", f"{tmp_path}\n", 1))
     problems = checks.problems(load(path))
-    assert "boards: one: one.yaml is of board 'uno'" in problems
+    assert f"boards: one: {envs / 'one.yaml'} is of board 'uno'" in problems
     assert any(problem.startswith("boards: two: ") and "two.yaml" in problem for problem in problems)

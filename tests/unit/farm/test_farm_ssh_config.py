@@ -26,7 +26,7 @@ def test_every_service_has_the_configuration_that_farm_yaml_names(tmp_path: Path
     text = "coordinator: 10.0.0.1:20408\nexports: /e.yaml\nschedules: [{name: n, env: e, board: b}]\nhealth: {reference: b}\n"
     path.write_text(f"{text}ssh_config: /etc/boardlab/ssh/config\n")
     farm = load(path)
-    queued = attrs.evolve(farm, buildbot=Buildbot("/b"), boards=[BoardEntry("b", "e")])
+    queued = attrs.evolve(farm, buildbot=Buildbot("/b"), boards=[BoardEntry("b", farm.schedules[0].env)])
     made = {**units(farm, "/f"), **units(queued, "/f")}
     services = {name for name in made if name.endswith(".service")}
     assert {
