@@ -1,4 +1,4 @@
-"""The judge's verdicts that wait for a decision: each number that moved, and each change with the words that a mail gets."""
+"""What waits for a person: the judge's verdicts and what boards fail with, each with the words that a mail gets."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from attrs import define
+from attrs import define, field
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from exporters.farm.build import LabelledValue, gauge
 from exporters.labels import clean
 from lab.host.clock import utc_now
-from lab.judge.telling import Change, Evidence, changes
+from lab.judge.telling import Change, Evidence, changes, failing_lines, failing_title
+from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.figures import label
 from lab.results.standing import Standing
 from lab.results.watch import Watcher
 
 MAX_CHANGES: Final = 100
+DEAD, AT_TIMES = "dead", "at_times"  # all attempts of the newest run fail, or some
 LONGEST_WORDS: Final = 1000  # characters of a label that holds words; each change has one series with them
 _NUMBER: Final = ("board", "board_type", "kind", "metric", "params", "outcome", "since_run")
 _CHANGE: Final = ("board", "board_type", "outcome", "since_run")
+_FAILURE: Final = ("board", "board_type", "release", "outcome", "cause", "state")
+_FAILURE_WORDS: Final = ("title", "said", "report", "log")
 _WORDS: Final = ("title", "moved", "since", "boards", "differs", "report", "log")
 
 
@@ -44,6 +48,53 @@ class StandingVerdicts:
         with self.watcher.snapshot() as snapshot:
             found = snapshot.standing(self.now())
         return list(families(found, self.evidence))
+
+
+@define
+class StandingFailures:
+    """What boards fail with now, by a store."""
+
+    watcher: Watcher
+    evidence: Evidence
+    now: Callable[[], datetime] = utc_now
+    _reader: FailureReader = field(factory=FailureReader, init=False)
+
+    def read(self) -> list[Metric]:
+        """The causes that stand now.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        with self.watcher.snapshot() as snapshot:
+            found, explained = self._reader.read(snapshot, self.now())
+        return list(_failures(found, explained, self.evidence))
+
+
+def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence: Evidence) -> Iterator[Metric]:
+    shown = found[:MAX_CHANGES]
+    counts = [(_failure_labels(each), float(each.failed)) for each in shown]
+    about = "How many attempts of a board failed for a cause since the run that it began with."
+    yield gauge("boardlab_failing", about, _FAILURE, counts)
+    family = GaugeMetricFamily(
+        "boardlab_failing_info", "What a person is told of a cause.", labels=[*_FAILURE, *_FAILURE_WORDS]
+    )
+    for each in shown:
+        where = (evidence.run(each.last.id), evidence.attempts(each))
+        words = (failing_title(each), "\n".join(failing_lines(each)), *where)
+        family.add_metric([*map(clean, _failure_labels(each)), *(text[:LONGEST_WORDS] for text in words)], 1.0)
+    yield family
+    about = (
+        "1: the samples that a board's last run of this kind lacks of this item are missing since its attempts failed."
+    )
+    items = [((each.board, each.kind, each.item), 1.0) for each in explained]
+    yield gauge("boardlab_failing_item", about, ("board", "kind", "item"), items)
+    left_out = [((), float(len(found) - len(shown)))]
+    yield gauge("boardlab_failing_left_out", "How many causes are not shown.", (), left_out)
+
+
+def _failure_labels(each: Failing) -> tuple[str, ...]:
+    state = DEAD if each.dead else AT_TIMES
+    return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state)
 
 
 def families(found: Standing, evidence: Evidence) -> Iterator[Metric]:

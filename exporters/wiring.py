@@ -21,7 +21,7 @@ from exporters.farm.usb import RealUdev, Usb, UsbDevice
 from exporters.page import Page
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
-from exporters.standing import StandingVerdicts
+from exporters.standing import StandingFailures, StandingVerdicts
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import Clock
 from lab.judge.telling import Evidence
@@ -91,6 +91,7 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
         "health": Healths(watcher, watched.rule, watched.reference).read,
+        "failures": StandingFailures(watcher, watched.evidence).read,
         "verdicts": StandingVerdicts(watcher, watched.evidence).read,
         **_of_host(runtime, folders, watched),
     }

@@ -50,7 +50,7 @@ def watched(farm: Farm | None, host: str = "") -> Watched:
     if name != farm.first_host:
         return Watched(pdudaemon=farm.own_pdudaemon, usb=usb)
     due = [_due(schedule) for schedule in farm.timed]
-    evidence = Evidence(farm.reports)
+    evidence = Evidence(farm.run_page)
     return Watched(
         due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference
     )

@@ -21,6 +21,7 @@ from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
 from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
+from lab.judge.telling import RUN
 from lab.provision.finding import NEWEST, folder_of
 from lab.results.jobrecords import HEALTH
 from lab.results.location import DATABASE_VARIABLE
@@ -105,7 +106,7 @@ class Farm:
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
         console_tls: consoles, rails and power for other hosts without ssh; no addresses: off.
         exports: path of what this host exports to the coordinator; empty: nothing.
-        reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
+        reports: address of a run's page, with {run}, for links in mails; empty: the site's, see `run_page`.
         documents: address of the documents' site, to which alerts and dashboards link. limits: what the programs of a host leave each other.
         virtual: boards that are simulated on this host; None: it has real ones.
         health: when boards are checked and kept out.
@@ -185,6 +186,11 @@ class Farm:
         """What makes programs keep their results, and reach other hosts, as this farm does."""
         found = {DATABASE_VARIABLE: self.database, SHARED_VARIABLE: self.artifacts, SSH_VARIABLE: self.ssh_config}
         return {name: value for name, value in found.items() if value}
+
+    @property
+    def run_page(self) -> str:
+        """Address of a run's page, with {run}: `reports`, else the site's where others reach it; empty: mails name commands."""
+        return self.reports or (f"{self.web.address}/runs/{RUN}" if self.web.address else "")
 
     @property
     def own_pdudaemon(self) -> str:

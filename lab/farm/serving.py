@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen, validators
 
 from lab.farm import values
+from lab.host.addresses import is_loopback
 
 
 @frozen
@@ -27,6 +28,15 @@ class Web:
     web_config: str = field(default="", validator=values.path_if_any)
     users: str = field(default="", validator=values.path_if_any)
     name: str = field(default="", validator=values.word)
+
+    @property
+    def address(self) -> str:
+        """Where browsers on other machines reach it; empty: only this host's do, or nobody says by which name."""
+        machine, _, port = self.listen.rpartition(":")
+        if not self.name and (is_loopback(machine.strip("[]")) or machine.strip("[]") in {"", "0.0.0.0", "::"}):  # noqa: S104
+            return ""
+        scheme, usual = ("https", "443") if self.web_config else ("http", "80")
+        return f"{scheme}://{self.name or machine}" + (f":{port}" if port != usual else "")
 
     @property
     def words(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a person is told of numbers that moved: the phrases of the mail, of CI's summary and of the command line.
+"""What a person is told of numbers that moved, and of boards that fail: the phrases of the mail, of CI's summary and of the command line.
 
 Numbers of one board that began to move together, for one cause, are one `Change`. The phrases stand here and nowhere else:
 the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them out.
@@ -15,15 +15,20 @@ from urllib.parse import urlsplit
 from attrs import evolve, field, frozen
 
 from lab.errors import ConfigurationError
+from lab.results.failing import Failing
+from lab.results.failures import BOOT_FAILURES
 from lab.results.figures import anchor, decimals, label
 from lab.results.verdictrecords import CALLED, Began, Verdict
 from lab.shown import plain
 
 MAX_LINES: Final = 10  # of the numbers of one change
+BOOT: Final = "boot"  # kind of runs
 RUN: Final = "{run}"  # in the address of a run's report
 _TRIED: Final = "medium"  # the parameter by which a report groups attempts, where there is one
 _MOST_DECIMALS: Final = 2  # of per cent
 _NAMES: Final = {"regression": "Regression", "improvement": "Improvement", "environment": "Environment"}
+_PANIC: Final = re.compile(r"^Kernel panic - not syncing: |!? exitcode=0x[0-9a-f]+.*$")
+_LINE: Final = 100  # characters of a console's line in a title
 _HASH: Final = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
 
 
@@ -117,6 +122,17 @@ class Evidence:
         medium = f" --medium {shlex.quote(plain(place[_TRIED]))}" if place else ""
         return f"lab results show {change.began.run} --log --metric {first.metric}{medium}"
 
+    def run(self, run: int) -> str:
+        """A run's page."""
+        return self._of(run) if self.address else f"lab report {run}"
+
+    def attempts(self, failing: Failing) -> str:
+        """The attempts with the log of the newest that failed for a cause."""
+        run = failing.last.id
+        if not self.address:
+            return f"lab results show {run} --log"
+        return f"{self._of(run)}#{anchor(failing.params)}"
+
     def _of(self, run: int) -> str:
         return self.address.replace(RUN, str(run))
 
@@ -136,6 +152,35 @@ def changes(verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> list[Cha
     made = [_change(tuple(its.values()), began) for its in found.values()]
     made = [evolve(change, others=_others(change, made)) for change in made]
     return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
+
+
+def failing_title(failing: Failing) -> str:
+    """What a board fails with in one line: release, how it fails, the cause with its line, how often, and since which run."""
+    words = failing.cause.outcome.replace("_", " ")
+    line = _PANIC.sub("", failing.line)
+    cause = f"{words} '{plain(line)[:_LINE]}'" if line else words
+    release = f"release {plain(failing.release)}" if failing.release else "its software"
+    where = "" if failing.every or not any(failing.items) else f" {', '.join(map(plain, failing.items))}"
+    if failing.fault not in {"", "board"}:
+        how = f"{release}{where and f' ({where.strip()})'}: the {failing.fault} fails"
+    elif not failing.dead:
+        how = f"{release} fails at times{where and f' ({where.strip()})'}"
+    elif failing.last.kind == BOOT or failing.cause.outcome in BOOT_FAILURES:
+        how = f"{release} does not boot{where and f' from{where}'}"
+    else:
+        how = f"{release} fails{where and f' ({where.strip()})'}"
+    count = f"{failing.failed} of {failing.attempts} attempts"
+    return f"{plain(failing.board)}: {how}: {cause}, {count}, {_since(failing)}"
+
+
+def failing_lines(failing: Failing) -> list[str]:
+    """What the console showed, or what the newest failure says."""
+    shown = plain(failing.line or failing.message)
+    return [f"{failing.cause.outcome}: {shown}"] if shown else []
+
+
+def _since(failing: Failing) -> str:
+    return f"since run {failing.since.id}, {failing.since.started_at:%a %Y-%m-%d %H:%M} UTC"
 
 
 def differing(differs: Mapping[str, tuple[str, str]]) -> str:

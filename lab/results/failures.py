@@ -11,7 +11,7 @@ from typing import Final
 OTHER: Final = "other"  # a class that is not in the catalogue, e.g. of a board type or a driver of somebody's own
 
 # What was seen on a console; `hang_` is followed by the stage.
-_BOOT: Final = (
+BOOT_FAILURES: Final = (
     *("silent", "reset", "garbled", "log_flood", "too_slow", "wrong_medium", "mixed_boot", "wrong_board"),
     *("hang_spl", "hang_uboot", "hang_kernel", "hang_before_login"),
     *("moment_missing", "moment_order", "impossible_times", "stamps_uncertain", "host_suspended"),
@@ -65,7 +65,7 @@ ENDS: Final = ("timeout", "unreachable", "failed", "missing", "refused", "broken
 
 CATALOGUE: Final = frozenset(
     (
-        *(*_BOOT, *_SLEEP, *_BENCHMARKS, *_CONSOLE, *_POWER, *_LAB, *_PROVISION, *_UNNAMED),
+        *(*BOOT_FAILURES, *_SLEEP, *_BENCHMARKS, *_CONSOLE, *_POWER, *_LAB, *_PROVISION, *_UNNAMED),
         *(f"{driver}_{end}" for driver, end in itertools.product(DRIVERS, ENDS)),
         OTHER,
     )

@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import Engine, Executable, func, or_, select
+from sqlalchemy import Engine, Executable, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric, Sample
 from lab.results import averages, engine, readout, schema
+from lab.results.columns import DamagedValueError
 from lab.results.faults import MISREAD, damaged
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
+from lab.results.records import OK
 from lab.results.standing import Standing, standing
 from lab.results.store import guarded
 
@@ -55,6 +57,18 @@ class AttemptCount:
     outcome: str
     fault: str | None
     count: int
+
+
+@frozen
+class Try:
+    """An attempt without its samples; of a good one without its message."""
+
+    run_id: int
+    params: Params
+    cycle: int
+    outcome: str
+    fault: str | None
+    message: str
 
 
 @frozen
@@ -195,6 +209,29 @@ class StoreSnapshot:
             wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
             for row in self.rows(wanted):
                 yield AttemptCount(*row)
+
+    def failed_runs(self, since: dt.datetime) -> set[int]:
+        """The runs with an attempt that failed since then."""
+        wanted = select(AttemptRow.run_id).where(AttemptRow.outcome != OK, AttemptRow.started_at >= since)
+        return {row[0] for row in self.rows(wanted.distinct())}
+
+    def tries(self, run_ids: Sequence[int]) -> Iterator[Try]:
+        """The attempts of these runs, of each run in the order they were recorded."""
+        message = case((AttemptRow.outcome != OK, AttemptRow.message), else_="")
+        columns = (
+            AttemptRow.run_id,
+            AttemptRow.params,
+            AttemptRow.cycle,
+            AttemptRow.outcome,
+            AttemptRow.fault,
+            message,
+        )
+        for ids in _chunks(run_ids):
+            for row in self.rows(select(*columns).where(AttemptRow.run_id.in_(ids)).order_by(AttemptRow.id)):
+                if None in (row[1], row[2], row[5]):
+                    lost = DamagedValueError("a row of attempts has no params, cycle or message")
+                    raise damaged(lost, self._location)
+                yield Try(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Run, and how many moments were found on its console."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from email.message import Message
 from mailbox import Mailbox
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lab.farm.notify import Build, build_failed, unit_failed
 
 ROOT = Path(__file__).resolve().parents[2]
 LASTS = dt.timedelta(minutes=10)
+DAY_S = 86_400
 NIGHTLY = {"schedule": "nightly", "board": "b1"}
 
 
@@ -32,6 +34,10 @@ class Post:
     def put(self, name: str, **labels: str) -> None:
         """An alert fires."""
         Alertmanager(self.address).post({"alertname": name, **labels}, {"summary": f"{name} {labels}"}, LASTS)
+
+    def mails(self, name: str) -> list[Message]:
+        """The mails about this alert."""
+        return [mail for mail in self.mailbox.mails if f"[{name}]" in str(mail["Subject"])]
 
     def state(self, name: str, **labels: str) -> str:
         """active, suppressed or unprocessed; empty: there is none."""
@@ -102,6 +108,50 @@ def test_changes_that_began_with_different_runs_are_different_mails(post: Post) 
         post.put("BoardlabVerdict", board="b1", outcome="regression", since_run=run)
     for run in ("12", "14"):
         until(lambda run=run: post.mailbox.mail(f"'since_run': '{run}'"), f"that of run {run}")
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Iterator[Post]:
+    """An Alertmanager for which a day passes in a second."""
+    with (
+        Webhook() as webhook,
+        Mailbox() as mailbox,
+        alertmanager(tmp_path / "alertmanager", webhook.url, mailbox.address, speed=DAY_S) as address,
+    ):
+        yield Post(address, mailbox)
+
+
+def test_a_week_of_panics_is_one_mail_and_one_when_it_is_over(week: Post) -> None:
+    """Three media, three attempts each, every night: all alerts that fire in such a week (tests/integration/test_farm_stories.py)."""
+    panic = {"board": "b1", "release": "11.03", "outcome": "kernel_panic", "cause": "init", "state": "dead"}
+    week.put("BoardlabConsoleNotRecorded", severity="page")  # whose mails, two a day, tell the time
+    for night in range(1, 8):
+        week.put("BoardlabAttemptFailed", severity="ticket", **panic)
+        for schedule in ("BoardlabUnitFailed", "BoardlabBuildFailed", "BoardlabRunOverdue"):
+            week.put(schedule, severity="ticket", **NIGHTLY)
+        until(lambda night=night: len(week.mails("BoardlabConsoleNotRecorded")) > 2 * night, f"night {night} is over")
+    assert len(week.mails("BoardlabAttemptFailed")) == 1
+    Alertmanager(week.address).post(
+        {"alertname": "BoardlabAttemptFailed", "severity": "ticket", **panic}, {"summary": "b1"}, dt.timedelta(0)
+    )
+    until(lambda: week.mails("BoardlabAttemptFailed")[1:], "that it is over is told")
+    assert str(week.mails("BoardlabAttemptFailed")[1]["Subject"]).startswith("Over: ")
+
+
+def test_another_release_and_another_cause_are_mails_of_their_own(week: Post) -> None:
+    its = {"severity": "ticket", "board": "b1"}
+    panic = {"release": "11.03", "outcome": "kernel_panic", "cause": "init", "state": "dead"}
+    changes = [
+        {},
+        {"release": "11.04"},
+        {"cause": "VFS"},
+        {"outcome": "silent"},
+        {"state": "at_times"},
+        {"board": "b2"},
+    ]
+    for number, change in enumerate(changes, start=1):
+        week.put("BoardlabAttemptFailed", **{**its, **panic, **change})
+        until(lambda number=number: len(week.mails("BoardlabAttemptFailed")) == number, f"{change} is told")
 
 
 def test_a_failed_unit_is_told_after_what_says_more_would_have_been() -> None:

@@ -46,6 +46,7 @@ def exporter(lab: Lab, folder: Path, *words: str) -> Iterator[str]:
     farm = folder / "farm.yaml"
     farm.write_text(
         f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\n"
+        "web: {listen: '10.0.0.1:443', name: lab.example.org, web_config: web.yml}\n"
         f"schedules: [{{name: nightly, env: {BOARD}, board: {BOARD}, cycles: 1, medium: sd}}]\n"
     )
     command = [LAB, "exporter", "--db", lab.environ["LAB_DB"], "--farm", farm, "--listen", address]
@@ -79,21 +80,29 @@ def test_a_failed_run_and_a_test_alert_reach_mail_and_webhook(lab: Lab, tmp_path
         until(lambda: server.query(success), "the schedule's success is scraped")
         assert webhook.told == []
 
-        assert lab_virtual("fault", BOARD, "no_power", "--cycles", "all", "--dir", lab.bench.folder).returncode == 0
+        assert (
+            lab_virtual("fault", BOARD, "kernel_panic", "--cycles", "all", "--dir", lab.bench.folder).returncode == 0
+        )
         assert run_job(lab, tmp_path) == 1
         assert lab_virtual("clear", BOARD, "--dir", lab.bench.folder).returncode == 0
-        until(lambda: webhook.alert("BoardlabRunIncomplete"), "the failed run reaches the webhook")
-        until(lambda: mailbox.mail("BoardlabRunIncomplete"), "and the mail")
-        alert = webhook.alert("BoardlabRunIncomplete")
+        until(lambda: webhook.alert("BoardlabAttemptFailed"), "the failed run reaches the webhook")
+        until(lambda: mailbox.mail("BoardlabAttemptFailed"), "and the mail")
+        alert, mail = webhook.alert("BoardlabAttemptFailed"), mailbox.mail("BoardlabAttemptFailed")
         assert alert is not None
-        assert (alert["labels"]["board"], alert["labels"]["schedule"]) == (BOARD, "nightly")
-        mail = mailbox.mail("BoardlabRunIncomplete")
+        assert (alert["labels"]["board"], alert["labels"]["outcome"]) == (BOARD, "kernel_panic")
+        with open_store(lab.environ["LAB_DB"]) as store:
+            (run,) = [run for run in store.runs() if run.status != "completed"]
+            tries = len(store.attempts(run.id))
         assert mail is not None
-        assert (mail["To"], BOARD in str(mail["Subject"])) == ("lab@example.org", True)
-        until(lambda: webhook.alert("BoardlabAttemptFailed"), "so does the class, which was never seen before")
-        failed = webhook.alert("BoardlabAttemptFailed")
-        assert failed is not None
-        assert failed["labels"]["outcome"] in {"silent", "power_lost"}, "the latter where the switch knows"
+        subject = str(mail["Subject"]).replace("\n", "")
+        assert mail["To"] == "lab@example.org"
+        assert subject.startswith(
+            f"{BOARD}: release {run.release} does not boot: kernel panic 'Attempted to kill init', {tries} of {tries} "
+            f"attempts, since run {run.id}, {run.started_at:%a %Y-%m-%d %H:%M} UTC"
+        )
+        text = mail.get_body(("plain",)).get_content().replace("\r\n", "\n")
+        assert f"report: https://lab.example.org/runs/{run.id}\n" in text
+        assert "Kernel panic - not syncing: Attempted to kill init!" in text
 
         farm = tmp_path / "tell.yaml"
         farm.write_text(f"alertmanager: '{manager}'\n")
@@ -107,7 +116,9 @@ def test_a_failed_run_and_a_test_alert_reach_mail_and_webhook(lab: Lab, tmp_path
         until(lambda: mailbox.mail("BoardlabTest"), "and the mail")
 
         assert run_job(lab, tmp_path) == 0, (tmp_path / "run.log").read_text()
-        until(lambda: webhook.alert("BoardlabRunIncomplete", "resolved"), "a success resolves it")
+        until(lambda: server.query("absent(boardlab_failing)"), "a success ends it")
+        told = {str(mail["Subject"]).rpartition("[")[2] for mail in mailbox.mails}
+        assert told == {"BoardlabAttemptFailed]", "BoardlabTest]"}, "one cause, one mail"
 
 
 def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path: Path) -> None:

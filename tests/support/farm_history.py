@@ -40,7 +40,7 @@ from exporters.farm.schedules import Due, Schedules
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
-from exporters.standing import StandingVerdicts
+from exporters.standing import StandingFailures, StandingVerdicts
 from lab.errors import LabTransientError
 from lab.host import statusfiles
 from lab.host.clock import MonotonicRaw
@@ -111,7 +111,7 @@ def _scraped(line: str, own: str, at: int) -> str:
 def _alerts(farm: Farm, at: int) -> Iterator[str]:
     own = f'instance="127.0.0.1:9870",job="{farm.name}",alertstate="firing",severity="ticket"'
     for labels in (
-        f'alertname="BoardlabAttemptFailed",board="{farm.failed}",board_type="{TYPE}",outcome="{FAILURE}"',
+        f'alertname="BoardlabAttemptFailed",board="{farm.failed}",board_type="{TYPE}",release="11.01",outcome="{FAILURE}",cause="",state="at_times"',
         f'alertname="BoardlabAdapterGone",device="{farm.gone}",kind="adapter",id_path="usb-0:{63 % farm.boards}"',
         'alertname="BoardlabResultsStale"',
     ):
@@ -149,6 +149,9 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
         statusfiles.write(folder / statusfiles.OUTLETS, board, outlet)
         statusfiles.write(folder / statusfiles.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
     found = {
+        "failures": StandingFailures(
+            watcher, Evidence("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])
+        ).read,
         "verdicts": StandingVerdicts(watcher, Evidence("https://lab.example.org/runs/{run}.html")).read,
         "jobs": Jobs(watcher, lambda: when(state["at"])).read,
         "schedules": Schedules(watcher, [_nightly(board) for board in boards], lambda: when(state["at"])).read,

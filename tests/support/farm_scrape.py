@@ -23,7 +23,7 @@ from exporters.farm.schedules import Due, Schedules
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
-from exporters.standing import StandingVerdicts
+from exporters.standing import StandingFailures, StandingVerdicts
 from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, Part
@@ -107,8 +107,10 @@ def nights(store: Store) -> None:
         assert job is not None
         plan = {"cycles": 1, "media": ["sd"]}
         run = store.begin_run("boot", "qemu-virt", NIGHTLY.board, "11.01", plan=plan, provenance={})
+        silent = AttemptRecord(1, 1, {"medium": "ospi"}, "silent", "board", True, "nothing", recorded_run.START, 1.0)
         attempt = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", recorded_run.START, 1.0, samples)
-        store.record_attempt(run.id, attempt)
+        for each in (silent, attempt):
+            store.record_attempt(run.id, each)
         store.finish_run(run.id, "completed")
         queue.finish(job.id, "completed" if len(samples) > 1 else "failed")
 
@@ -147,6 +149,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     return {
         "jobs": Jobs(watch(url)).read,
         "health": Healths(watch(url), reference="qemu-1").read,
+        "failures": StandingFailures(watch(url), Evidence(""), lambda: recorded_run.START).read,
         "verdicts": StandingVerdicts(watch(url), Evidence("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: consoles.families(SERVER),

@@ -88,6 +88,16 @@ class Board:
         self._counts[outcome] += count
         self.story.set(self._outcome(outcome), at_s, self._counts[outcome])
 
+    def fails(self, at_s: int, outcome: str, until_s: int, items: Iterable[str] = ()) -> None:
+        """The exporter shows a cause, and of which items it explains that samples are missing, until it is over."""
+        its = f'board="{self.name}",board_type="am62xx_sk",release="11.01",outcome="{outcome}",cause="",state="dead"'
+        for selector in (
+            f"boardlab_failing{{{its}}}",
+            *(f'boardlab_failing_item{{board="{self.name}",kind="boot",item="{item}"}}' for item in items),
+        ):
+            self.story.set(selector, at_s, 1)
+            self.story.set(selector, until_s, None)
+
     def samples(self, at_s: int, medium: str, present: int, planned: int = 20) -> None:
         """The last job's samples of a medium."""
         item = f'{{schedule="nightly",board="{self.name}",kind="boot",item="{medium}"}}'

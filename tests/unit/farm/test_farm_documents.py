@@ -87,3 +87,26 @@ def test_what_is_no_address_of_documents_is_refused(tmp_path: Path, site: str) -
 def test_one_of_file_and_folder_is_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["farm", "files", "--output", str(tmp_path)]) != 0
     assert "FILE and --output DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("keys", "page"),
+    [
+        ({}, ""),
+        ({"web": {"listen": "[::1]:9880"}}, ""),
+        ({"web": {"listen": "0.0.0.0:9880", "web_config": "w"}}, ""),
+        (
+            {"web": {"listen": "0.0.0.0:9880", "web_config": "w", "name": "lab.example"}},
+            "https://lab.example:9880/runs/{run}",
+        ),
+        ({"web": {"listen": "192.0.2.7:443", "web_config": "w"}}, "https://192.0.2.7/runs/{run}"),
+        ({"web": {"listen": "127.0.0.1:80", "name": "lab.example"}}, "http://lab.example/runs/{run}"),
+        ({"reports": "https://a/{run}.html", "web": {"listen": "192.0.2.7:443"}}, "https://a/{run}.html"),
+    ],
+)
+def test_the_page_of_a_run_in_a_mail_is_reports_else_the_sites_where_others_reach_it(
+    tmp_path: Path, keys: dict[str, object], page: str
+) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text(yaml.safe_dump(keys))
+    assert load(path).run_page == page

@@ -1,0 +1,258 @@
+"""What boards fail with now: the failures of their newest runs, by cause, and since which run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from attrs import define, evolve, field, frozen
+
+from lab.results.records import OK, PUBLISHED
+from lab.results.watch import RunHead, StoreSnapshot, Try
+
+LOOK_BACK: Final = dt.timedelta(days=8)  # a weekly run's failure lasts until the next one
+MOST_RUNS: Final = 30  # of a board and kind that are looked at
+GOOD_RUNS: Final = 3  # without a failure that came at times, until it counts as over
+_NAMES: Final = ("medium", "mode", "section")  # the attempts' parameter that names an item of a run's plan
+_OF_LINE: Final = frozenset({"kernel_panic", "kernel_oops"})  # classes whose line tells one cause from another
+_QUOTED: Final = re.compile(r"printed (?P<quote>['\"])(?P<text>.*?)(?<!\\)(?P=quote)")
+_STAMP: Final = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? *")  # of printk
+_VARYING: Final = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
+
+
+@frozen
+class Cause:
+    """A failure class, and for a kernel that died its line without numbers, which differ from boot to boot."""
+
+    outcome: str
+    line: str = ""
+
+
+@frozen
+class Failing:
+    """A cause that a board's attempts fail for.
+
+    Attributes:
+        line: what the console showed last for this cause; empty: the class has no line. message: of the newest such attempt.
+        fault: whose it is. items: media, modes or sections that fail. every: whether they are all that was tried.
+        dead: whether all attempts at these items failed.
+        failed: attempts that failed for this cause, of `attempts` at these items since the run `since`.
+        since: the first run of it without a gap. last: the newest. params: of its newest failed attempt.
+    """
+
+    board: str
+    board_type: str
+    release: str
+    cause: Cause
+    line: str
+    message: str
+    fault: str
+    items: tuple[str, ...]
+    every: bool
+    dead: bool
+    failed: int
+    attempts: int
+    since: RunHead
+    last: RunHead
+    params: Mapping[str, str]
+
+
+@frozen
+class Explained:
+    """An item of a board's newest run whose missing samples its failed attempts explain."""
+
+    board: str
+    kind: str
+    item: str
+
+
+@frozen
+class _Tried:
+    """What a run tried.
+
+    Attributes:
+        attempts, good: by item. failed: by item and cause. newest: of a cause. lost: items that lack samples since attempts failed.
+    """
+
+    head: RunHead
+    attempts: Counter[str]
+    good: Counter[str]
+    failed: Mapping[Cause, Counter[str]]
+    newest: Mapping[Cause, Try]
+    lost: frozenset[str]
+
+    @property
+    def dead(self) -> frozenset[str]:
+        """The items of which no attempt was good."""
+        return frozenset(item for item in self.attempts if not self.good[item])
+
+
+@define
+class FailureReader:
+    """Reads what boards fail with again and again; an ended run, which changes only if it is resumed, once."""
+
+    _known: dict[RunHead, _Tried] = field(factory=dict, init=False)
+
+    def read(self, snapshot: StoreSnapshot, now: dt.datetime) -> tuple[list[Failing], list[Explained]]:
+        """The causes that stand now, and what they explain, by board.
+
+        A cause for which every attempt failed is over with a run that has another end; one that came at times, after GOOD_RUNS without it.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        since = now - LOOK_BACK
+        failed = snapshot.failed_runs(since)
+        active = {job.id for job in snapshot.jobs()}
+        by_kind: dict[tuple[str, str, str], list[RunHead]] = {}
+        for head in reversed(snapshot.heads()):
+            runs = by_kind.setdefault((head.board, head.board_type, head.kind), [])
+            begun = head.status == "running" and (head.job_id is None or head.job_id in active)
+            if head.started_at >= since and head.kind != PUBLISHED and not begun and len(runs) < MOST_RUNS:
+                runs.append(head)
+        wanted = [runs for runs in by_kind.values() if any(head.id in failed for head in runs)]
+        wanted = [[head for head in runs if head.release == runs[0].release] for runs in wanted]
+        self._learn(snapshot, [head for runs in wanted for head in runs])
+        found: list[Failing] = []
+        explained: list[Explained] = []
+        for heads in wanted:
+            tried = [self._known[head] for head in heads]
+            found += _failing(tried)
+            first = tried[0]
+            explained += [Explained(first.head.board, first.head.kind, item) for item in sorted(first.lost)]
+        return _merged(found), explained
+
+    def _learn(self, snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> None:
+        unknown = {head.id: head for head in heads if head not in self._known}
+        tries: dict[int, list[Try]] = {run_id: [] for run_id in unknown}
+        for each in snapshot.tries(list(unknown)):
+            tries[each.run_id].append(each)
+        self._known = {head: self._known[head] for head in heads if head in self._known}
+        self._known |= {head: _tried(head, tries[head.id]) for head in unknown.values()}
+
+
+def line_of(message: str) -> str:
+    """The console's line that a failure's message quotes, without printk's stamp; empty: it quotes none."""
+    quoted = _QUOTED.search(message)
+    return _STAMP.sub("", quoted["text"]) if quoted else ""
+
+
+def _cause(each: Try) -> Cause:
+    line = line_of(each.message) if each.outcome in _OF_LINE else ""
+    return Cause(each.outcome, _VARYING.sub("N", line))
+
+
+def _item(params: Mapping[str, str]) -> str:
+    return next((params[name] for name in _NAMES if name in params), "")
+
+
+def _tried(head: RunHead, tries: Iterable[Try]) -> _Tried:
+    attempts, good, newest = Counter[str](), Counter[str](), dict[Cause, Try]()
+    failed: dict[Cause, Counter[str]] = {}
+    last: dict[str, Try] = {}
+    cycles: dict[tuple[str, tuple[tuple[str, str], ...], int], bool] = {}
+    for each in tries:
+        item = _item(each.params)
+        last[item] = each
+        attempts[item] += 1
+        key = (item, tuple(sorted(each.params.items())), each.cycle)
+        cycles[key] = cycles.get(key, False) or each.outcome == OK
+        if each.outcome == OK:
+            good[item] += 1
+        else:
+            cause = _cause(each)
+            failed.setdefault(cause, Counter())[item] += 1
+            newest[cause] = each
+    lost = {item for item, each in last.items() if each.outcome != OK}
+    if head.status in {"completed", "failed"}:  # else it may lack what it had no time for
+        lost |= {item for (item, _, _), is_good in cycles.items() if not is_good}
+    return _Tried(head, attempts, good, failed, newest, frozenset(lost))
+
+
+def _failing(runs: Sequence[_Tried]) -> list[Failing]:
+    """The causes of a board and kind; `runs`: of one release, the newest first."""
+    found = []
+    dead = runs[0].dead
+    if dead:
+        counts = Counter[Cause]()  # of what the newest run died of, the cause that all runs have most
+        for run in _streak(runs, lambda run: bool(run.dead & dead), 1):
+            counts.update({cause: sum(items[item] for item in dead) for cause, items in run.failed.items()})
+        now = [cause for cause, items in runs[0].failed.items() if any(items[item] for item in dead)]
+        cause = max(now, key=lambda cause: counts[cause])
+        found.append(_made(cause, _streak(runs, partial(_fails, cause), 1), dead, dead=True))
+    told = {each.cause for each in found}
+    for run in runs[:GOOD_RUNS]:
+        for cause, items in run.failed.items():
+            if cause not in told and any(items[item] and item not in run.dead for item in items):
+                told.add(cause)
+                streak = _streak(runs, partial(_fails, cause), GOOD_RUNS)
+                hit = frozenset(item for run in streak for item in run.failed.get(cause, ()))
+                found.append(_made(cause, streak, hit, dead=False))
+    return found
+
+
+def _fails(cause: Cause, run: _Tried) -> bool:
+    return cause in run.failed
+
+
+def _streak(runs: Sequence[_Tried], has_it: Callable[[_Tried], bool], gap: int) -> Sequence[_Tried]:
+    """The newest runs back to the first that has it, as long as fewer than `gap` in a row have not."""
+    first = missed = 0
+    for number, run in enumerate(runs):
+        missed = 0 if has_it(run) else missed + 1
+        if missed >= gap:
+            break
+        first = first if missed else number
+    return runs[: first + 1]
+
+
+def _made(cause: Cause, streak: Sequence[_Tried], items: frozenset[str], *, dead: bool) -> Failing:
+    last = next(run for run in streak if cause in run.failed)
+    newest, head = last.newest[cause], last.head
+    failed = sum(run.failed[cause][item] for run in streak if cause in run.failed for item in items)
+    attempts = sum(run.attempts[item] for run in streak for item in items)
+    return Failing(
+        board=head.board,
+        board_type=head.board_type,
+        release=head.release,
+        cause=cause,
+        line=line_of(newest.message),
+        message=newest.message,
+        fault=newest.fault or "",
+        items=tuple(sorted(items)),
+        every=items >= last.attempts.keys(),
+        dead=dead,
+        failed=failed,
+        attempts=attempts,
+        since=streak[-1].head,
+        last=head,
+        params=newest.params,
+    )
+
+
+def _merged(found: Iterable[Failing]) -> list[Failing]:
+    """One of each board, release and cause; the kinds of runs count together."""
+    merged: dict[tuple[object, ...], Failing] = {}
+    for each in found:
+        key = (each.board, each.board_type, each.release, each.cause)
+        other = merged.get(key)
+        merged[key] = each if other is None else _both(other, each)
+    return [merged[key] for key in sorted(merged, key=repr)]
+
+
+def _both(one: Failing, other: Failing) -> Failing:
+    first, second = sorted((one, other), key=lambda each: (not each.dead, -each.last.id))
+    if first.dead != second.dead:
+        return first
+    return evolve(
+        first,
+        items=tuple(sorted({*first.items, *second.items})),
+        every=first.every and second.every,
+        failed=first.failed + second.failed,
+        attempts=first.attempts + second.attempts,
+        since=min(first.since, second.since, key=lambda head: head.id),
+    )
