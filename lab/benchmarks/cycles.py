@@ -7,15 +7,17 @@ its error is transient (lab/errors.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Generic, TypeVar
 
-from attrs import frozen
+from attrs import define, frozen
 
 from lab.errors import BoardlabError
 
-# Before the first, second and any later retry: a killed service needs a moment to return, another host the time of its boot.
+# Before the first, second and any later retry: a killed service needs a moment to return.
 BACKOFF_S = (0.0, 2.0, 5.0)
-AWAY_BACKOFF_S = (5.0, 20.0, 40.0)
+AWAY_BACKOFF_S = (5.0, 20.0, 40.0)  # the same of what another host has, which may be booting
+AWAY_S = 300.0  # so long a host may be away before a cycle is given up
 AWAY = frozenset(
     {"exporter_gone", "console_link", "port_missing"}
 )  # of what another host has; a port that is missing here is not tried again
@@ -29,19 +31,44 @@ class Attempt(Generic[Result]):
 
     Attributes:
         cycle: from 1. number: from 1 within the cycle.
-        result: what `measure` returned, or None when it raised `error`.
+        result: what `measure` returned, or None when it raised `error`. again: another attempt follows.
     """
 
     cycle: int
     number: int
     result: Result | None
     error: BoardlabError | None
+    again: bool = False
 
 
-def backoff_s(failed: int, error: BoardlabError) -> float:
-    """How long to wait after so many failed attempts, the last one with this error, before the next one."""
-    pauses_s = AWAY_BACKOFF_S if error.failure in AWAY else BACKOFF_S
-    return pauses_s[min(failed, len(pauses_s)) - 1]
+@define
+class Retries:
+    """Which failed attempts of a cycle are followed by another one. Attempts that fail since a host is away use up none of the others.
+
+    Attributes:
+        most: further attempts after transient errors; 0: none, whatever fails.
+        failed: attempts that failed otherwise. aways: those that failed since a host is away. away_s: the pauses after these.
+    """
+
+    most: int
+    failed: int = 0
+    aways: int = 0
+    away_s: float = 0.0
+
+    def pause_s(self, error: BoardlabError) -> float | None:
+        """How long to wait after an attempt that failed with this error; None: there is no further one."""
+        if not error.transient or not self.most:
+            return None
+        if error.failure in AWAY:
+            pause_s = _after(self.aways, AWAY_BACKOFF_S)
+            self.aways, self.away_s = self.aways + 1, self.away_s + pause_s
+            return pause_s if self.away_s <= AWAY_S else None
+        self.failed += 1
+        return _after(self.failed - 1, BACKOFF_S) if self.failed <= self.most else None
+
+
+def _after(failed: int, pauses_s: tuple[float, ...]) -> float:
+    return pauses_s[min(failed, len(pauses_s) - 1)]
 
 
 def unheeding() -> None:
@@ -57,7 +84,7 @@ def run_cycles(
     sleep: Callable[[float], None],
     heed: Callable[[], None] = unheeding,
 ) -> None:
-    """Measure every cycle of `cycles`, each with at most `retries` further attempts after a transient error.
+    """Measure every cycle of `cycles`, each with at most `retries` further attempts after a transient error; see `Retries`.
 
     Every attempt is handed to `record` before the next one begins, so that nothing measured is lost.
 
@@ -71,14 +98,16 @@ def run_cycles(
     """
     for cycle in cycles:
         heed()
-        for number in range(1, retries + 2):
+        tries = Retries(retries)
+        for number in count(1):
             try:
                 result = measure(cycle, number)
             except BoardlabError as error:
-                record(Attempt(cycle, number, None, error))
-                if not error.transient or number > retries:
+                pause_s = tries.pause_s(error)
+                record(Attempt(cycle, number, None, error, again=pause_s is not None))
+                if pause_s is None:
                     raise
-                sleep(backoff_s(number, error))
+                sleep(pause_s)
             else:
                 record(Attempt(cycle, number, result, None))
                 break

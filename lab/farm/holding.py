@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import reference
-from lab.farm.placing import AWAY_S, PLACE_BUSY, kept_from
+from lab.farm.placing import PLACE_BUSY, kept_from
 from lab.health import Rule
 from lab.host import process
 from lab.results import joblist, open_store

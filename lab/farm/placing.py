@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from exporters.farm.away import Away
+from lab.benchmarks.cycles import AWAY_S
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm.config import Farm
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_COORDINATOR = "127.0.0.1"
 PLACE_BUSY = "place_busy"
 AWAY = frozenset({"exporter_gone", "coordinator_unreachable"})  # they are started again, or their host is
-AWAY_S = 300.0  # so long they are waited for
 POLL_S = 2.0
 GLANCE_S = 1.0  # who looks on does not wait longer for a coordinator
 RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation

@@ -18,6 +18,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
+from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import blamed, reference, sessions, suites
 from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
@@ -73,6 +74,7 @@ class Runner:
     heartbeat_s: float = HEARTBEAT_S
     room: Room | None = None
     power_on_gap_s: float = 0.0
+    _deadline: float = field(default=0.0, init=False)  # of the wait, by time.monotonic()
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
@@ -90,7 +92,7 @@ class Runner:
         with self._signals():
             code = GAVE_WAY
             while code == GAVE_WAY:
-                deadline = time.monotonic() + wait_s
+                deadline = self._deadline = time.monotonic() + wait_s
                 started = Queued(self.book, self.say, lambda: self._stopping, self.room).wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
@@ -190,10 +192,11 @@ class Runner:
         unfinished = self._unfinished(job)
         if unfinished is not None:
             self.say(f"going on with run {unfinished}")
+        away_s = min(max(self._deadline - time.monotonic(), 0.0), AWAY_S)
         process = subprocess.Popen(
             [*sessions.command(job, self.place.tests, suite, unfinished), *more],
             cwd=self.place.folder,
-            env=sessions.environment(job, self.place.database, self.power_on_gap_s, self._as_user),
+            env=sessions.environment(job, self.place.database, self.power_on_gap_s, self._as_user, away_s),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )

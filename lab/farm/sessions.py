@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.farm import suites
 from lab.host import turns
-from lab.results.jobrecords import JOB_VARIABLE, Job
+from lab.results.jobrecords import AWAY_VARIABLE, JOB_VARIABLE, Job
 from lab.results.location import DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
@@ -37,12 +37,15 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     return words
 
 
-def environment(job: Job, database: str | None, power_on_gap_s: float, as_user: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    job: Job, database: str | None, power_on_gap_s: float, as_user: Mapping[str, str], away_s: float = 0.0
+) -> dict[str, str]:
     """With the database, whose URL may hold a password: every user can read a command line, and not this.
 
     Args:
         database: as `--db`, or None. power_on_gap_s: unless the environment has it; 0: none. as_user: who holds the labgrid place.
+        away_s: how long it waits for a host that is away, before it measures.
     """
     own = {} if database is None else {DATABASE_VARIABLE: database}
     gap = {turns.GAP_VARIABLE: f"{power_on_gap_s:g}"} if power_on_gap_s else {}
-    return {**gap, **os.environ, JOB_VARIABLE: job.called, **own, **as_user}
+    return {**gap, **os.environ, JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}", **own, **as_user}

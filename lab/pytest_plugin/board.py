@@ -5,6 +5,7 @@ It reaches the board through labgrid's own fixtures.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, Registrat
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab import shipped
+from lab.benchmarks.cycles import AWAY
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
 from lab.env import envfile
@@ -40,6 +42,7 @@ from lab.pytest_plugin.runs import (
 )
 from lab.pytest_plugin.yielding import heed
 from lab.results import open_store
+from lab.results.jobrecords import AWAY_VARIABLE
 from lab.run import options
 from lab.run.bootrun import BootRun
 from lab.run.options import MAX_CYCLES
@@ -50,6 +53,7 @@ RUN_KEY = MeasurerKey()
 _LAST_ID: Final = 2**31 - 1  # of the databases' integers
 LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, _LAST_ID), "confirms": (1, _LAST_ID)}
 LONGEST_NUMBER: Final = 24
+LAB_LOOK_S: Final = 5.0  # between two looks for a host that is away
 
 
 def configure(config: pytest.Config) -> None:
@@ -142,12 +146,15 @@ def pytest_keyboard_interrupt() -> None:
 
 
 @pytest.hookimpl(
-    trylast=True
-)  # pytest's own ends the fixtures of a session that was interrupted: they switch the board off
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The board is off and all is stored: who is killed from here on, while pytest sums up, just ends."""
-    if STRATEGY_KEY in session.config.stash:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    wrapper=True
+)  # around pytest's own, which ends the fixtures of an interrupted session, and the one that ends the job
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """The board is off and all is stored: SIGTERM ends the process from here on, while pytest sums up."""
+    try:
+        yield
+    finally:
+        if STRATEGY_KEY in session.config.stash:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -188,11 +195,38 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     try:
         jobs.take_board(config)
         with health.noted(config):
-            config.stash[STRATEGY_KEY].check_lab()
+            check_lab(config.stash[STRATEGY_KEY], float(os.environ.get(AWAY_VARIABLE, "0")), writer(config))
         health.check_first(config)
         provisioning.provision(config)
     except BoardlabError as error:
         raise ending(error, f"{error}{bench_hint(config.stash[LABGRID_ENV_KEY].config.get_targets())}") from error
+
+
+def check_lab(
+    strategy: Any,
+    wait_s: float,
+    write: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Reach what the board hangs on. A host that is away may be booting, as may this one: it is waited for.
+
+    Raises:
+        BoardlabError: as `BoardStrategy.check_lab`; of a host that is away after `wait_s`.
+    """
+    left_s, said = wait_s, ""
+    while True:
+        try:
+            strategy.check_lab()
+        except BoardlabError as error:
+            if error.failure not in AWAY or left_s <= 0.0:
+                raise
+            if str(error) != said:
+                said = str(error)
+                write(f"waits: {said}")
+        else:
+            return
+        sleep(min(LAB_LOOK_S, left_s))
+        left_s -= LAB_LOOK_S
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 import pytest
 from attrs import define
 
+from lab.benchmarks.cycles import AWAY
 from lab.errors import BoardlabError
 from lab.pytest_plugin.refusing import exit_code
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.results import Run, Store
+from lab.results.jobrecords import JOB_VARIABLE
 from lab.results.records import RunStatus
 from lab.shown import plain_text
 
@@ -45,10 +50,14 @@ class Measurer(ABC):
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """What fails here fails the test, with its class and message."""
+        """What fails here fails the test, with its class and message; a host that is away ends the session of a `lab run`, which goes on later."""
         try:
             yield
         except BoardlabError as error:
+            if error.transient and error.failure in AWAY and JOB_VARIABLE in os.environ:
+                pytest.exit(
+                    plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), returncode=exit_code(error)
+                )
             self.failed = True
             pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), pytrace=False)
 
@@ -82,14 +91,33 @@ def session_of(
     write = writer(config)
     write(f"run {measurer.run.id} on {strategy.board}{measurer.title}")
     yield measurer
+    with _undisturbed(write):
+        try:
+            measurer.give_back()
+            if not config.option.lab_leave_on:
+                strategy.transition("off")
+        except BoardlabError as error:
+            write(f"error: {error}")
+        finally:
+            try:
+                measurer.finish()
+                record_samples(measurer.store, measurer.run.id, record)
+            except BoardlabError as error:
+                write(f"error: {error}")
+
+
+@contextmanager
+def _undisturbed(write: Callable[[str], None]) -> Iterator[None]:
+    """A session that ends is not cut short by SIGTERM, nor by the first Ctrl-C: its board would stay on, and its run open."""
+
+    def again(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        write("the session ends already and switches its board off; Ctrl-C again leaves the board as it is")
+
+    handlers = {signal.SIGTERM: lambda _number, _frame: None, signal.SIGINT: again}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        measurer.give_back()
-        if not config.option.lab_leave_on:
-            strategy.transition("off")
-    except BoardlabError as error:
-        write(f"error: {error}")
-    try:
-        measurer.finish()
-        record_samples(measurer.store, measurer.run.id, record)
-    except BoardlabError as error:
-        write(f"error: {error}")
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -21,6 +21,9 @@ BY_HEALTH: Final = "lab health"
 BY_WEB: Final = "lab web"  # which switches a board's power off and on
 HEALTH: Final = "health"  # the option of a job whose board is checked first, where that is due
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
+AWAY_VARIABLE: Final = (
+    "BOARDLAB_AWAY"  # seconds: how long that pytest waits for a host that is away before it measures
+)
 LETTER: Final = "j"
 HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
 HEARTBEAT_S: Final = 10.0

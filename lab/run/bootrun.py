@@ -165,7 +165,7 @@ class BootRun:
         def record(attempt: Attempt[Boot]) -> None:
             recorder.record(attempt, self._evidence(medium, attempt.result))
             if attempt.error is not None:
-                is_last = attempt.number > self.retries
+                is_last = not attempt.again
                 self.progress.bad(medium, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
             elif attempt.result is not None:
                 sample = next(s.sample for s in attempt.result.samples if s.metric in HEADLINES)

@@ -145,7 +145,7 @@ class LowPowerRun:
         def record(attempt: Attempt[Cycle]) -> None:
             recorder.record(attempt, self._evidence(plan, attempt.result))
             if attempt.error is not None:
-                is_last = attempt.number > self.retries
+                is_last = not attempt.again
                 self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
             elif attempt.result is not None:
                 first = attempt.result.samples[0].sample

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from attrs import define, evolve, field
 
-from lab.benchmarks.cycles import Attempt, backoff_s, unheeding
+from lab.benchmarks.cycles import Attempt, Retries, unheeding
 from lab.benchmarks.section import ParsedReading, Preflight, Row, Section, preflight
 from lab.errors import BoardlabError, TestStableError
 from lab.host.clock import Clock
@@ -100,6 +100,7 @@ class SectionRun:
         Raises:
             BoardlabError: it could not be checked; each try is an attempt at the first cycle that is pending.
         """
+        retries = Retries(self.retries)
         for number in count(1):
             self._session, self._row, self._kept = None, {}, 0
             self._whole.start()
@@ -110,11 +111,12 @@ class SectionRun:
             except BoardlabError as error:
                 cycle = next(iter(self.pending(section.name)), 1)
                 self._record(section, Attempt(cycle, number, None, error))
-                again = error.transient and number <= self.retries
+                pause_s = retries.pause_s(error)
+                again = pause_s is not None
                 self.write(_failed_line(f"{section.name:22}", {}, number, error, again=again, goes_on=again))
-                if not again:
+                if pause_s is None:
                     raise
-                self.sleep(backoff_s(number, error))
+                self.sleep(pause_s)
         raise AssertionError("unreachable: the loop above has no end of its own")
 
     def measure(self, section: Section) -> None:
@@ -133,22 +135,25 @@ class SectionRun:
 
     def _cycle(self, section: Section, cycle: int, ledger: RowLedger) -> None:
         tries: Counter[RowKey] = Counter()
+        retries: dict[RowKey, Retries] = {}
         repeats = self.repeats(section.name)
         head = f"{section.name:22}" + (f" {cycle:2}/{repeats}" if repeats > 1 else "")
         while True:
             try:
                 readings = self._try(section, cycle, ledger, tries)
             except BoardlabError as error:
-                number = tries[row_key(self._row)] + 1
-                tries[row_key(self._row)] = number
+                key = row_key(self._row)
+                number = tries[key] = tries[key] + 1
                 self._record(section, Attempt(cycle, number, None, error))
-                again = error.transient and number <= (0 if ledger.failed_before(self._row) else self.retries)
+                most = 0 if ledger.failed_before(self._row) else self.retries
+                pause_s = retries.setdefault(key, Retries(most)).pause_s(error)
+                again = pause_s is not None
                 hung = self._session is not None and self._session.lost
                 goes_on = again or ledger.give_up(cycle, self._row, error, hung=hung)
                 self.write(_failed_line(head, self._row, number, error, again=again, goes_on=goes_on))
                 if not goes_on:
                     raise
-                self.sleep(backoff_s(number, error))
+                self.sleep(pause_s or 0.0)
             else:
                 break
         if ledger.lost(cycle):

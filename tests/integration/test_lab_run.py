@@ -16,7 +16,7 @@ from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.results import joblist, open_store
+from lab.results import Store, joblist, open_store
 from lab.results.reservations import ReservationBook
 from lab.results.watch import JobHead, watch
 
@@ -71,6 +71,11 @@ def until(lab: Lab, holds: Callable[[], bool], child: subprocess.Popen[str]) -> 
         time.sleep(0.05)
 
 
+def latest(store: Store) -> int:
+    """The number of the latest run; 0: there is none yet."""
+    return max((run.id for run in store.runs(1)), default=0)
+
+
 def measured(lab: Lab) -> int:
     """How many boots the latest run has."""
     return len(lab.samples()) if Path(lab.folder / "results.db").exists() else 0
@@ -116,8 +121,8 @@ def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: 
 def test_a_killed_job_ends_its_pytest_and_is_resumed_at_its_next_cycle(lab: Lab) -> None:
     job = start(lab, "--cycles", "1")
     with open_store(lab.environ["LAB_DB"]) as store:
-        run_id = store.runs()[0].id
-        until(lab, lambda: store.runs()[0].id > run_id and measured(lab) > 0, job)
+        run_id = latest(store)
+        until(lab, lambda: latest(store) > run_id and measured(lab) > 0, job)
         run = store.runs()[0].id
         (ours,) = [head for head in jobs(lab) if head.board == "am62xx_sk-1"]
         measuring = pytests(lab)
@@ -141,8 +146,8 @@ def test_a_killed_job_ends_its_pytest_and_is_resumed_at_its_next_cycle(lab: Lab)
 def test_an_interrupted_job_switches_the_board_off_and_goes_on_with_continue(lab: Lab, number: signal.Signals) -> None:
     job = start(lab, "--cycles", "1")
     with open_store(lab.environ["LAB_DB"]) as store:
-        last = store.runs()[0].id
-        until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, job)
+        last = latest(store)
+        until(lab, lambda: latest(store) > last and measured(lab) > 0, job)
         job.send_signal(number)
         code, said = ended(job)
         assert code == 130
@@ -159,8 +164,8 @@ def test_a_job_measures_what_overwrites_scratch_media_and_is_resumed_with_its_op
     words = ("--sections", "uboot-sd,stream", "--destructive", "--repeats", "2")
     job = start(lab, *words)
     with open_store(lab.environ["LAB_DB"]) as store:
-        last = store.runs()[0].id
-        until(lab, lambda: store.runs()[0].id > last and store.outcomes(store.runs()[0].id).get("ok", 0) > 0, job)
+        last = latest(store)
+        until(lab, lambda: latest(store) > last and store.outcomes(latest(store)).get("ok", 0) > 0, job)
         job.send_signal(signal.SIGTERM)
         code, said = ended(job)
         assert code == 130, said
@@ -180,8 +185,8 @@ def test_a_job_measures_what_overwrites_scratch_media_and_is_resumed_with_its_op
 def test_a_job_is_cancelled_its_board_is_off_and_it_says_who_did_it(lab: Lab) -> None:
     job = start(lab, "--cycles", "1")
     with open_store(lab.environ["LAB_DB"]) as store:
-        last = store.runs()[0].id
-        until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, job)
+        last = latest(store)
+        until(lab, lambda: latest(store) > last and measured(lab) > 0, job)
         (ours,) = jobs(lab)
         assert f"job j{ours.id} " in jobs_command(lab, "cancel", f"j{ours.id}")
         code, said = ended(job)
@@ -194,15 +199,17 @@ def test_a_job_is_cancelled_its_board_is_off_and_it_says_who_did_it(lab: Lab) ->
 
 
 def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: Lab) -> None:
-    first = session(lab, "--lab-cycles", "1")
+    first = session(lab, "--lab-cycles", "5", "--lab-medium", "sd")
     with open_store(lab.environ["LAB_DB"]) as store:
-        last = store.runs()[0].id
-        until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, first)
+        last = latest(store)
+        until(lab, lambda: latest(store) > last and measured(lab) > 0, first)
+        first.send_signal(signal.SIGSTOP)  # so that it measures yet when it is cancelled
         (its,) = jobs(lab)
         code, said = ended(start(lab, "--cycles", "1"))
         assert code == BUSY
         assert f"is busy: job j{its.id} (boot) of {process.person()} on " in said
         jobs_command(lab, "cancel", f"j{its.id}")
+        first.send_signal(signal.SIGCONT)
         code, said = ended(first)
         assert code == pytest.ExitCode.INTERRUPTED, said
         assert lab.bench.status()["power"] == "off"

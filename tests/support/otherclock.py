@@ -46,13 +46,12 @@ def hold(database: str, env: str, board: str, seconds: str) -> int:
     from lab.errors import BoardlabError  # noqa: PLC0415
     from lab.farm import holding  # noqa: PLC0415
     from lab.farm.placing import Patience, placed  # noqa: PLC0415
-    from lab.results import open_store  # noqa: PLC0415
     from lab.results.jobrecords import Order  # noqa: PLC0415
 
     order = Order("am62xx_sk", board, ("boot",), env, "", None)
     coordinator = Coordinator(envfile.coordinator_of(Path(env)))
     try:
-        with open_store(database) as store:
+        with holding.opened(database, WAIT_S, say) as store:
             book = holding.queue(store)
             with holding.held(book, order, WAIT_S, say) as job:
                 patience = Patience(time.monotonic() + WAIT_S, say, lambda: False)

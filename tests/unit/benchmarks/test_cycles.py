@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.benchmarks.cycles import Attempt, run_cycles
+from lab.benchmarks.cycles import AWAY_BACKOFF_S, AWAY_S, Attempt, run_cycles
 from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 
 
@@ -46,11 +46,29 @@ def test_a_transient_failure_is_recorded_and_retried() -> None:
 
 
 @pytest.mark.parametrize("failure", ["exporter_gone", "console_link", "port_missing"])
-def test_another_host_gets_the_time_of_its_boot(failure: str) -> None:
+def test_a_host_that_boots_uses_up_no_retries(failure: str) -> None:
     away = LabTransientError("its host is down", failure=failure)
-    script = Script(away, away, 10)
+    hang = BoardTransientError("hung", failure="hang_kernel")
+    script = Script(hang, away, away, away, away, hang, 10)
     script.run(range(1, 2), retries=2)
-    assert script.slept == [5.0, 20.0]
+    assert script.slept == [0.0, 5.0, 20.0, 40.0, 40.0, 2.0]
+    assert [attempt.number for attempt in script.recorded] == list(range(1, 8))
+    assert [attempt.again for attempt in script.recorded] == [*[True] * 6, False]
+
+
+def test_a_host_that_stays_away_is_given_up_after_five_minutes() -> None:
+    script = Script(*[LabTransientError("its host is down", failure="port_missing")] * 99)
+    with pytest.raises(LabTransientError):
+        script.run(range(1, 3), retries=2)
+    assert AWAY_S - max(AWAY_BACKOFF_S) < sum(script.slept) <= AWAY_S
+    assert not script.recorded[-1].again
+
+
+def test_without_retries_a_host_that_is_away_is_not_waited_for() -> None:
+    script = Script(LabTransientError("its host is down", failure="port_missing"), 10)
+    with pytest.raises(LabTransientError):
+        script.run(range(1, 2), retries=0)
+    assert script.slept == []
 
 
 def test_retries_end() -> None:

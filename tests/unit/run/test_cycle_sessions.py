@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from lab.errors import ConfigurationError, LabStableError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.farm.runner import BUSY
 from lab.pytest_plugin import board
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
-from lab.results import open_store
+from lab.results import Store, open_store
+from lab.results.jobrecords import JOB_VARIABLE
 
 
 class Lines(list[str]):
@@ -36,25 +38,68 @@ class StuckBoard:
         raise LabStableError(f"still alive after {status}", failure="power_off_ineffective")
 
 
+class SignalledBoard:
+    """A strategy whose session gets signals while its board is being switched off."""
+
+    board, type = "b-1", SimpleNamespace(title="a board")
+
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self.numbers = numbers
+        self.off = False
+
+    def transition(self, _status: str) -> None:
+        for number in self.numbers:
+            os.kill(os.getpid(), number)
+        self.off = True
+
+
+def begun(store: Store, strategy: Any, said: Lines, properties: dict[str, object]) -> tuple[int, Iterator[Any]]:
+    """A run of whose cycles none is left, and its session, which has begun."""
+    run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
+    measured: Any = SimpleNamespace(pending=lambda _item: [])
+    plugins = {"terminalreporter": said}
+    config: Any = SimpleNamespace(
+        stash=pytest.Stash(),
+        option=SimpleNamespace(lab_leave_on=False),
+        pluginmanager=SimpleNamespace(getplugin=plugins.get),
+    )
+    measurer = CycleMeasurer(store, run, cycle_run=measured, items="media", board="a board")
+    session = session_of(config, strategy, MeasurerKey(), lambda *_: measurer, properties.__setitem__)
+    next(session)
+    return run.id, session
+
+
 def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_the_store(tmp_path: Path) -> None:
-    said = Lines()
+    said, properties = Lines(), dict[str, object]()
     with open_store(str(tmp_path / "results.db")) as store:
-        run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
-        measured: Any = SimpleNamespace(pending=lambda _item: [])
-        plugins = {"terminalreporter": said}
-        config: Any = SimpleNamespace(
-            stash=pytest.Stash(),
-            option=SimpleNamespace(lab_leave_on=False),
-            pluginmanager=SimpleNamespace(getplugin=plugins.get),
-        )
-        properties: dict[str, object] = {}
-        measurer = CycleMeasurer(store, run, cycle_run=measured, items="media", board="a board")
-        session = session_of(config, StuckBoard(), MeasurerKey(), lambda *_: measurer, properties.__setitem__)
-        next(session)
+        run, session = begun(store, StuckBoard(), said, properties)
         assert next(session, None) is None
-        assert store.run(run.id).status == "completed"
+        assert store.run(run).status == "completed"
     assert said[-1] == "error: still alive after off"
-    assert properties["boardlab_run"] == run.id
+    assert properties["boardlab_run"] == run
+
+
+@pytest.mark.usefixtures("_sigterm")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_a_session_that_ends_leaves_no_board_on_and_no_run_open(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    strategy, before = SignalledBoard(number), signal.getsignal(number)
+    with open_store(str(tmp_path / "results.db")) as store:
+        run, session = begun(store, strategy, Lines(), {})
+        assert next(session, None) is None
+        assert (strategy.off, store.run(run).status) == (True, "completed")
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_ctrl_c_ends_a_session_at_once_and_its_run_is_closed(tmp_path: Path) -> None:
+    strategy, said = SignalledBoard(signal.SIGINT, signal.SIGINT), Lines()
+    with open_store(str(tmp_path / "results.db")) as store:
+        run, session = begun(store, strategy, said, {})
+        with pytest.raises(KeyboardInterrupt):
+            next(session)
+        assert (strategy.off, store.run(run).status) == (False, "completed")
+    assert "Ctrl-C again" in said[-1]
 
 
 @pytest.mark.parametrize(
@@ -106,3 +151,55 @@ def test_after_ctrl_c_the_sigterm_of_a_killed_lab_run_does_not_either() -> None:
     board.pytest_keyboard_interrupt()
     os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+class Away:
+    """A strategy whose lab is away at its first looks."""
+
+    def __init__(self, *errors: BoardlabError) -> None:
+        self.errors = list(errors)
+
+    def check_lab(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+BOOTING = LabTransientError("on lab-2: no such port", failure="port_missing")
+
+
+@pytest.mark.parametrize("error", [BOOTING, LabStableError("/dev/ttyUSB0: no such port", failure="port_missing")])
+def test_a_lab_run_waits_for_a_host_that_boots_before_it_measures(error: BoardlabError) -> None:
+    said, slept = list[str](), list[float]()
+    board.check_lab(Away(error, error, error), 300.0, said.append, slept.append)
+    assert slept == [board.LAB_LOOK_S] * 3
+    assert said == [f"waits: {error}"]
+
+
+def test_a_host_that_stays_away_ends_the_wait_and_a_person_does_not_wait_at_all() -> None:
+    slept = list[float]()
+    with pytest.raises(LabTransientError):
+        board.check_lab(Away(*[BOOTING] * 999), 300.0, lambda _line: None, slept.append)
+    assert sum(slept) == 300.0
+    with pytest.raises(LabTransientError):
+        board.check_lab(Away(BOOTING), 0.0, lambda _line: None, slept.append)
+    with pytest.raises(LabStableError):
+        board.check_lab(Away(LabStableError("stuck", failure="port_stuck")), 300.0, lambda _line: None, slept.append)
+    assert sum(slept) == 300.0
+
+
+def test_a_run_whose_host_stays_away_goes_on_later_and_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(JOB_VARIABLE, "j12")
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
+        left: Any = SimpleNamespace(pending=lambda _item: [1])
+        measurer = CycleMeasurer(store, run, cycle_run=left, items="media", board="a board")
+        with pytest.raises(pytest.exit.Exception) as ended, measurer.failing():
+            raise BOOTING
+        assert ended.value.returncode == BUSY
+        assert measurer.finish() == "interrupted"
+        monkeypatch.delenv(JOB_VARIABLE)
+        with pytest.raises(pytest.fail.Exception), measurer.failing():
+            raise BOOTING
+        assert measurer.finish() == "failed"
