@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Final
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
@@ -61,7 +65,7 @@ UNREADABLE: Final = (
     json.JSONDecodeError,
 )
 # The same where only rows are turned into records.
-MISREAD: Final = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError, TestStableError)
+MISREAD: Final = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, TestStableError)
 
 # SQLSTATE classes and codes (PostgreSQL manual, appendix A); the longest that fits counts.
 _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
@@ -106,6 +110,31 @@ def damaged(error: Exception, location: Location) -> BoardlabError:
         mend = _DAMAGED.format(path=location.path)
     said = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
     return LabStableError(f"results in {location.name}: {said[:_SAID_CHARACTERS]}: {mend}", failure="results")
+
+
+@contextmanager
+def understood(location: Location) -> Iterator[None]:
+    """Turns an error of what only reads results into ours: they are not as boardlab writes them.
+
+    Raises:
+        LabStableError: with the line of the program that met it, as it may be the program's own fault.
+    """
+    try:
+        yield
+    except BoardlabError:
+        raise
+    except MISREAD as error:
+        raise misread(error, location) from error
+
+
+def misread(error: Exception, location: Location) -> LabStableError:
+    """The error that a person is told where what was read of a database is not as boardlab writes it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{PurePath(place.filename).name}, line {place.lineno}"
+    return LabStableError(
+        f"{damaged(error, location)}. Where a sound copy says the same, it is a fault of boardlab: report this line ({where})",
+        failure="results",
+    )
 
 
 def printable(text: str) -> str:

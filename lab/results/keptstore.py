@@ -10,6 +10,7 @@ from attrs import define, field
 
 from lab.results import engine
 from lab.results.artifacts import ArtifactStore
+from lab.results.faults import understood
 from lab.results.location import locate
 from lab.results.store import BUSY_TIMEOUT_S, Store, require
 from lab.results.watch import StoreSnapshot
@@ -43,7 +44,8 @@ class KeptStore:
                 if last is not None:
                     last.close()
         require(store, create=create)
-        yield store
+        with understood(location):
+            yield store
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from lab.errors import BoardlabError, ConfigurationError, TestStableError
 from lab.metrics import Measurement
 from lab.results import engine, readiness, readout, rows
 from lab.results.artifacts import ArtifactStore
-from lab.results.faults import MISREAD, UNREADABLE, busy, damaged, explain
+from lab.results.faults import MISREAD, UNREADABLE, busy, damaged, explain, misread
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, RunRow
 from lab.results.records import (
@@ -53,6 +53,7 @@ class Store:
     artifacts: ArtifactStore
     _engine: Engine = field(repr=False)  # it shows the URL
     _pause: Callable[[float], None] = field(default=time.sleep)
+    _is_read: bool = False  # it was opened to look at, so an error within its block is of what it holds
 
     @property
     def url(self) -> str:
@@ -212,8 +213,15 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Close all connections.
+
+        Raises:
+            LabStableError: it was opened to look at, and what it holds is not as boardlab writes it.
+        """
         self.close()
+        if self._is_read and isinstance(error, MISREAD) and not isinstance(error, BoardlabError):
+            raise misread(error, self.location) from error
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
@@ -262,7 +270,11 @@ def open_store(
     """
     location = locate(url)
     store = Store(
-        location, ArtifactStore(location.artifacts, location.shared), engine.create(location, busy_timeout_s), pause
+        location,
+        ArtifactStore(location.artifacts, location.shared),
+        engine.create(location, busy_timeout_s),
+        pause,
+        is_read=not create and migrate is None,
     )
     require(store, create=create, migrate=migrate)
     return store

@@ -16,7 +16,7 @@ from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric, Sample
 from lab.results import averages, engine, readout, schema
 from lab.results.columns import DamagedValueError
-from lab.results.faults import MISREAD, damaged
+from lab.results.faults import MISREAD, damaged, understood
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
 from lab.results.records import OK
@@ -319,7 +319,8 @@ class Watcher:
             )
         with guarded(self.location), Session(self._engine) as session:
             schema.require(session.connection(), self._revision, self.location)
-            yield StoreSnapshot(session, self.location)
+            with understood(self.location):
+                yield StoreSnapshot(session, self.location)
 
 
 def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watcher:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import farm_scrape
 import pytest
 from atlength import either
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,6 +18,8 @@ from lab.cli import main
 from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
+from lab.results.keptstore import KeptStore
+from lab.results.overview import overview
 from lab.results.watch import watch
 
 ERRORS, IN_ONE_TEST = either(100, 250), 25
@@ -152,3 +157,163 @@ def test_the_mend_of_a_damaged_file_is_a_command(database: Path) -> None:
     connection.close()
     with pytest.raises(LabStableError, match=rf"the file is damaged; .* sqlite3 {database} \.recover"):
         read_all(database)
+
+
+STAGELESS = """UPDATE measurements SET params = json_remove(params, '$.stage') WHERE id =
+    (SELECT min(id) FROM measurements WHERE metric = 'boot.stage')"""
+COMMANDS = (
+    *("results list", "results list --json", "results show 1", "results show 1 --json", "results show 1 --log"),
+    *("results export --json", "results export --csv", "results recordings 1 -o {folder}/recordings"),
+    *("report 1 -o {folder}/1.html", "jobs list", "jobs show 1", "judge list --all", "judge show 5", "judge stats"),
+    *(
+        "judge compare 1",
+        "judge compare 5",
+        "guide write --release 11.01 -o {folder}",
+        "health --json",
+        "status --json",
+    ),
+    "guide trend boot.time --board qemu-1",
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A database with boots and their stages, power, benchmarks, jobs, verdicts and checks, in which nothing must be there."""
+    folder = tmp_path_factory.mktemp("whole")
+    farm_scrape.everything(folder)
+    connection = sqlite3.connect(folder / "results.db")
+    connection.execute("PRAGMA writable_schema=ON")
+    connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE type = 'table'")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    return (folder / "results.db").read_bytes()
+
+
+def asked(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is wrong with how a command ends: with a traceback, or badly without a message."""
+    try:
+        code = main([*command.format(folder=path.parent).split(), "--db", str(path)])
+    except Exception as error:  # noqa: BLE001 - that none escapes is what is tested
+        return f"{command}: {error!r}"
+    said = capsys.readouterr()
+    message = said.err.strip() or said.out.strip()
+    return "" if not code or (message and message.replace("\n", "").isprintable()) else f"{command}: {code}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("change", "command"),
+    [
+        (STAGELESS, "results show 1"),
+        (STAGELESS, "report 1 -o {folder}/1.html"),
+        ("DELETE FROM definitions", "judge compare 5"),
+        ("UPDATE attempts SET details = 'null'", "judge compare 5"),
+        ("UPDATE samples SET uncertainty = NULL", "judge compare 1"),
+        ("UPDATE attempts SET params = NULL", "results export --json"),
+    ],
+)
+def test_a_command_that_reads_what_boardlab_never_wrote_names_the_file_and_the_mend(
+    tmp_path: Path, whole: bytes, change: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(whole)
+    connection = sqlite3.connect(path)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    assert main([*command.format(folder=tmp_path).split(), "--db", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert f"sqlite3 {path} .recover" in said
+    assert said.count("\n") == 1
+
+
+def mutate(value: Any, dice: random.Random) -> Any:
+    """A JSON value in which something is another, or missing."""
+    if isinstance(value, dict) and value and dice.random() < 0.8:
+        key = dice.choice(sorted(value))
+        rest = {name: each for name, each in value.items() if name != key}
+        return rest if dice.random() < 0.3 else {**rest, key: mutate(value[key], dice)}
+    if isinstance(value, list) and value and dice.random() < 0.8:
+        place = dice.randrange(len(value))
+        return [*value[:place], mutate(value[place], dice), *value[place + 1 :]]
+    return dice.choice([None, 1, -1.5, "x", "", [], {}, [1], {"a": 1}, True])
+
+
+def harm(path: Path, dice: random.Random) -> str:
+    """Delete rows, or make values NULL, another type's, or JSON of another shape; returns what was done."""
+    connection = sqlite3.connect(path)
+    tables = [
+        row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    ]
+    tables = [name for name in tables if connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()]  # noqa: S608
+    tables.remove("boardlab_schema")
+    columns = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
+    json_columns = [
+        (t, c) for t in tables for c in columns[t] if c in {"plan", "provenance", "params", "details", "options"}
+    ]
+    table = dice.choice(tables)
+    column = dice.choice(columns[table])
+    where = f"WHERE rowid % {dice.choice((1, 2, 5))} = 0"
+    match dice.randrange(5):
+        case 0:
+            change = f"DELETE FROM {table} {where}"  # noqa: S608 - no query of ours
+        case 1:
+            change = f"UPDATE OR IGNORE {table} SET {column} = NULL {where}"  # noqa: S608
+        case 2:
+            value = dice.choice(
+                ["'{}'", "'[]'", "3", "'\"x\"'", "'null'", "'{\"a\": {}}'", "''", "-1", "1.5", "9e999", "x'ff'"]
+            )
+            change = f"UPDATE OR IGNORE {table} SET {column} = {value} {where}"  # noqa: S608
+        case _:
+            table, column = dice.choice(json_columns)
+            seed = dice.random()
+            connection.create_function(
+                "mutated",
+                1,
+                lambda text: json.dumps(mutate(json.loads(text), random.Random(seed))),
+                deterministic=True,
+            )
+            change = f"UPDATE OR IGNORE {table} SET {column} = mutated({column}) {where} AND {column} IS NOT NULL"  # noqa: S608
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    return change
+
+
+HARMS = either(16, 240)
+
+
+@pytest.mark.parametrize("first", range(0, HARMS, 8))
+def test_commands_that_read_harmed_results_end_without_a_traceback(
+    tmp_path: Path, whole: bytes, first: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = []
+    for seed in range(first, first + 8):
+        dice = random.Random(seed)
+        path = tmp_path / f"{seed}.db"
+        path.write_bytes(whole)
+        change = harm(path, dice)
+        wrong += [(change, said) for command in dice.sample(COMMANDS, 4) if (said := asked(path, command, capsys))]
+    assert wrong == []
+
+
+def test_what_only_looks_on_for_long_is_told_the_same(tmp_path: Path, whole: bytes) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(whole)
+    connection = sqlite3.connect(path)
+    connection.execute(STAGELESS)
+    connection.commit()
+    connection.close()
+    with (
+        pytest.raises(LabStableError, match=r"KeyError.*\.recover.*overview\.py"),
+        KeptStore().opened(str(path)) as store,
+    ):
+        overview(store, 1).stages  # noqa: B018
+    with pytest.raises(LabStableError, match=r"ZeroDivisionError.*\.recover"), watch(str(path)).snapshot() as snapshot:
+        len(snapshot.heads()) / 0
+
+
+def test_an_error_of_a_program_that_measures_stays_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), open_store(str(tmp_path / "a.db")):
+        raise KeyError
