@@ -38,7 +38,7 @@ class Watch:
 
     done = asks = False
 
-    def feed(self, _data: bytes, _t_ns: int, _position: int) -> None:
+    def feed(self, _data: bytes, _t_ns: int) -> None:
         self.done = True
 
     def check(self, _now_ns: int) -> None:

@@ -57,7 +57,10 @@ def session(store: Store, run: Run, env_release: str = "", **options: Any) -> An
     stash = pytest.Stash()
     stash[STORE_KEY] = store
     stash[LABGRID_ENV_KEY] = env  # type: ignore[misc]
-    return SimpleNamespace(stash=stash, option=SimpleNamespace(**given), getoption=given.__getitem__)
+    plugins = SimpleNamespace(getplugin=lambda _name: None)
+    return SimpleNamespace(
+        stash=stash, option=SimpleNamespace(**given), getoption=given.__getitem__, pluginmanager=plugins
+    )
 
 
 @pytest.mark.parametrize("kind", PLANS)
