@@ -125,6 +125,8 @@ class Lab:
             self.since = {
                 called: since + FROZEN_S for called, since in self.since.items()
             }  # in which nobody could look
+        if self._janitor is None or self._janitor.poll() is not None:
+            self.tidy()
         holders = [JobHolder.of(holder) for holder in self.coordinator.holders().values() if holder]
         kept = {f"j{holder.job}" for holder in holders if holder is not None}
         self.longest_s = max(

@@ -27,7 +27,7 @@ LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 300
 POLL_S = 0.2
 TOKENS = {"github": "gh-secret", "gitlab": "gl-secret", "webhook": "wh-secret"}
-# Orders that need no board are played here, so that what Buildbot makes of their ends is seen at once.
+# Orders that need no board are played here, so that what Buildbot makes of their ends is seen at once. No other one ends while there is a file `calls.open`.
 PROGRAM = """\
 #!/bin/sh
 case "$*" in
@@ -44,6 +44,15 @@ case "$*" in
     while [ ! -e {calls}.checked ]; do sleep 0.1; done; echo "$@" >> {calls}; exit 0;;
 "run "*--provision*) echo "$@" >> {calls}; exit 0;;
 esac
+if [ -e {calls}.open ]; then
+    {lab} "$@" &
+    pid=$! told=
+    trap 'told=1; kill -TERM $pid 2>/dev/null' TERM
+    wait $pid; code=$?
+    while kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done
+    while [ -z "$told" ] && [ -e {calls}.open ]; do sleep 0.1; done
+    exit $code
+fi
 exec {lab} "$@"
 """
 
