@@ -115,7 +115,7 @@ class Lab:
             os.kill(pid, sent)
 
     def look(self) -> bool:
-        """Look for places of killed runs, and do the next thing when it is due; False: the database does not answer."""
+        """Look for places of killed runs; False: the database does not answer. A janitor that ended is started again, as systemd does."""
         now = time.monotonic()
         if self.thaw_at:
             if now < self.thaw_at:
