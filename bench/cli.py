@@ -23,9 +23,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from recorded_run import record
+from support.recorded_run import record
 
 from lab.results import open_store
 from lab.shown import bad, echo, table

@@ -24,9 +24,9 @@ import requests
 from attrs import frozen
 from sqlalchemy.orm import Session
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from farm_store import AT, fill
+from support.farm_store import AT, fill
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, open_store

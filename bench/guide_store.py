@@ -20,9 +20,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import guide_history
+from support import guide_history
 
 FIRST = 174
 IMPORT_S = 30.0

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 import netlab
 from attrs import define, field
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
-import certificates
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support import certificates
 
 from lab.host.runtime import socket_path
 from lab.host.sshlink import SshLink

@@ -25,10 +25,10 @@ from pathlib import Path
 from attrs import frozen
 from sqlalchemy import create_engine, text
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from postgresql_cluster import cluster
-from recorded_run import START, boot
+from support.postgresql_cluster import cluster
+from support.recorded_run import START, boot
 
 from lab.errors import BoardlabError
 from lab.results import AttemptRecord, open_store

@@ -29,10 +29,10 @@ import numpy as np
 import psutil
 import requests
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from farm_store import fill
-from postgresql_cluster import cluster
+from support.farm_store import fill
+from support.postgresql_cluster import cluster
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, Store, open_store

@@ -14,9 +14,9 @@ from lab.benchmarks.sections import of_number
 from lab.guide import layout, reading
 from lab.guide import sheet as sheets
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import guide_family
+from support import guide_family
 
 GUIDES = {
     "am62x-11.01.rst": "62x 11.01",

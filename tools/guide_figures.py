@@ -16,9 +16,9 @@ from lab.guide.annotated import AnnotatedGuide
 from lab.guide.rulebook import Effect
 from virtual.sim import figures
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import guide_family
+from support import guide_family
 
 RELEASES = {
     "am62x-11.01.rst": "11.01",

@@ -14,10 +14,12 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-import guide_cases  # noqa: E402 - from the folder above
-import guide_family  # noqa: E402
+from support import (  # noqa: E402 - from the folder above
+    guide_cases,
+    guide_family,
+)
 
 from lab.guide import reading, rulebook, sheet  # noqa: E402
 from lab.guide.rulebook import Severity  # noqa: E402

@@ -19,9 +19,9 @@ from typing import TypeAlias
 from lab.benchmarks.sections import ALL, of_chapter, order
 from virtual.sim.model import simulated
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from section_bench import SectionBench, section_bench
+from support.section_bench import SectionBench, section_bench
 
 FILE = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "guides" / "measured_rows.csv"
 MetricKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # as `lab.guide.catalogue.CellReading.key`

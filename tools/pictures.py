@@ -17,15 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import dashboards
-import farm_history
-import grafana_farm
 import grafana_queries
 import grafana_renderer
 import page_looks
 import readme_demo
-import start_pages
-from farm_history import Farm
+from support import dashboards, farm_history, grafana_farm, start_pages
+from support.farm_history import Farm
 
 IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, HEIGHT = 900, 1080  # of the window, in px

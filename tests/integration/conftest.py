@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from leansessions import LEAN
+from support.leansessions import LEAN
 
 LONGEST = (
     "test_sections_qemu.py",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from email.message import Message
-from mailbox import Mailbox
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from attrs import frozen
-from prometheus_server import Webhook, alertmanager, http, until
+from support.mailbox import Mailbox
+from support.prometheus_server import Webhook, alertmanager, http, until
 
 from lab.farm.alertmanager import Alertmanager
 from lab.farm.config import Farm, Schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from attrs import evolve
-from simruns import bench
+from support.simruns import bench
 
 from virtual.sim.faults.base import Fault
 from virtual.sim.model import serial_number

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import board_releases
 import pytest
-from board_releases import said
-from measuring_lab import running_lab
+from support import board_releases
+from support.board_releases import said
+from support.measuring_lab import running_lab
 
 
 @pytest.mark.timeout(1200)  # the images are built when they are not there

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from atlength import either
+from support.atlength import either
 
 PROGRAM = Path(__file__).parents[2] / "bench" / "chaos.py"
 MINUTES = either(1.0, 5.0)  # each kind strikes once in the first minute

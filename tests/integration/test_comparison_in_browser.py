@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import guide_family
 import page_looks
 import pytest
 from page_looks import Look, Seen, Step
+from support import guide_family
 
 from lab.guide import change_page, compare, reading, sheet
 

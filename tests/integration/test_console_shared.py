@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import evolve
-from simruns import SimBench, bench
+from support.simruns import SimBench, bench
 
 from lab.boards import MomentPattern
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import serial
-from console_bench import ConsoleBench, read_bytes, running_bench
-from coordinator import client, running_coordinator
-from exported import EXPORTER, make_place, running_exporter, serial_port, shown, tcp_port
-from prometheus_server import until
+from support.console_bench import ConsoleBench, read_bytes, running_bench
+from support.coordinator import client, running_coordinator
+from support.exported import EXPORTER, make_place, running_exporter, serial_port, shown, tcp_port
+from support.prometheus_server import until
 
 from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator

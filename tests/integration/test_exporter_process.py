@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import requests
-from prometheus_server import until
-from virtual_bench import LAB
+from support.prometheus_server import until
+from support.virtual_bench import LAB
 
 from lab.results import open_store
 from virtual.ports import free_port

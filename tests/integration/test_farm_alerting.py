@@ -7,15 +7,15 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from mailbox import Mailbox
 from pathlib import Path
 
 import bcrypt
-import certificates
 import pytest
-from measuring_lab import Lab, running_lab
-from prometheus_server import Webhook, alertmanager, program, prometheus, until
-from virtual_bench import lab_virtual
+from support import certificates
+from support.mailbox import Mailbox
+from support.measuring_lab import Lab, running_lab
+from support.prometheus_server import Webhook, alertmanager, program, prometheus, until
+from support.virtual_bench import lab_virtual
 
 from lab.results import open_store
 from virtual.ports import free_port

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from buildbot_farm import TOKENS, BuildbotFarm, running_farm, wait_for
+from support.buildbot_farm import TOKENS, BuildbotFarm, running_farm, wait_for
 
 from lab.farm import buildbot
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-import realsshd
+from support import realsshd
 
 from lab.host.sshlink import SshLink
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from coordinator import client, running, running_coordinator
-from prometheus_server import until
-from virtual_bench import wait_for_listener
+from support.coordinator import client, running, running_coordinator
+from support.prometheus_server import until
+from support.virtual_bench import wait_for_listener
 
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Places

@@ -13,14 +13,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import dashboards
-import farm_scrape
 import pytest
-import recorded_run
-from dashboards import Query
-from measuring_lab import running_lab
-from prometheus_server import Prometheus, program, prometheus, until
-from virtual_bench import wait_for_listener
+from support import dashboards, farm_scrape, recorded_run
+from support.dashboards import Query
+from support.measuring_lab import running_lab
+from support.prometheus_server import Prometheus, program, prometheus, until
+from support.virtual_bench import wait_for_listener
 
 from lab.health import Check, Part
 from lab.host import process, statusfiles

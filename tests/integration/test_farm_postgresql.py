@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-import otherclock
 import pytest
-import recorded_run
 from attrs import evolve
-from postgresql_cluster import Cluster, cluster
-from scraped import scrape
+from support import otherclock, recorded_run
+from support.postgresql_cluster import Cluster, cluster
+from support.scraped import scrape
 
 from exporters.exposition import ResultsSource
 from exporters.farm.jobs import Jobs

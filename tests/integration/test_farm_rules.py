@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import bcrypt
-import certificates
 import yaml
+from support import certificates
 
 ROOT = Path(__file__).resolve().parents[2]
 FARM = ROOT / "farm"

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from atlength import either
-from rule_stories import DAY_S, ENDS_S, MEDIA, NIGHT_S, STEP_S, Board, Story, only, promtool, told_from
+from support.atlength import either
+from support.rule_stories import DAY_S, ENDS_S, MEDIA, NIGHT_S, STEP_S, Board, Story, only, promtool, told_from
 
 from lab.results.failures import CATALOGUE
 

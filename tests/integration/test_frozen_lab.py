@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from atlength import either
-from measuring_lab import ROOT, Lab, running_lab
-from virtual_bench import DEADLINE_S
+from support.atlength import either
+from support.measuring_lab import ROOT, Lab, running_lab
+from support.virtual_bench import DEADLINE_S
 
 from lab.console import ConsoleClient, Recording
 from lab.errors import ConfigurationError

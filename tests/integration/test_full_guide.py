@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import guide_family
 import measured_rows
 import pytest
-from section_bench import SectionBench, section_bench
+from support import guide_family
+from support.section_bench import SectionBench, section_bench
 
 from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError

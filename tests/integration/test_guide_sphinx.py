@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import guide_family
 import pytest
-import recorded_run
+from support import guide_family, recorded_run
 
 from lab.guide import reading, writing
 from lab.guide.model import CellKind, Guide

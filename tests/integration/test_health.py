@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from measuring_lab import ROOT, Lab, running_lab
+from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.health import DEFAULT_RULE
 from lab.health.state import APART

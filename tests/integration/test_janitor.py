@@ -15,10 +15,10 @@ from typing import Any
 import grpc
 import pytest
 from attrs import frozen
-from coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
 from labgrid.remote.common import ReservationState
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
+from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from coordinator import DEADLINE_S, client, running_coordinator
+from support.coordinator import DEADLINE_S, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError, LabTransientError

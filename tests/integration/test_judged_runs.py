@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged_store import Nights
-from measuring_lab import ROOT, Lab, running_lab
+from support.judged_store import Nights
+from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.farm.runner import WORSE
 from lab.results import open_store

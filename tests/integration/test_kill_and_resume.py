@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from atlength import either
-from killing import DEADLINE_S, assert_run_survives
-from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
+from support.atlength import either
+from support.killing import DEADLINE_S, assert_run_survives
+from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 
 from lab.results import open_store
 from virtual.truth import Truth

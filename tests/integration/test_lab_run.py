@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
+from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 
 from lab.host import process
 from lab.host.clock import utc_now

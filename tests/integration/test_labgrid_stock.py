@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from coordinator import ALICE, client, running_coordinator
-from measuring_lab import Lab, running_lab
-from prometheus_server import until
+from support.coordinator import ALICE, client, running_coordinator
+from support.measuring_lab import Lab, running_lab
+from support.prometheus_server import until
 
 from lab import boards
 from lab.results import open_store

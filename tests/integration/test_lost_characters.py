@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from simruns import bench
-from simtarget import SimClient
+from support.simruns import bench
+from support.simtarget import SimClient
 
 from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus

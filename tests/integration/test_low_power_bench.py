@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from labgrid.environment import Environment
-from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
-from railbench import true_energy_j
-from virtual_bench import lab_virtual
+from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
+from support.railbench import true_energy_j
+from support.virtual_bench import lab_virtual
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.results import Attempt, open_store

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from labgrid.environment import Environment
-from measuring_lab import Lab, running_lab
+from support.measuring_lab import Lab, running_lab
 
 from lab import boards
 from lab.console.moments import find_moments

@@ -11,9 +11,9 @@ import pytest
 from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
-from napping import Napper, napper
-from railbench import RailBench
-from simtarget import SimClock
+from support.napping import Napper, napper
+from support.railbench import RailBench
+from support.simtarget import SimClock
 
 from lab.errors import BoardTransientError, LabTransientError
 from lab.rails import Range, Trace

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
-from coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
-from exported import running_exporter
-from prometheus_server import until
+from support.coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
+from support.exported import running_exporter
+from support.prometheus_server import until
 
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Places

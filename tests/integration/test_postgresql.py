@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgresql_cluster import PASSWORD, Cluster, cluster
-from recorded_run import record
 from sqlalchemy import create_engine, text
-from store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
+from support.postgresql_cluster import PASSWORD, Cluster, cluster
+from support.recorded_run import record
+from support.store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
 
 from exporters.results import ResultsReader
 from exporters.verdicts import Against

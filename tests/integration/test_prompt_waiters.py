@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from measuring_lab import Lab, running_lab
+from support.measuring_lab import Lab, running_lab
 
 DEADLINE_S = 90
 HALVES = ("WAITED", "-FOR$ ")  # of a prompt, so that the echo of setting it is not taken for it

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from coordinator import ALICE, DEADLINE_S, PROGRAMS, client
-from measuring_lab import ROOT, running_lab
-from placedboard import BOARD, running_place
-from provisioned_lab import ProvisionedLab
-from simprovision import NEW, OLD
+from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client
+from support.measuring_lab import ROOT, running_lab
+from support.placedboard import BOARD, running_place
+from support.provisioned_lab import ProvisionedLab
+from support.simprovision import NEW, OLD
 
 from exporters.farm.coordinator import Coordinator
 from lab.results import open_store

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import children
 import pytest
 import requests
-from measuring_lab import ROOT, Lab, running_lab
-from placedboard import running_place
+from support import children
+from support.measuring_lab import ROOT, Lab, running_lab
+from support.placedboard import running_place
 
 from lab.env.target import parts
 from lab.provision.release import Content, Part, Place

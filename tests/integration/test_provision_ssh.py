@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import realsshd
 from labgrid import Target
 from labgrid.driver import SSHDriver
 from labgrid.resource import NetworkService
+from support import realsshd
 
 from lab.drivers import LinuxWriterDriver, guarded
 from lab.drivers.guarded import SHELL

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from measuring_lab import running_lab
-from provisioned_lab import ProvisionedLab
-from simprovision import NEW, OLD
+from support.measuring_lab import running_lab
+from support.provisioned_lab import ProvisionedLab
+from support.simprovision import NEW, OLD
 
 
 def test_a_killed_provisioning_is_done_by_the_next_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from attrs import evolve
-from measuring_lab import ROOT, Lab, running_lab
+from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.host.clock import utc_now
 from lab.provision.identity import document

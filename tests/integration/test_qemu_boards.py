@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import qemu_boards
-from killing import DEADLINE_S, assert_run_survives_a_kill
-from measuring_lab import running_lab
+from support import qemu_boards
+from support.killing import DEADLINE_S, assert_run_survives_a_kill
+from support.measuring_lab import running_lab
 
 from lab import boards
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
-from coordinator import ALICE, client
-from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
-from otherhost import AHEAD_S
-from placedboard import BOARD, running_place, running_place_by_tls
-from railbench import true_energy_j
-from tlsfront import Front
+from support.coordinator import ALICE, client
+from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
+from support.otherhost import AHEAD_S
+from support.placedboard import BOARD, running_place, running_place_by_tls
+from support.railbench import true_energy_j
+from support.tlsfront import Front
 
 from lab import boards
 from lab.host.tls import VARIABLE

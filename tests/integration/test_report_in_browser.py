@@ -8,8 +8,8 @@ from typing import Any
 
 import page_looks
 import pytest
-import reported_runs
 from page_looks import Look, Seen, Step
+from support import reported_runs
 
 DESK, TELEPHONE = 1400, 400
 WIDTHS = (DESK, TELEPHONE)

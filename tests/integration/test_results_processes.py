@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
+from support.store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
 
 from lab.results import open_store
 
@@ -18,7 +18,7 @@ from lab.results import open_store
 RECORDER = """
 import sys
 import random
-from recorded_run import START, attempt, boot
+from support.recorded_run import START, attempt, boot
 from lab.errors import BoardlabError
 from lab.results import open_store
 import datetime as dt
@@ -47,7 +47,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorder(*arguments: str) -> subprocess.Popen[str]:
-    helpers = Path(__file__).resolve().parents[1] / "support"
+    helpers = Path(__file__).resolve().parents[1]
     environment = {**os.environ, "PYTHONPATH": str(helpers)}
     command = [sys.executable, "-c", RECORDER, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

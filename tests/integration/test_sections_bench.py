@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
-from measuring_lab import ROOT, measuring_pytest
-from virtual_bench import lab_virtual
+from support.measuring_lab import ROOT, measuring_pytest
+from support.virtual_bench import lab_virtual
 
 from lab.console.client import ConsoleClient
 from lab.errors import LabTransientError

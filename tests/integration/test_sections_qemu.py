@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from atlength import LONG
-from measuring_lab import ROOT
-from virtual_bench import BenchProcess, all_end, lab_virtual, running_bench, watched
+from support.atlength import LONG
+from support.measuring_lab import ROOT
+from support.virtual_bench import BenchProcess, all_end, lab_virtual, running_bench, watched
 
 from lab.console.client import ConsoleClient
 from lab.host.runtime import socket_path

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import requests
-import strangers
 import yaml
 from labgrid.environment import Environment
-from measuring_lab import ENOUGH, ROOT, Lab, Number, assert_true, running_lab
-from virtual_bench import lab_virtual, listening_ports, running_bench
+from support import strangers
+from support.measuring_lab import ENOUGH, ROOT, Lab, Number, assert_true, running_lab
+from support.virtual_bench import lab_virtual, listening_ports, running_bench
 
 from lab import boards
 from lab.results import Attempt, open_store

@@ -16,11 +16,11 @@ import pytest
 from attrs import define, field
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from section_bench import section_bench
-from simlab import S
-from simprovision import provisioning
-from simruns import RETRIES, SimBench, Told, bench, planned
-from simtarget import PDU_TIMEOUT_S
+from support.section_bench import section_bench
+from support.simlab import S
+from support.simprovision import provisioning
+from support.simruns import RETRIES, SimBench, Told, bench, planned
+from support.simtarget import PDU_TIMEOUT_S
 
 from lab.benchmarks import audio
 from lab.errors import BoardTransientError

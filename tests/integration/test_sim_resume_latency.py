@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from atlength import either
-from napping import kernel_error, napper, prompt_error
+from support.atlength import either
+from support.napping import kernel_error, napper, prompt_error
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from napping import is_put_back, kernel_error, napper
-from simruns import planned
+from support.napping import is_put_back, kernel_error, napper
+from support.simruns import planned
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.errors import BoardlabError, ConfigurationError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import page_looks
 import pytest
-from atlength import LONG
 from page_looks import Look, Seen
+from support.atlength import LONG
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WIDTHS = (1400, 400)

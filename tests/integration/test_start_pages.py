@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import start_pages
+from support import start_pages
 
 
 @pytest.mark.parametrize("name", start_pages.NAMES)

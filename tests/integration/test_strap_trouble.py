@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from attrs import define
-from scripted_board import ScriptedBoard
-from strapserver import StrapServer, nobody, strap_server
+from support.scripted_board import ScriptedBoard
+from support.strapserver import StrapServer, nobody, strap_server
 
 from lab.console.client import ConsoleClient
 from lab.host.runtime import socket_path

@@ -15,7 +15,7 @@ import pytest
 from attrs import evolve
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort, RawSerialPort
-from scripted_board import HEALTHY, ScriptedBoard
+from support.scripted_board import HEALTHY, ScriptedBoard
 
 from lab.benchmarks.boot import BootWatch
 from lab.console.client import ConsoleClient

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from measuring_lab import Lab
-from uboot_suite import DEADLINE_S, HOOKS, lab_with_hooks, powered, run_suite
+from support.measuring_lab import Lab
+from support.uboot_suite import DEADLINE_S, HOOKS, lab_with_hooks, powered, run_suite
 
 from lab.console.client import ConsoleClient
 from lab.console.spawn import ensure_server

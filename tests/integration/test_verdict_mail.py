@@ -16,14 +16,14 @@ import sys
 import time
 from collections.abc import Iterator
 from email.message import EmailMessage
-from mailbox import Mailbox
 from pathlib import Path
 
 import pytest
 from attrs import frozen
-from prometheus_server import Prometheus, Webhook, alertmanager, program, prometheus, until
-from simnights import BOARD, ago, nights
-from simruns import planned
+from support.mailbox import Mailbox
+from support.prometheus_server import Prometheus, Webhook, alertmanager, program, prometheus, until
+from support.simnights import BOARD, ago, nights
+from support.simruns import planned
 
 from virtual.ports import free_port
 from virtual.sim.model import serial_number

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define
-from rule_stories import DAY_S, STEP_S, Story, only, promtool, told_from
+from support.rule_stories import DAY_S, STEP_S, Story, only, promtool, told_from
 
 from exporters.standing import families
 from lab.host.clock import utc_now

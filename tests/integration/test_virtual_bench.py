@@ -7,7 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
-from virtual_bench import BenchProcess, all_end, children, lab_virtual, running_bench, watched
+from support.virtual_bench import BenchProcess, all_end, children, lab_virtual, running_bench, watched
 
 from virtual.images import cache
 from virtual.qemu import recipe

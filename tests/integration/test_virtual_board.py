@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from virtual_bench import DEADLINE_S, BenchProcess, all_end, running_bench, watched
+from support.virtual_bench import DEADLINE_S, BenchProcess, all_end, running_bench, watched
 
 MEDIA = [("sd", 1), ("emmc", 2), ("ospi", 3)]
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import page_looks
 import pytest
 from attrs import frozen
-from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from page_looks import Look, Seen
-from web_process import DEADLINE_S, LAB, running_web
+from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
+from support.web_process import DEADLINE_S, LAB, running_web
 
 BOARD = "am62xx_sk-1"
 PAGES = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import requests
-import web_people
+from support import web_people
 
 LAB = Path(sys.executable).with_name("lab")
 FILES = 1024

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import page_looks
 import pytest
-from console_bench import Adapter, ConsoleBench, running_bench
 from page_looks import Look
-from web_serving import serving
+from support.console_bench import Adapter, ConsoleBench, running_bench
+from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, open_store

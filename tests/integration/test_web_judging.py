@@ -7,9 +7,9 @@ from pathlib import Path
 
 import page_looks
 import pytest
-from farm_store import fill
 from page_looks import Look
-from web_serving import serving
+from support.farm_store import fill
+from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.judge.baseline import judge_run

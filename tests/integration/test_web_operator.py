@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import certificates
 import page_looks
 import pytest
 import requests
-import web_people
-from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from page_looks import Look, Step
-from web_process import DEADLINE_S, LAB, WebProcess, running_web
+from support import certificates, web_people
+from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
+from support.web_process import DEADLINE_S, LAB, WebProcess, running_web
 
 from lab.console.client import ConsoleClient
 from lab.host import process

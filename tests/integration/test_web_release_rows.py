@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import page_looks
-from farm_store import fill
 from page_looks import Look, Seen
-from web_serving import serving
+from support.farm_store import fill
+from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, Store, open_store

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from measuring_lab import ROOT, Lab
 
 from lab.cli import main
 from lab.provision.way import Plan, Verified
 from lab.provision.ways.serving import TFTP_PORT
 from lab.provision.ways.uboot import UbootWay
+from support.measuring_lab import ROOT, Lab
 from virtual.board import BoardFolder
 from virtual.images import cache
 from virtual.qemu import builds

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from virtual_bench import wait_for_listener
-
+from support.virtual_bench import wait_for_listener
 from virtual.ports import free_port
 
 PROGRAMS = Path(sys.executable).parent

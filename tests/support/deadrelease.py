@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, evolve, field
-from simcuts import ENDS, KilledError
-from simprovision import BOARD_TYPE, NEW, OLD, UBOOT_OF, Provisioning, content, provisioning
 
 from lab.drivers.guarded import UBOOT
 from lab.drivers.prompt import Prompt
@@ -22,6 +20,8 @@ from lab.provision.ways.spareboot import from_uboot
 from lab.results import open_store
 from lab.results.provisions import Provision, ProvisionBook
 from lab.strategies.status import Status
+from support.simcuts import ENDS, KilledError
+from support.simprovision import BOARD_TYPE, NEW, OLD, UBOOT_OF, Provisioning, content, provisioning
 from virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0: Final = 0x48

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from coordinator import DEADLINE_S, client
-from prometheus_server import until
+from support.coordinator import DEADLINE_S, client
+from support.prometheus_server import until
 
 PLACE = "b1"
 EXPORTER = "labhost"

@@ -11,21 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from farm_scrape import PORT, SERVER, Plugs
-from made_farm import (
-    FAILURE,
-    MEDIUM,
-    REGRESSED,
-    STEP_S,
-    TYPE,
-    WEEK_S,
-    Farm,
-    Ids,
-    define,
-    night,
-    nights,
-    when,
-)
 from prometheus_client import CollectorRegistry, Metric
 from sqlalchemy import create_engine
 
@@ -51,6 +36,21 @@ from lab.results import open_store
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import write_verdicts
 from lab.results.watch import watch
+from support.farm_scrape import PORT, SERVER, Plugs
+from support.made_farm import (
+    FAILURE,
+    MEDIUM,
+    REGRESSED,
+    STEP_S,
+    TYPE,
+    WEEK_S,
+    Farm,
+    Ids,
+    define,
+    night,
+    nights,
+    when,
+)
 
 __all__ = ["FAILURE", "MEDIUM", "REGRESSED", "STEP_S", "TYPE", "Farm", "pages"]
 

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import recorded_run
 from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
-from scraped import Scrape, scrape
 
 from exporters.exposition import Build, Exposition, ResultsSource, Staleness
 from exporters.farm import consoles
@@ -40,6 +38,8 @@ from lab.results.reservations import QUARANTINE
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import mute, write_verdicts
 from lab.results.watch import watch
+from support import recorded_run
+from support.scraped import Scrape, scrape
 
 PORT = PortStatus(
     info=PortInfo(RecordingMeta(name="ttyUSB0", device="/dev/ttyUSB0", speed_bd=115200), "/r/ttyUSB0", 5000),

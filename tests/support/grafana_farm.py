@@ -7,10 +7,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import farm_history
-from farm_history import Farm
-from prometheus_server import Prometheus, program
-
+from support import farm_history
+from support.farm_history import Farm
+from support.prometheus_server import Prometheus, program
 from virtual.ports import free_port
 
 

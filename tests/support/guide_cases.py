@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
-from guide_family import TableText, mini, table
 
 from lab.guide import reading, rulebook, sheet
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import Neighbour, Neighbours
+from support.guide_family import TableText, mini, table
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
 ROWS = ("assignment", "fourier", "huffman", "idea", "lu_decomposition", "numeric_sort")

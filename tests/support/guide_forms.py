@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import takewhile
 
-from guide_family import GuideText, TableText, write_rst, write_text
+from support.guide_family import GuideText, TableText, write_rst, write_text
 
 _WIDEST = 60
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
-from guide_family import GuideText, TableText, write_rst
-from guide_forms import cells_of
 from hypothesis import strategies as st
 
 from lab.guide.text import value_of
+from support.guide_family import GuideText, TableText, write_rst
+from support.guide_forms import cells_of
 
 _NUMBER = re.compile(r"\d+\.\d+")
 

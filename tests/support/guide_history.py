@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import evolve
-from guide_family import GuideText, TableText, figures, text
-from guide_generator import DEVICES
+
+from support.guide_family import GuideText, TableText, figures, text
+from support.guide_generator import DEVICES
 
 _NUMBER = re.compile(r"\d+\.\d+")
 _SPREAD = 0.005  # of a number from release to release

@@ -18,8 +18,6 @@ from pathlib import Path
 import grpc
 import yaml
 from attrs import define, field
-from buildbot_farm import DEADLINE_S, LAB, BuildbotFarm, Listener
-from hostnet import Host, await_ssh, left, network, ssh_config
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 from netlab import inside
@@ -27,6 +25,8 @@ from netlab import inside
 from lab.farm import buildbot
 from lab.farm.desk import Desk
 from lab.farm.supervised import Program, Supervised
+from support.buildbot_farm import DEADLINE_S, LAB, BuildbotFarm, Listener
+from support.hostnet import Host, await_ssh, left, network, ssh_config
 
 COORDINATOR, RUNNER = "coordinator", "runner"
 TYPE = "am62xx_sk"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 import psutil
-from measuring_lab import Lab
 
 from lab import boards
 from lab.boards import MomentPattern
+from support.measuring_lab import Lab
 
 SEED: Final = 20261120
 DEADLINE_S: Final = 600

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 from attrs import define, field
-from virtual_bench import BenchProcess, running_bench
 
 from lab.console.client import ConsoleClient
 from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.results import StoredSample, open_store
+from support.virtual_bench import BenchProcess, running_bench
 
 ROOT = Path(__file__).parents[2]
 END_S = 30

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from attrs import define, field, frozen
-from simlab import SimLab
-from simtarget import strategy_on
 
 from lab.benchmarks.lowpower.result import Suspended
 from lab.strategies import BoardStrategy
+from support.simlab import SimLab
+from support.simtarget import strategy_on
 from virtual.sim.linux.kernel import Kernel
 from virtual.truth import Truth
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coordinator import DEADLINE_S
-from prometheus_server import until
-
 from lab.console.client import ConsoleClient
 from lab.host.runtime import prepare, server_pid, socket_path
 from lab.rails.server import rails_socket
+from support.coordinator import DEADLINE_S
+from support.prometheus_server import until
 
 AHEAD_S = 100_000  # of this host's clock
 

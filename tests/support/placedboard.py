@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from coordinator import running_coordinator
-from exported import make_place, running_exporter
-from measuring_lab import Lab
-from otherhost import console_server_with_another_clock, on_its_host, rails_server_beside
-from tlsfront import Front, running_front
+
+from support.coordinator import running_coordinator
+from support.exported import make_place, running_exporter
+from support.measuring_lab import Lab
+from support.otherhost import console_server_with_another_clock, on_its_host, rails_server_beside
+from support.tlsfront import Front, running_front
 
 BOARD = "am62xx_sk-1"
 

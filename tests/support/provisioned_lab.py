@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import children
 import yaml
 from attrs import define, field
-from measuring_lab import ROOT, Lab
-from simprovision import NEW, OLD, PLACES, UBOOT_OF
-from simrecovery import images
 
 from lab.host.runtime import recordings_dir
+from support import children
+from support.measuring_lab import ROOT, Lab
+from support.simprovision import NEW, OLD, PLACES, UBOOT_OF
+from support.simrecovery import images
 
 BOARD, BOARD_TYPE = "am62xx_sk-1", "am62xx_sk"
 DEADLINE_S = 900  # a busy machine; a quiet one takes a twentieth of it

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from measuring_lab import ENOUGH, Lab, Number, assert_true
 
 from lab import boards
 from lab.boards import BoardType
 from lab.results import open_store
 from lab.results.records import Attempt
+from support.measuring_lab import ENOUGH, Lab, Number, assert_true
 from virtual.truth import Truth
 
 TYPES: Final = ("bpim2u", "sifive_u")

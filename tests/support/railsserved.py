@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prometheus_server import until
-
 from lab.rails import RailConfig, RailsConfig
 from lab.rails.server import rails_socket
+from support.prometheus_server import until
 
 DEADLINE_S = 60.0
 

@@ -5,11 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from napping import napper
-from recorded_run import FAILURES, MEDIA, START, failed, record
-from section_bench import section_bench
-from simtarget import SimClock
-
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.cli import main
@@ -17,6 +12,10 @@ from lab.errors import BoardTransientError
 from lab.results import Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
+from support.napping import napper
+from support.recorded_run import FAILURES, MEDIA, START, failed, record
+from support.section_bench import section_bench
+from support.simtarget import SimClock
 
 BUSY_FROM = 10  # the cycle of run 2 at which the host becomes busy, and the boots from OSPI slower
 MODES = ("deep_sleep", "mcu_only")

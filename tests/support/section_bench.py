@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import define, frozen
-from simlab import SimLab
-from simtarget import SimClock, strategy_on
 
 from lab.benchmarks.section import Section
 from lab.benchmarks.site import Site
@@ -18,6 +16,8 @@ from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
 from lab.strategies import BoardStrategy, Status
+from support.simlab import SimLab
+from support.simtarget import SimClock, strategy_on
 from virtual.sim.dice import dice
 from virtual.sim.network import Folder
 from virtual.sim.sample_outputs.tester import Tester

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from simprovision import NEW, Provisioning, provisioning
-
 from lab.errors import BoardlabError, LabTransientError
+from support.simprovision import NEW, Provisioning, provisioning
 
 WAYS = [("ospi", "tftp"), ("emmc", "tftp"), ("ospi", "console"), ("emmc", "usb")]
 

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from attrs import define
-from simlab import SimLab
-from simruns import RETRIES
-from simtarget import SimClock, pdudaemon, strategy_on
 from sqlalchemy.orm import Session
 
 from lab.host.clock import utc_now
@@ -22,6 +19,9 @@ from lab.results.models import RunRow
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.strategies import BoardStrategy
+from support.simlab import SimLab
+from support.simruns import RETRIES
+from support.simtarget import SimClock, pdudaemon, strategy_on
 from virtual.sim.faults import plan
 from virtual.sim.model import serial_number
 

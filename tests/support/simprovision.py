@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
-from simlab import SimLab
-from simrecovery import PlayedSnagflash, images
-from simruns import Told
-from simtarget import SimClock, strategy_on
 
 from lab.drivers.consoleline import ConsoleLine
 from lab.drivers.guarded import UBOOT
@@ -27,6 +23,10 @@ from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.strategies import BoardStrategy
 from lab.strategies.status import Status
+from support.simlab import SimLab
+from support.simrecovery import PlayedSnagflash, images
+from support.simruns import Told
+from support.simtarget import SimClock, strategy_on
 from virtual.sim.faults.plan import Planned
 from virtual.sim.network import Folder
 from virtual.sim.storage import BOOT_CONFIG

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attrs import define, field
-from simlab import S, SimLab
 
 from lab.provision.release import Recovery, Stage
 from lab.provision.snagboot import ProgramEnd
+from support.simlab import S, SimLab
 from virtual.sim import firmware
 from virtual.sim.usb import DNLOAD, DNLOAD_IDLE, GETSTATUS, StallError, UsbPort
 

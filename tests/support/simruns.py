@@ -9,8 +9,6 @@ from pathlib import Path
 from attrs import define, frozen
 from labgrid import Target
 from labgrid.driver import Driver
-from simlab import SimLab
-from simtarget import SimClock, pdudaemon, strategy_on
 
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.lowpower.modes import SuspendPlan
@@ -21,6 +19,8 @@ from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.strategies import BoardStrategy
+from support.simlab import SimLab
+from support.simtarget import SimClock, pdudaemon, strategy_on
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.sim.setup import DEFAULT, SimSetup

@@ -23,7 +23,6 @@ from labgrid.driver import Driver, ShellDriver, UBootDriver
 from labgrid.factory import target_factory
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.resource import PDUDaemonPort, RawSerialPort
-from simlab import SimLab
 
 from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Event, Gap, RecordKind
@@ -31,6 +30,7 @@ from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, SideConsoleDriver, StampedConsoleDriver, StampedPDUDaemonDriver, WakePinsDriver
 from lab.drivers.consoleport import LocalPort
 from lab.strategies import BoardStrategy
+from support.simlab import SimLab
 from virtual.sim.faulthooks import Switching
 
 PDU_TIMEOUT_S = 1.0  # a busy host answers within it

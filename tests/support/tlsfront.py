@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import certificates
 from attrs import define
-from prometheus_server import until
 
 from lab.console.tlsdoor import TlsDoor
 from lab.console.tlsway import TlsWay
 from lab.host.tls import Identity
+from support import certificates
+from support.prometheus_server import until
 
 HOST = "127.0.0.1"
 ENDED_S = 60

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from simlab import SimLab
-
 from lab import boards
 from lab.console import Chunk, Event, Recording, RecordingMeta, encode
 from lab.run.torture.boot import GoodBoot, good_boot
+from support.simlab import SimLab
 
 SPEED_BD = 115200
 AFTER_PROMPT_NS = 5_000_000_000  # recorded, as a run does that watches for what comes behind the prompt

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from measuring_lab import Lab, running_lab
+from support.measuring_lab import Lab, running_lab
 
 HOOKS: Final = Path(__file__).parents[2] / "farm" / "uboot-test-hooks"
 NAMES: Final = {"qemu-virt": "qemu_arm64", "bpim2u": "Bananapi_M2_Ultra", "sifive_u": "sifive_unleashed"}

@@ -7,13 +7,13 @@ import random
 from pathlib import Path
 
 from attrs import frozen
-from cutlinux import DISK, ERASE, FLASH, CutLinux, KilledError
 
 from lab.errors import BoardlabError
 from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Plan, Target
 from lab.provision.ways.carriers import FolderServer, OverHttp, OverSsh
 from lab.provision.ways.linux import LinuxWay
+from support.cutlinux import DISK, ERASE, FLASH, CutLinux, KilledError
 
 BLOCK = 4096
 WAYS = ("dd-http", "dd-ssh", "bmaptool", "flash-offsets", "flashcp", "ubi-new", "ubi-there")

@@ -7,9 +7,8 @@ import socket
 import subprocess
 import sys
 
-import board_releases
-import children
 import pytest
+from support import board_releases, children
 
 _STAYS = "import sys; print('begun', flush=True); sys.stdin.read()"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from measuring_lab import Number, assert_true
+from support.measuring_lab import Number, assert_true
 
 GOOD: Number = (2.000, 0.001, 2.0005)
 LATE: Number = (2.030, 0.001, 2.0000)  # as a host that stood still has it

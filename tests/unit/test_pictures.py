@@ -9,7 +9,7 @@ import page_looks
 import pictures
 import pytest
 import readme_demo
-import recorded_run
+from support import recorded_run
 
 from lab.results.store import open_store
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from attrs import define, field, frozen
-from console_bench import BOOT, paced
 from hypothesis import given
 from hypothesis import strategies as st
+from support.console_bench import BOOT, paced
 
 from lab.cli import main
 from lab.console import RecordingMeta, encode
@@ -98,7 +98,7 @@ class Evil:
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Evil:
     """A store with a hostile run, and a boot with hostile lines."""
-    from recorded_run import record  # noqa: PLC0415 - it takes a second to import
+    from support.recorded_run import record  # noqa: PLC0415 - it takes a second to import
 
     folder = tmp_path_factory.mktemp("evil")
     hostile = HOSTILE.replace("\ud800", "")  # no database takes a lone surrogate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from console_bench import ConsoleBench, running_bench
+from support.console_bench import ConsoleBench, running_bench
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, wait_for
+from support.console_bench import DEADLINE_S, ConsoleBench, wait_for
 
 from lab.console.bridge import Bridge
 from lab.console.model import Gap

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes
+from support.console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes
 
 LAB = [sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", "console"]
 

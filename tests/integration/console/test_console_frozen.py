@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_bench import DEADLINE_S, Adapter, ConsoleBench, wait_for
 from frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
+from support.console_bench import DEADLINE_S, Adapter, ConsoleBench, wait_for
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, Event, Moment, Suspended, find_moments

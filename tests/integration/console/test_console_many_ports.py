@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 
-from console_bench import ConsoleBench, wait_for
+from support.console_bench import ConsoleBench, wait_for
 
 from lab.console import ConsoleClient
 from lab.console.loop import PORTS_AT_ONCE

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, read_bytes
+from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes
 
 from lab.console import ConsoleClient, ensure_server
 from lab.console.wire import Deframer, FrameType, Message, encode_frame, encode_message

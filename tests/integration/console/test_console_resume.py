@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, read_bytes, taken, wait_for
+from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, taken, wait_for
 
 from lab.console import Chunk, ConsoleClient, Recording
 from lab.console.model import Event, Gap, RecordKind

@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
-import realsshd
 from attrs import define
-from console_bench import ConsoleBench, taken, wait_for
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
-from playedpdudaemon import running_pdudaemon
-from railsserved import hwmon, running_rails_server
+from support import realsshd
+from support.console_bench import ConsoleBench, taken, wait_for
+from support.playedpdudaemon import running_pdudaemon
+from support.railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording, clockwatch
 from lab.console.published import PublishedHost

@@ -10,9 +10,9 @@ import sys
 from typing import Any
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, read_bytes, wait_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, wait_for
 
 from lab.console import ConsoleClient
 from lab.console.wire import HEADER, Deframer, FrameType, Message, encode_frame, encode_message

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define, field
-from console_bench import DEADLINE_S, Adapter, ConsoleBench, read_bytes
+from support.console_bench import DEADLINE_S, Adapter, ConsoleBench, read_bytes
 
 from lab.console.lookup import attached, awaited_writer, last_lines
 from lab.console.terminal import LEAVE, Ending, Terminal

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import certificates
 import pytest
-from console_bench import DEADLINE_S, Adapter, ConsoleBench, read_bytes, running_bench, taken
-from prometheus_server import until
-from tlsfront import HOST, Front, running_front
+from support import certificates
+from support.console_bench import DEADLINE_S, Adapter, ConsoleBench, read_bytes, running_bench, taken
+from support.prometheus_server import until
+from support.tlsfront import HOST, Front, running_front
 
 from lab.console import ConsoleClient, Recording
 from lab.console.resuming import PortOrder, ResumingClient

@@ -7,15 +7,15 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-import certificates
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, running_bench
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
-from playedpdudaemon import PlayedPdudaemon, running_pdudaemon
-from prometheus_server import until
-from railsserved import hwmon, running_rails_server
-from tlsfront import HOST, Front, running_front
+from support import certificates
+from support.console_bench import DEADLINE_S, ConsoleBench, running_bench
+from support.playedpdudaemon import PlayedPdudaemon, running_pdudaemon
+from support.prometheus_server import until
+from support.railsserved import hwmon, running_rails_server
+from support.tlsfront import HOST, Front, running_front
 
 from lab.console.published import PublishedHost
 from lab.console.tlsdoor import SharedTls

@@ -9,7 +9,7 @@ import sys
 import termios
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, read_bytes, read_until_refused, wait_for
+from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, read_until_refused, wait_for
 
 from lab.console import Chunk, Gap, RecordKind
 from lab.errors import ConfigurationError, LabStableError, LabTransientError

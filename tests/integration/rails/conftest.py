@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from virtual_bench import BenchProcess, running_bench
+from support.virtual_bench import BenchProcess, running_bench
 
 TIME_SCALE = "0.02"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from labgrid import Target
-from railbench import config_of
-from virtual_bench import BenchProcess, Console
+from support.railbench import config_of
+from support.virtual_bench import BenchProcess, Console
 
 from lab import boards
 from lab.drivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from railbench import config_of
-from virtual_bench import BenchProcess, running_bench
+from support.railbench import config_of
+from support.virtual_bench import BenchProcess, running_bench
 
 from lab import boards
 from lab.rails import Trace, sampling

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from railbench import config_of, drawn, true_energy_j
-from virtual_bench import BenchProcess, Console, lab_virtual
+from support.railbench import config_of, drawn, true_energy_j
+from support.virtual_bench import BenchProcess, Console, lab_virtual
 
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError

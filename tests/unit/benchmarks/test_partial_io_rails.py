@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from railbench import RailBench
+from support.railbench import RailBench
 
 from lab import boards
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan

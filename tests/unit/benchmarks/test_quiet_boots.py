@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import bare_logs
 import pytest
 from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torture_boots import good
+from support import bare_logs
+from support.torture_boots import good
 
 from lab import boards
 from lab.benchmarks.boot import BootSample

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from section_bench import SectionBench, section_bench
+from support.section_bench import SectionBench, section_bench
 
 from lab import boards
 from lab.benchmarks.section import named

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from simlab import SimLab
-from simtarget import OUTLET, power_switch
+from support.simlab import SimLab
+from support.simtarget import OUTLET, power_switch
 
 from lab.cli import main
 from lab.drivers import railsdriver

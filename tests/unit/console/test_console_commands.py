@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from console_bench import BOOT, BOOT_MOMENTS, kernel_log, paced
+from support.console_bench import BOOT, BOOT_MOMENTS, kernel_log, paced
 from typer.testing import CliRunner, Result
 
 from lab import boards

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from console_bench import Adapter
+from support.console_bench import Adapter
 
 from lab.console.blame import blamed, fairly
 from lab.console.holders import Holder, holders, shared

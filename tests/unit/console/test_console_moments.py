@@ -8,9 +8,9 @@ import re
 
 import pytest
 from attrs import evolve
-from console_bench import BOOT, BOOT_MOMENTS, paced
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.console_bench import BOOT, BOOT_MOMENTS, paced
 
 from lab import boards
 from lab.boards import MomentPattern

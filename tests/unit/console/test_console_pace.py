@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attrs import evolve
-from console_bench import paced
 from hypothesis import given
 from hypothesis import strategies as st
+from support.console_bench import paced
 
 from lab.console import Chunk, Event, Lateness, LineTiming
 from lab.console.pace import missing_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from console_bench import KERNEL_START_NS, kernel_log
+from support.console_bench import KERNEL_START_NS, kernel_log
 
 from lab.console import Chunk, Event, LineTiming, fit_printk
 from lab.console.printk import clock_step

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_bench import Adapter
+from support.console_bench import Adapter
 
 from lab.console.serialport import close_port, is_pty, line_errors, open_port
 from lab.errors import ConfigurationError, LabStableError

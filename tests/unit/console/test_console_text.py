@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from console_bench import paced
 from hypothesis import given
 from hypothesis import strategies as st
+from support.console_bench import paced
 
 from lab.console import Chunk, Gap, LineTiming, RecordKind
 from lab.console.text import LIMIT_BYTES, StampedLine, stamped_lines

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import certificates
 import pytest
-from prometheus_server import until
-from tlsfront import HOST, identities
+from support import certificates
+from support.prometheus_server import until
+from support.tlsfront import HOST, identities
 
 from lab.console import tlsfront, tlsguest
 from lab.console.stream import Stream

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from attrs import define
 from labgrid import Target
-from playedssh import played_ssh
+from support.playedssh import played_ssh
 
 from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import ConfigurationError, LabTransientError

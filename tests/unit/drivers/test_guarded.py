@@ -25,7 +25,7 @@ from labgrid.driver.exception import ExecutionError
 from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, NoResourceFoundError
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.resource import HttpDigitalOutput, RemotePlace, USBSerialPort
-from strapserver import StrapServer, nobody, strap_server
+from support.strapserver import StrapServer, nobody, strap_server
 
 from lab.drivers import BootModeDriver, WakePinsDriver, guarded
 from lab.drivers.guarded import SHELL, STRAP

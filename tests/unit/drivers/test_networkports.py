@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort, Resource
-from railsserved import hwmon, running_rails_server
-from tlsfront import HOST, Front, running_front
+from support.console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
+from support.railsserved import hwmon, running_rails_server
+from support.tlsfront import HOST, Front, running_front
 
 from lab.benchmarks.boot import PowerEdge
 from lab.console.bareport import HOLD_NS

@@ -15,7 +15,7 @@ import pytest
 import requests
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
-from tlsfront import HOST, identities
+from support.tlsfront import HOST, identities
 
 from lab.console.published import PublishedHost
 from lab.console.tlsdoor import TlsDoor

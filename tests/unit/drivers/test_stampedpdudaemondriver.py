@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
-import certificates
 import pytest
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort, PDUDaemonPort
+from support import certificates
 
 from lab.console.published import PublishedHost
 from lab.drivers import StampedConsoleDriver, StampedPDUDaemonDriver

@@ -11,7 +11,7 @@ import pytest
 from labgrid import Target
 from labgrid.driver import FileDigitalOutputDriver
 from labgrid.resource import NetworkSerialPort
-from playedssh import played_ssh
+from support.playedssh import played_ssh
 
 from lab.console.published import PublishedPort
 from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver, WakePinsDriver

@@ -8,10 +8,10 @@ import socket
 import subprocess
 from pathlib import Path
 
-import playeduboot
 import pytest
 import tftpy
 from labgrid import Target
+from support import playeduboot
 
 from lab import boards
 from lab.drivers import LinuxWriterDriver, boardservers

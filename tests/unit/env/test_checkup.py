@@ -11,7 +11,7 @@ import pytest
 from attrs import define, evolve, field, frozen
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
-from simruns import SimBench, bench, planned
+from support.simruns import SimBench, bench, planned
 
 from lab import boards
 from lab.boards.hardware import Rail

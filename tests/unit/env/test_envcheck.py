@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from strapserver import strap_server
+from support.strapserver import strap_server
 from typer.testing import CliRunner
 
 from lab.cli.env import app

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import bcrypt
-import certificates
 import pytest
 import requests
-from exporter_serving import exposition, get, serving
+from support import certificates
+from support.exporter_serving import exposition, get, serving
 
 from exporters import door
 from exporters.server import Guard, Server

@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 
 import attrs
-import farm_scrape
 import pytest
 import yaml
 from boardlab_dashboards.parts import DOCS
-from farm_scrape import PORT, SERVER, STATE, Plugs
 from prometheus_client import Metric as Family
+from support import farm_scrape
+from support.farm_scrape import PORT, SERVER, STATE, Plugs
 
 from exporters.farm import consoles
 from exporters.farm.consoles import Consoles

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import recorded_run
-from farm_store import fill
-from scraped import Scrape, scrape
+from support import recorded_run
+from support.farm_store import fill
+from support.scraped import Scrape, scrape
 
 from exporters.exposition import ResultsSource
 from exporters.results import Limits, ResultsReader

@@ -7,11 +7,11 @@ import ssl
 from pathlib import Path
 
 import bcrypt
-import certificates
 import pytest
 import requests
-from exporter_serving import exposition, get, serving
-from scraped import scrape
+from support import certificates
+from support.exporter_serving import exposition, get, serving
+from support.scraped import scrape
 
 from exporters.polling import Poller
 from exporters.server import Server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from told_verdicts import BEGAN, moved
+from support.told_verdicts import BEGAN, moved
 
 from exporters.standing import LONGEST_WORDS, MAX_CHANGES, families
 from lab.judge.telling import Evidence

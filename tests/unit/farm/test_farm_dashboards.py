@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import build as grafana_build
-import dashboards
 import jsonschema
 import pytest
 import yaml
-from dashboards import ALL, FOLDER, filled, panels, queries, variables
+from support import dashboards
+from support.dashboards import ALL, FOLDER, filled, panels, queries, variables
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((ROOT / "tests/fixtures/grafana/dashboard.schema.json").read_text(encoding="utf-8"))

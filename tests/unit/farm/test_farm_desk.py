@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from prometheus_server import until
 from supervisor.states import ProcessStates
+from support.prometheus_server import until
 from typer.testing import CliRunner
 
 from lab.cli import farm_up

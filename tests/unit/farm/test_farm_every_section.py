@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from leansessions import LEAN
+from support.leansessions import LEAN
 
 from lab import boards
 from lab.benchmarks.sections import ALL
@@ -42,8 +42,8 @@ def scheduled(env: str, folder: Path, **keys: object) -> set[str]:
         **os.environ,
         "LAB_DB": f"sqlite:///{folder / 'results.db'}",
         "BOARDLAB_RUNTIME": str(folder / "runtime"),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]),
-        "PYTEST_ADDOPTS": f"--collect-only -q -p section_lister {LEAN}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "PYTEST_ADDOPTS": f"--collect-only -q -p support.section_lister {LEAN}",
     }
     command = [sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", *start.split()]
     done = subprocess.run(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged_store import Nights
+from support.judged_store import Nights
 
 from lab.farm.judging import MOST_RERUNS, judged, told
 from lab.results import open_store

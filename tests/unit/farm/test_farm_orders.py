@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from byhand import by_hand
+from support.byhand import by_hand
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from recorded_run import Failed, failed, record
+from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError
 from lab.farm import queued, sessions

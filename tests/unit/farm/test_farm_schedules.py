@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-import recorded_run
 from attrs import evolve
 from sqlalchemy import create_engine, update
+from support import recorded_run
 
 from exporters.farm.schedules import Due, Schedules
 from lab.farm.config import Schedule

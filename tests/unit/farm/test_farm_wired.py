@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import coordinator
 import pytest
-from prometheus_server import until
+from support import coordinator
+from support.prometheus_server import until
 from typer.testing import CliRunner
 
 from exporters.farm.coordinator import Coordinator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import guide_family
 import pytest
+from support import guide_family
 
 from lab.guide import compare, reading, sheet
 from lab.guide.compare import Comparison

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from docutils.parsers.rst import directives
-from guide_family import figures, mini, table, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.guide_family import figures, mini, table, text
 
 from lab.errors import ConfigurationError
 from lab.guide import reading, rst

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from guide_family import GuideText, TableText, import_guide, mini, table, write_rst
+from support.guide_family import GuideText, TableText, import_guide, mini, table, write_rst
 
 from lab.cli import main
 from lab.guide import change_page, compare, earlier, export_changes, grouping, reading, rulebook, sheet

@@ -6,8 +6,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from guide_family import GuideText, table, write_rst
 from markdown_it import MarkdownIt
+from support.guide_family import GuideText, table, write_rst
 
 from lab.guide import change_page, compare, grouping, reading, sheet
 from lab.guide.compare import Comparison

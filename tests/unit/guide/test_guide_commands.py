@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guide_family import mini, table
+from support.guide_family import mini, table
 
 from lab.cli import main
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pytest
-from guide_family import GuideText, TableText, table, write_rst
+from support.guide_family import GuideText, TableText, table, write_rst
 
 from lab.guide import assemble, compare, rst, sheet
 from lab.guide.compare import Change, Comparison

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-import guide_family
 import pytest
+from support import guide_family
 
 from lab.guide import export, reading, rulebook
 from lab.guide.model import CellKind, Guide

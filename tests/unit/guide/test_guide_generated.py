@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import guide_generator as generator
 import pytest
-from guide_family import TableText
-from guide_forms import FORMS
-from guide_generator import FAULTS, FLAWS, HARMLESS, Generated
 from hypothesis import assume, given, settings
+from support import guide_generator as generator
+from support.guide_family import TableText
+from support.guide_forms import FORMS
+from support.guide_generator import FAULTS, FLAWS, HARMLESS, Generated
 
 from lab.guide import reading, rulebook, sheet
 from lab.guide.model import CellKind, Guide

@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import guide_generator as generator
 import pytest
-from guide_family import import_guide, mini, table
-from guide_forms import FORMS
-from guide_generator import Generated
 from hypothesis import HealthCheck, given, settings
+from support import guide_generator as generator
+from support.guide_family import import_guide, mini, table
+from support.guide_forms import FORMS
+from support.guide_generator import Generated
 
 from lab.cli import main
 from lab.errors import ConfigurationError

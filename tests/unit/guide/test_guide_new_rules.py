@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from guide_family import TableText, table
+from support.guide_family import TableText, table
 from test_guide_rules import found, texts
 
 BOARD = "am62xx_sk-fs"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from guide_family import import_guide
-from scraped import Scrape, scrape
+from support.guide_family import import_guide
+from support.scraped import Scrape, scrape
 
 from exporters.exposition import ResultsSource
 from exporters.figures import FigureMaker

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import guide_generator as generator
 import pytest
-from guide_generator import PROCESSOR, Generated
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support import guide_generator as generator
+from support.guide_generator import PROCESSOR, Generated
 
 from lab.guide import compare, grouping, reading, sheet
 from lab.guide.compare import Comparison

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import guide_cases
 import pytest
+from support import guide_cases
 
 from lab.guide import rulebook
 from lab.guide.rulebook import Severity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from guide_family import GuideText, TableText, mini, table, write_rst
+from support.guide_family import GuideText, TableText, mini, table, write_rst
 
 from lab.guide import reading
 from lab.guide.model import CellKind, Guide

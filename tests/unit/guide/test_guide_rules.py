@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from guide_family import TableText, import_guide, mini, table
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.guide_family import TableText, import_guide, mini, table
 
 from lab.guide import annotated, assemble, export, numbers, reading, rst, rulebook, sheet, show
 from lab.guide import udp as guide_udp

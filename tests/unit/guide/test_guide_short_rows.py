@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from guide_family import mini, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.guide_family import mini, table
 
 from lab.guide import assemble, reading
 from lab.guide.assemble import RawRow, RawTable

@@ -13,15 +13,14 @@ from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
-import guide_family
 import pytest
-import recorded_run
 from attrs import evolve
 from docutils.core import publish_string
-from guide_family import GuideText, import_guide, mini, table
-from guide_family import write_rst as write_rst_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support import guide_family, recorded_run
+from support.guide_family import GuideText, import_guide, mini, table
+from support.guide_family import write_rst as write_rst_of
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.guide import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import guide_family
 import pytest
-from guide_family import GuideText, TableText, table, write_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import guide_family
+from support.guide_family import GuideText, TableText, table, write_text
 
 from lab.guide import assemble, flattened, reading, rst
 from lab.guide.model import CellKind, Table

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import guide_family
 import pytest
-from guide_family import GuideText, table
+from support import guide_family
+from support.guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
 from lab.guide import reading, sheet, show, trend, trend_plot

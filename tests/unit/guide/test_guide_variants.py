@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import guide_family
-import guide_generator as generator
-import guide_history
 import pytest
-from guide_family import GuideText, TableText, import_guide, table
-from guide_forms import FORMS
-from guide_generator import Generated
 from hypothesis import HealthCheck, given, settings
+from support import guide_family, guide_history
+from support import guide_generator as generator
+from support.guide_family import GuideText, TableText, import_guide, table
+from support.guide_forms import FORMS
+from support.guide_generator import Generated
 
 from lab.guide import export, reading, sheet, stored, write_rst
 from lab.guide.model import CellKind

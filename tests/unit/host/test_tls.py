@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import certificates
 import pytest
+from support import certificates
 
 from lab.errors import ConfigurationError
 from lab.host.tls import FOLDER, VARIABLE, Identity

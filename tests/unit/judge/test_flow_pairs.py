@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-import bare_logs
 import pytest
+from support import bare_logs
 from test_judge_baseline import START
 
 from lab import boards

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from attrs import evolve
-from judge_histories import calls, history, mapped, with_cause
+from support.judge_histories import calls, history, mapped, with_cause
 
 from lab.judge.history import Outcome, judge
 

@@ -9,7 +9,7 @@ import pytest
 from attrs import astuple, evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judge_histories import calls, history, mapped, told
+from support.judge_histories import calls, history, mapped, told
 
 from lab.judge.history import CONSTANTS, Outcome, Run, Series, judge
 from lab.judge.history.table import nights

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from judged_store import DAY, Nights
+from support.judged_store import DAY, Nights
 
 from lab.cli import main
 from lab.results import open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judge_histories import history
+from support.judge_histories import history
 
 from lab.cli.main import main
 from lab.errors import ConfigurationError

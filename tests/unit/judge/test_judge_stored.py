@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_store import BOOTS, DAY, Nights
+from support.judged_store import BOOTS, DAY, Nights
 
 from lab.errors import ConfigurationError
 from lab.judge import memory, words

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from told_verdicts import BEGAN, a_run, moved, still
+from support.told_verdicts import BEGAN, a_run, moved, still
 
 from lab.errors import BoardlabError
 from lab.judge.summary import Form, render, summary, write

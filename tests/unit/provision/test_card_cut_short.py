@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cardcut import AHEAD, TOTAL, CutCard, full_at, kill_at, kill_writer
+from support.cardcut import AHEAD, TOTAL, CutCard, full_at, kill_at, kill_writer
 
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaWriteFailedError

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 
 import pytest
-from simcuts import ENDS, WAYS, cut, duration_ns
-from simprovision import NEW, OLD, provisioning
+from support.simcuts import ENDS, WAYS, cut, duration_ns
+from support.simprovision import NEW, OLD, provisioning
 
 from lab.errors import BoardlabError
 

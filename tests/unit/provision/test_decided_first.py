@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from attrs import define, evolve
-from playeduboot import TARGET, PlayedUBoot, content, image, part, way
+from support.playeduboot import TARGET, PlayedUBoot, content, image, part, way
 
 from lab.cli import main
 from lab.errors import ConfigurationError

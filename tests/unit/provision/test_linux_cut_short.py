@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from waycuts import ENDS, WAYS, cut, work
+from support.waycuts import ENDS, WAYS, cut, work
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from playedways import PlayedBoard
+from support.playedways import PlayedBoard
 from test_linux_way import DEVICE, TARGET, PlayedLinux, image, way
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError

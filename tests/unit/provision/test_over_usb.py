@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from simprovision import NEW, provisioning
+from support.simprovision import NEW, provisioning
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaVerifyFailedError, RecoveryFailedError

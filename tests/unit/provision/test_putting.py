@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from playedways import PlayedBoard, PlayedWay, a_file
+from support.playedways import PlayedBoard, PlayedWay, a_file
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import (

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from simlab import SimLab
-from simprovision import NEW, provisioning
-from simrecovery import STAGE_BYTES, PlayedSnagrecover, images, recovery
-from simtarget import strategy_on
+from support.simlab import SimLab
+from support.simprovision import NEW, provisioning
+from support.simrecovery import STAGE_BYTES, PlayedSnagrecover, images, recovery
+from support.simtarget import strategy_on
 
 from lab.errors import ConfigurationError
 from lab.provision import snagboot

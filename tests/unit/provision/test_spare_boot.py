@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from simcuts import ENDS, KilledError
-from simprovision import NEW, OLD, Provisioning, content, provisioning
+from support.simcuts import ENDS, KilledError
+from support.simprovision import NEW, OLD, Provisioning, content, provisioning
 
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from deadrelease import DEAD, Emmc, cut, dead, duration_ns, old_board
-from playedways import PlayedWay
-from simprovision import NEW, OLD, content
+from support.deadrelease import DEAD, Emmc, cut, dead, duration_ns, old_board
+from support.playedways import PlayedWay
+from support.simprovision import NEW, OLD, content
 
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.provision.failures import MediaWriteFailedError, ReleaseMismatchError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, way
+from support.playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, way
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import (

@@ -12,7 +12,7 @@ import pytest
 from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simlab import SimLab
+from support.simlab import SimLab
 from xmodem import XMODEM
 
 from lab.provision.failures import RecoveryFailedError, WriteStalledError

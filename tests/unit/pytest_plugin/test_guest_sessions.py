@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from byhand import by_hand
-from leansessions import LEAN
-from older_schema import back_to_verdicts
+from support.byhand import by_hand
+from support.leansessions import LEAN
+from support.older_schema import back_to_verdicts
 
 from lab import pytest_plugin
 from lab.results import open_store

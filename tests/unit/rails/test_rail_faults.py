@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from attrs import define, evolve
-from railbench import RailBench
-from simruns import planned
+from support.railbench import RailBench
+from support.simruns import planned
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag

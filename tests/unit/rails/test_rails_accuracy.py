@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from railbench import RailBench, resolution_w
+from support.railbench import RailBench, resolution_w
 
 from lab.metrics import Flag
 from lab.rails import Range, Trace

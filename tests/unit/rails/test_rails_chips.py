@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from attrs import evolve
-from railbench import MS, S
+from support.railbench import MS, S
 
 from lab.rails import RailConfig, Range
 from lab.rails.chips import CHIPS, Setting

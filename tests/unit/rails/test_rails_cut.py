@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from attrs import asdict, define, evolve, field
-from railsserved import DEADLINE_S, hwmon
+from support.railsserved import DEADLINE_S, hwmon
 
 from lab.errors import LabStableError, LabTransientError
 from lab.host import statusfiles

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from labgrid import Target
 from labgrid.factory import target_factory
-from railbench import RailBench
+from support.railbench import RailBench
 
 from lab import boards, drivers
 from lab.metrics import Flag

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from railsserved import DEADLINE_S, hwmon, running_rails_server
+from support.railsserved import DEADLINE_S, hwmon, running_rails_server
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line

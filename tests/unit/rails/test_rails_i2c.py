@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from attrs import define, evolve
 from pyftdi.i2c import I2cNackError
-from railbench import BenchClock, RailBench
 from smbus2 import i2c_msg
+from support.railbench import BenchClock, RailBench
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.backends import open_bus

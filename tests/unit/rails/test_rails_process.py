@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from railsserved import hwmon
+from support.railsserved import hwmon
 
 from lab.errors import ConfigurationError
 from lab.rails import sampling

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from railbench import RailBench, RailBus, S
-from simruns import planned
+from support.railbench import RailBench, RailBus, S
+from support.simruns import planned
 
 from lab import boards
 from lab.errors import ConfigurationError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from railbench import RailBench
+from support.railbench import RailBench
 
 from lab import boards
 from lab.console.model import Moment

@@ -11,7 +11,7 @@ from statistics import fmean
 
 import pytest
 from attrs import define, evolve, field, frozen
-from recorded_run import START, record
+from support.recorded_run import START, record
 
 from lab.cli import main
 from lab.metrics import ALL, Measurement, by_name

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobbook import Steady, Wall
 from sqlalchemy import create_engine, make_url, text
+from support.jobbook import Steady, Wall
 
 from lab.results import Store, open_store
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from attrs import define, field
-from jobbook import ORDER, START, Steady, Wall, started
+from support.jobbook import ORDER, START, Steady, Wall, started
 
 from exporters.farm.away import Away
 from lab.errors import ConfigurationError

@@ -12,7 +12,7 @@ from statistics import fmean
 
 import pytest
 from attrs import frozen
-from recorded_run import record
+from support.recorded_run import record
 
 from lab.cli import main
 from lab.errors import ConfigurationError

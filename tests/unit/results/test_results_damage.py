@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import farm_scrape
 import pytest
-from atlength import either
 from sqlalchemy.exc import SQLAlchemyError
+from support import farm_scrape
+from support.atlength import either
 
 from lab.cli import main
 from lab.errors import BoardlabError, LabStableError

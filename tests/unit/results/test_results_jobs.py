@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from jobbook import START, Steady, Wall, started
-from older_schema import back_to_verdicts, raw
 from sqlalchemy import text
+from support.jobbook import START, Steady, Wall, started
+from support.older_schema import back_to_verdicts, raw
 
 from exporters.farm.schedules import Due, Schedules
 from lab.errors import ConfigurationError

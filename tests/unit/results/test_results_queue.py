@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from jobbook import ORDER, Steady, Wall, started, watched
+from support.jobbook import ORDER, Steady, Wall, started, watched
 
 from exporters.farm.jobs import Jobs
 from lab.errors import LabStableError

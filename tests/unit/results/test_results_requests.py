@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobbook import Wall, started
-from recorded_run import record
+from support.jobbook import Wall, started
+from support.recorded_run import record
 
 from lab import shipped
 from lab.cli import main

@@ -8,10 +8,10 @@ import io
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from jobbook import Wall
-from older_schema import raw
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from support.jobbook import Wall
+from support.older_schema import raw
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.results import Store, joblist

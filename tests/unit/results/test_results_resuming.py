@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jobbook import ORDER, Wall, started
+from support.jobbook import ORDER, Wall, started
 
 from lab.cli import main
 from lab.errors import ConfigurationError

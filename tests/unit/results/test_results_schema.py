@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import recorded_run
 from alembic import command
 from alembic.script import ScriptDirectory
-from older_schema import back_to_verdicts, raw
 from sqlalchemy import inspect, text
+from support import recorded_run
+from support.older_schema import back_to_verdicts, raw
 
 from lab.cli import main
 from lab.errors import BoardlabError, LabStableError, NoResultsError

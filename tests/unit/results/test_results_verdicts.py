@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 from attrs import evolve, fields_dict
-from older_schema import back_to_jobs
-from recorded_run import record
+from support.older_schema import back_to_jobs
+from support.recorded_run import record
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.host.clock import utc_now

@@ -6,7 +6,7 @@ import datetime as dt
 
 from hypothesis import given
 from hypothesis import strategies as st
-from jobbook import ORDER, START, Wall, started
+from support.jobbook import ORDER, START, Wall, started
 
 from lab.results import Store, interruptions
 from lab.results.jobrecords import Job

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import bare_logs
 import pytest
+from support import bare_logs
 
 from lab import boards
 from lab.boards import NORMAL, QUIET

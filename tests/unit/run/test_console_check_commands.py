@@ -6,8 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
-import bare_logs
 import pytest
+from support import bare_logs
 
 from lab.cli import main
 

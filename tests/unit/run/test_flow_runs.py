@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from simruns import SimBench, bench, planned
+from support.simruns import SimBench, bench, planned
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
 from lab.metrics.model import Metric

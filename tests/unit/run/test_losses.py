@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from scripted_host import ScriptedHost, session
+from support.scripted_host import ScriptedHost, session
 
 from lab import boards
 from lab.benchmarks.lmbench import bw_pipe

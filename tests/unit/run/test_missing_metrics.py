@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import simruns
+from support import simruns
 
 from lab.host.clock import MonotonicRaw
 from lab.metrics.lowpower import RESUMES

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import define, evolve, field
-from scripted_host import ScriptedHost, sessions
+from support.scripted_host import ScriptedHost, sessions
 
 from lab.benchmarks.output import number, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, whole
@@ -326,7 +326,7 @@ def test_a_section_is_measured_three_times_or_says_why_not() -> None:
 
 def test_the_rows_of_every_section_are_told_apart(tmp_path: Path) -> None:
     """Two rows with the same parameters would be one: the second would count as measured."""
-    from section_bench import section_bench  # noqa: PLC0415 - only this test needs a simulated board
+    from support.section_bench import section_bench  # noqa: PLC0415 - only this test needs a simulated board
 
     def check(section: Section, session: Any) -> None:
         rows = section.rows(session)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from atlength import either
 from attrs import evolve
-from torture_boots import good, recording
+from support.atlength import either
+from support.torture_boots import good, recording
 
 from lab import boards
 from lab.benchmarks.boot import START, BootSample

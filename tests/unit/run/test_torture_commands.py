@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from torture_boots import files
+from support.torture_boots import files
 
 from lab.cli import main
 from lab.console import Recording

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from torture_boots import good
+from support.torture_boots import good
 
 from lab.benchmarks.boot import START
 from lab.console import Chunk, Event, Lateness

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 import benchmark_table
-import guide_family
+from support import guide_family
 
 from lab.benchmarks.sections import ALL
 from lab.benchmarks.site import Site

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from attrs import define
-from scripted_host import ScriptedHost, session
-from section_outputs import recorded
+from support.scripted_host import ScriptedHost, session
+from support.section_outputs import recorded
 
 from lab.benchmarks import ethernet, realtime
 from lab.benchmarks.section import Section

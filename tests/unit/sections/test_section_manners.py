@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define
-from scripted_host import ScriptedHost, session
+from support.scripted_host import ScriptedHost, session
 
 from lab.benchmarks import iperf3
 from lab.benchmarks.section import named

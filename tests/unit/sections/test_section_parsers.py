@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-import section_outputs
 from hypothesis import given
 from hypothesis import strategies as st
-from section_outputs import Output, recorded
+from support import section_outputs
+from support.section_outputs import Output, recorded
 
 from lab.benchmarks import (
     audio,

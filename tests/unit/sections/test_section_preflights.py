@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from scripted_host import Answer, ScriptedHost, session
+from support.scripted_host import Answer, ScriptedHost, session
 
 from lab import boards
 from lab.benchmarks import needs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import section_outputs
 from attrs import define, evolve, field
-from scripted_host import Answer, ScriptedHost, session
-from section_bench import section_bench
+from support import section_outputs
+from support.scripted_host import Answer, ScriptedHost, session
+from support.section_bench import section_bench
 
 from lab import boards
 from lab.benchmarks.section import named

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import guide_family
 import measured_rows
 import pytest
 from measured_rows import MetricKey, key
+from support import guide_family
 
 from lab import boards
 from lab.guide import reading

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from scripted_host import Answer, ScriptedHost, sessions
+from support.scripted_host import Answer, ScriptedHost, sessions
 
 from lab.benchmarks import needs
 from lab.benchmarks.lmbench import bw_pipe

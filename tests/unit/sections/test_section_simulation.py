@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import guide_family
 import guide_figures
 import pytest
-from section_bench import section_bench
+from support import guide_family
+from support.section_bench import section_bench
 
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scripted_host import ScriptedHost, session
-from section_outputs import recorded
+from support.scripted_host import ScriptedHost, session
+from support.section_outputs import recorded
 
 from lab.benchmarks import (
     can,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from attrs import define, field
-from scripted_host import ScriptedHost, session
-from section_bench import TFTP, UBOOT, section_bench
+from support.scripted_host import ScriptedHost, session
+from support.section_bench import TFTP, UBOOT, section_bench
 
 from lab.benchmarks import ubootread
 from lab.benchmarks.section import Marks, Span, named, preflight

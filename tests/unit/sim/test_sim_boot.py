@@ -6,7 +6,7 @@ import re
 from importlib import resources
 
 import pytest
-from simlab import S, SimLab
+from support.simlab import S, SimLab
 
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge

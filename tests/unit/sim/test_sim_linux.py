@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from simlab import S, SimLab
+from support.simlab import S, SimLab
 
 PROMPT = "root@am62xx-evm:~# "
 QOS = "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"

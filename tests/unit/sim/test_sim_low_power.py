@@ -4,8 +4,8 @@ integration test, since it takes longer (test_sim_sleep.py)."""
 from __future__ import annotations
 
 import pytest
-from napping import is_put_back, kernel_error, napper, prompt_error
-from simlab import S
+from support.napping import is_put_back, kernel_error, napper, prompt_error
+from support.simlab import S
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.samples import of_suspend

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from simlab import MS, S, SimLab
-from simruns import planned
+from support.simlab import MS, S, SimLab
+from support.simruns import planned
 
 from virtual.sim.faults.catalogue import FAULTS
 from virtual.sim.trueboots import TrueBoot, true_boots

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simlab import S, SimLab
+from support.simlab import S, SimLab
 
 from virtual.sim import firmware
 from virtual.sim.firmware import STAGES

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from simlab import S, SimLab
-from simruns import planned
+from support.simlab import S, SimLab
+from support.simruns import planned
 
 from virtual.sim.trueboots import TrueBoot, true_boots
 from virtual.truth import Truth

@@ -21,8 +21,8 @@ from labgrid.driver import (
     NetworkPowerDriver,
 )
 from labgrid.resource import HttpDigitalOutput, NetworkPowerPort
-from simruns import SimBench, bench
-from simtarget import OUTLET
+from support.simruns import SimBench, bench
+from support.simtarget import OUTLET
 
 from lab.drivers import outlets
 from lab.errors import LabTransientError

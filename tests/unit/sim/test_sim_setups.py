@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from simlab import S, SimLab
+from support.simlab import S, SimLab
 
 from lab.errors import ConfigurationError
 from virtual.sim import config

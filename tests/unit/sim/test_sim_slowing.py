@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from simlab import S, SimLab
-from simruns import planned
+from support.simlab import S, SimLab
+from support.simruns import planned
 
 from lab.errors import ConfigurationError
 from virtual.sim.trueboots import TrueBoot, true_boots

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from simruns import bench, planned
+from support.simruns import bench, planned
 
 from lab import boards
 from lab.errors import ConfigurationError

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from simlab import MS, SimLab
+from support.simlab import MS, SimLab
 
 from virtual.sim.linux import root
 from virtual.sim.setup import SimSetup

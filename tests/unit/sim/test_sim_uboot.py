@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from simlab import S, SimLab
+from support.simlab import S, SimLab
 
 PROMPT = "=> "
 

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-import strangers
+from support import strangers
 
 from lab import boards
 from lab.host.clock import MonotonicRaw

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import recorded_run
-import web_people
-from web_people import BOARD, GuardedSite, Time
-from web_serving import serving
+from support import recorded_run, web_people
+from support.web_people import BOARD, GuardedSite, Time
+from support.web_serving import serving
 
 from lab.results import open_store
 from lab.web.site import Site

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import requests
-from console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, read_bytes, running_bench
-from web_serving import serving
+from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, read_bytes, running_bench
+from support.web_serving import serving
 
 from lab.console.backlog import last_events
 from lab.console.model import Chunk, LineTiming, Moment

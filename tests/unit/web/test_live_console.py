@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
+from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
 from lab.web.consoles import Consoles

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import requests
-from web_people import BOARD, PASSWORDS, Browser, GuardedSite, access, logged_in
+from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, access, logged_in
 
 from lab.web import streams, writing
 from lab.web.consoles import Consoles

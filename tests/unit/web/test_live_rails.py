@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
-from railbench import BenchClock, RailBench, RailBus
-from simruns import planned
+from support.railbench import BenchClock, RailBench, RailBus
+from support.simruns import planned
 
 from lab.host import process, statusfiles
 from lab.host.statusfiles import SamplerStatus

@@ -15,8 +15,8 @@ import requests
 from attrs import evolve
 from fastapi.routing import APIRoute
 from sqlalchemy import Table, select
-from web_people import BOARD, PASSWORDS, Browser, GuardedSite, Time, access, logged_in, users
-from web_serving import serving
+from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, Time, access, logged_in, users
+from support.web_serving import serving
 
 from exporters.webconfig import Tls, WebConfig
 from lab.cli import web as web_command

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import requests
-import web_people
-from web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
-from web_serving import serving
+from support import web_people
+from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
+from support.web_serving import serving
 
 from lab.farm import holding
 from lab.farm.now import BoardNow

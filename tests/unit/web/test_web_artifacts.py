@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import recorded_run
 import requests
-from web_serving import serving
+from support import recorded_run
+from support.web_serving import serving
 
 from lab.results import open_store, uploading
 from lab.results.artifacts import ArtifactStore

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-import recorded_run
 import requests
-from web_serving import serving
+from support import recorded_run
+from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, Store, listing, open_store

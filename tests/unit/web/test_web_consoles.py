@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, running_bench
+from support.console_bench import DEADLINE_S, ConsoleBench, running_bench
 
 from lab.console.client import ConsoleClient
 from lab.errors import LabStableError

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import recorded_run
 import requests
 from attrs import evolve
-from railbench import RailBench
-from web_serving import serving
+from support import recorded_run
+from support.railbench import RailBench
+from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.rails import Range

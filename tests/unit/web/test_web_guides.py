@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import recorded_run
 import requests
-from web_serving import serving
+from support import recorded_run
+from support.web_serving import serving
 
 from lab.guide import importing
 from lab.host.clock import utc_now

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 from starlette.types import Receive, Scope, Send
-from web_people import BOARD, GuardedSite, logged_in
+from support.web_people import BOARD, GuardedSite, logged_in
 
 from exporters import door
 from lab.web import door as guard

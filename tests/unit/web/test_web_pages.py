@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-import recorded_run
 import requests
-from web_serving import serving
+from support import recorded_run
+from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, open_store

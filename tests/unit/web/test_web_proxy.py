@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import recorded_run
 import requests
-from web_people import users
-from web_serving import serving
+from support import recorded_run
+from support.web_people import users
+from support.web_serving import serving
 
 from lab.results import open_store
 from lab.results.audit import DONE, Audit

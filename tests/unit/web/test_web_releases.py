@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import requests
 from attrs import define
-from farm_store import fill
 from markupsafe import Markup
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
-from web_serving import serving
+from support.farm_store import fill
+from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.host.clock import utc_now

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import recorded_run
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import Case
 from schemathesis.specs.openapi.schemas import OpenApiSchema
-from web_serving import serving
+from support import recorded_run
+from support.web_serving import serving
 
 from lab.results import open_store
 from lab.web.site import Site

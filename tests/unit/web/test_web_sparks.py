@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from web_serving import serving
+from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.farm.now import BoardNow

@@ -6,9 +6,9 @@ import http.client
 import ssl
 from pathlib import Path
 
-import certificates
 import pytest
-from web_serving import serving
+from support import certificates
+from support.web_serving import serving
 
 from exporters.webconfig import load
 from lab.cli import web as web_command

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from labhost import (
+from support.labhost import (
     ALERTMANAGER,
     BOARDS,
     COORDINATOR,

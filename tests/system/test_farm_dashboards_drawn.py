@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import dashboards
-import farm_history
-import grafana_farm
 import grafana_queries
 import grafana_renderer
 import pytest
 from attrs import frozen
-from farm_history import Farm
+from support import dashboards, farm_history, grafana_farm
+from support.farm_history import Farm
 
 RED = "rgb(242, 73, 92)"  # of Grafana's dark theme
 GREEN = "rgb(115, 191, 105)"

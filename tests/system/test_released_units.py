@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from attrs import frozen
-from labhost import BOARDS, LAB, ROOT, USER, LabHost, farm, write
+from support.labhost import BOARDS, LAB, ROOT, USER, LabHost, farm, write
 
 FARM_FILE = "/etc/boardlab/released.yaml"
 FOLDER, MEDIA = LAB / "releases", "/var/lib/boardlab/media"

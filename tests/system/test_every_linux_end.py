@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from cardcut import AHEAD, TOTAL, CutCard, kill_at
-from waycuts import ENDS, WAYS, cut, work
+from support.cardcut import AHEAD, TOTAL, CutCard, kill_at
+from support.waycuts import ENDS, WAYS, cut, work
 
 PLACES = 50
 

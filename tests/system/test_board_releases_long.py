@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import board_releases
 import pytest
-import qemu_boards
 from attrs import frozen
-from board_releases import said
-from measuring_lab import Lab, running_lab
+from support import board_releases, qemu_boards
+from support.board_releases import said
+from support.measuring_lab import Lab, running_lab
 
 from lab import boards
 from lab.results import open_store

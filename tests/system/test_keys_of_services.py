@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import realsshd
 import yaml
-from labhost import LAB, USER, LabHost, farm, write
+from support import realsshd
+from support.labhost import LAB, USER, LabHost, farm, write
 
 FARM_FILE, KEYS = "/etc/boardlab/keys.yaml", Path("/etc/boardlab/ssh")
 PORT = 2222

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import otherclock
 import pytest
 from attrs import define, field
-from coordinator import client, running_coordinator
-from postgresql_cluster import PASSWORD, Cluster, cluster
+from support import otherclock
+from support.coordinator import client, running_coordinator
+from support.postgresql_cluster import PASSWORD, Cluster, cluster
 
 from exporters.farm.coordinator import Coordinator
 from lab.places.holding import JobHolder

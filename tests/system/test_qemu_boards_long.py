@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import qemu_boards
-from killing import assert_run_survives
 from labgrid.environment import Environment
-from measuring_lab import Lab, running_lab
+from support import qemu_boards
+from support.killing import assert_run_survives
+from support.measuring_lab import Lab, running_lab
 
 from lab import boards
 from lab.metrics import Flag

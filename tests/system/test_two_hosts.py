@@ -15,11 +15,11 @@ from types import SimpleNamespace
 import netlab
 import psutil
 import pytest
-from console_bench import ConsoleBench, running_bench, taken, wait_for
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
-from otherhost import AHEAD_S, console_server_with_another_clock
-from railsserved import hwmon, running_rails_server
+from support.console_bench import ConsoleBench, running_bench, taken, wait_for
+from support.otherhost import AHEAD_S, console_server_with_another_clock
+from support.railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording
 from lab.console.published import PublishedPort

@@ -7,7 +7,7 @@ import pwd
 import termios
 
 import pytest
-from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes, wait_for
+from support.console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes, wait_for
 
 from lab import boards
 from lab.console import MomentFinder, find_moments

@@ -11,9 +11,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from measuring_lab import running_lab
-from provisioned_lab import ProvisionedLab
-from simprovision import NEW, OLD
+from support.measuring_lab import running_lab
+from support.provisioned_lab import ProvisionedLab
+from support.simprovision import NEW, OLD
 
 MEDIA = ("ospi", "emmc")
 LAST = 0.9  # of what the console says: behind it a process may be gone before the kill

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import yaml
-from measuring_lab import ROOT, running_lab
-from placedboard import BOARD, running_place
+from support.measuring_lab import ROOT, running_lab
+from support.placedboard import BOARD, running_place
 
 from exporters.farm.coordinator import Coordinator
 from lab.results import open_store

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import qemu_boards
-from measuring_lab import Lab
-from uboot_suite import DEADLINE_S, NAMES, lab_with_hooks, powered, run_suite
+from support import qemu_boards
+from support.measuring_lab import Lab
+from support.uboot_suite import DEADLINE_S, NAMES, lab_with_hooks, powered, run_suite
 
 from lab import boards
 

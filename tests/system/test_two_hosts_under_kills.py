@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-import hostfarm
 import requests
 from attrs import define, field
-from buildbot_farm import BuildbotFarm
-from chaosruns import Deck, Leases, look, progress
-from hostfarm import COORDINATOR, RUNNER, HostFarm
-from hostnet import left, problem
+from support import hostfarm
+from support.buildbot_farm import BuildbotFarm
+from support.chaosruns import Deck, Leases, look, progress
+from support.hostfarm import COORDINATOR, RUNNER, HostFarm
+from support.hostnet import left, problem
 
 from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator

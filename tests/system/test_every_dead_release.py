@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deadrelease import cut, duration_ns
-from simcuts import ENDS
+from support.deadrelease import cut, duration_ns
+from support.simcuts import ENDS
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 from attrs import frozen
-from machine import Machine, machine
 from uv import find_uv_bin
+
+from support.machine import Machine, machine
 
 ROOT = Path(__file__).parents[2]
 PYTHON = "/usr/bin/python3"  # services do not see /root, where a Python may be

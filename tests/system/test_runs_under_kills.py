@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 from attrs import define, field
-from buildbot_farm import BuildbotFarm, running_farm
-from chaosruns import Deck, look, progress
+from support.buildbot_farm import BuildbotFarm, running_farm
+from support.chaosruns import Deck, look, progress
 
 from lab.farm import config
 from lab.results import open_store

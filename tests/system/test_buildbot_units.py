@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from labhost import BOARDS, LAB, LabHost, farm, write
+from support.labhost import BOARDS, LAB, LabHost, farm, write
 
 QUEUE_FILE = "/etc/boardlab/queue.yaml"
 FOLDER = "/var/lib/boardlab/buildbot"

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from labhost import LabHost, lab_host
-from machine import NSPAWN
+from support.labhost import LabHost, lab_host
+from support.machine import NSPAWN
 
 
 @pytest.fixture(scope="session")

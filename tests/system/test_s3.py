@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import recorded_run
-from s3server import BUCKET, running_s3
+from support import recorded_run
+from support.s3server import BUCKET, running_s3
 
 from lab.cli import main
 from lab.errors import LabStableError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import qemu_boards
-from measuring_lab import Lab, Number, assert_true, running_lab
+from support import qemu_boards
+from support.measuring_lab import Lab, Number, assert_true, running_lab
 
 from lab import boards
 from lab.metrics import Flag

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from simcuts import ENDS, WAYS, cut, duration_ns
+from support.simcuts import ENDS, WAYS, cut, duration_ns
 
 RANDOM_ENDS = 50
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from measuring_lab import Lab, running_lab
+from support.measuring_lab import Lab, running_lab
 
 LAVA = Path(__file__).parents[2] / "farm" / "lava"
 DEADLINE_S = 600

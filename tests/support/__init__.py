@@ -1,0 +1,1 @@
+"""What tests, benches and tools share: played hosts and boards, real services, stores to read."""
