@@ -16,8 +16,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["COLUMNS"] = "200"
 
 # Hypothesis without its limits of time: they measure the machine, not the code.
-settings.register_profile("boardlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("boardlab")
+for profile, examples in (("ci", 25), ("soak", 300)):
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("soak" if os.environ.get("BOARDLAB_SOAK") else "ci")
 
 
 @pytest.hookimpl(optionalhook=True)

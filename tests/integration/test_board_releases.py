@@ -1,6 +1,6 @@
 """A release on the eMMC slot of bpim2u, written by its own U-Boot over TFTP: what is damaged meanwhile is found, and mended by the next try.
 
-Two releases on all media of both boards, judged, and by Linux: `./run test -e boards`.
+Two releases on all media of both boards, judged, and by Linux: `./run soak`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import pytest
 from support import board_releases
 from support.board_releases import said
 from support.measuring_lab import running_lab
+
+pytestmark = pytest.mark.soak
 
 
 @pytest.mark.timeout(1200)  # the images are built when they are not there

@@ -1,4 +1,4 @@
-"""A minute of bench/chaos.py, five with `tox -e long`: processes killed and stopped, adapters pulled, disks full, switches that
+"""A minute of bench/chaos.py, five with `./run soak`: processes killed and stopped, adapters pulled, disks full, switches that
 refuse or hang.
 """
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.atlength import either
+
+pytestmark = pytest.mark.soak
 
 PROGRAM = Path(__file__).parents[2] / "bench" / "chaos.py"
 MINUTES = either(1.0, 5.0)  # each kind strikes once in the first minute

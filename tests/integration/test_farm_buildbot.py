@@ -97,6 +97,7 @@ def test_a_release_is_measured_when_it_is_whole_and_for_the_board(farm: Buildbot
     assert (alert["labels"], "broken" in alert["annotations"]["description"]) == (labels, True)
 
 
+@pytest.mark.soak
 def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: BuildbotFarm) -> None:
     farm.log_in()
     assert "error" in farm.force("measure", "boot on am62xx_sk-1", medium="sd; reboot")

@@ -11,6 +11,8 @@ from support.rule_stories import DAY_S, ENDS_S, MEDIA, NIGHT_S, STEP_S, Board, S
 
 from lab.results.failures import CATALOGUE
 
+pytestmark = pytest.mark.longer
+
 FAILED, INCOMPLETE, OVERDUE = "BoardlabAttemptFailed", "BoardlabRunIncomplete", "BoardlabRunOverdue"
 STAYS_ON = "BoardlabPowerOffIneffective"
 BRIDGED_S = 15 * 60 - STEP_S  # an alert of a cause outlasts a store that cannot be read for so long
@@ -125,6 +127,7 @@ def test_a_run_that_ended_with_59_of_60(tmp_path: Path) -> None:
     assert promtool(tmp_path, story.document(tests)) == ""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("boards", [either(16, 64)])
 def test_a_healthy_farm_is_silent_for_a_month(tmp_path: Path, boards: int) -> None:
     """Each night's start and length differ, as a board is waited for and its runs take longer or shorter."""

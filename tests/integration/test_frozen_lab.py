@@ -21,6 +21,8 @@ from lab.errors import ConfigurationError
 from lab.host.runtime import recordings_dir, socket_path
 from lab.results import Attempt, open_store
 
+pytestmark = pytest.mark.soak
+
 SAMPLES = either(48, 96)  # one round of each kind of freeze, or two, of six boards; the whole bench takes 500
 SLACK_MS = 5  # of a host that runs other tests beside; what a freeze leaves behind is longer
 BENCH_S = 900

@@ -74,6 +74,7 @@ def test_every_section_of_the_board_was_measured_and_says_that_it_is_simulated(f
     assert all(Flag.SIMULATED in sample.flags for attempt in attempts for sample in attempt.samples)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("board_type", sorted({*simulated()} - {"am62xx_sk"}))
 def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path, board_type: str) -> None:
     with section_bench(tmp_path, board_type) as bench:

@@ -1,4 +1,4 @@
-"""kill -9 of pytest, the console server, pdudaemon and QEMU during a run, twice each with `tox -e long`: the resumed run has every sample, and
+"""kill -9 of pytest, the console server, pdudaemon and QEMU during a run, twice each with `./run soak`: the resumed run has every sample, and
 each is true.
 """
 
@@ -14,6 +14,8 @@ from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 
 from lab.results import open_store
 from virtual.truth import Truth
+
+pytestmark = pytest.mark.soak
 
 CYCLES = either(10, 20)
 

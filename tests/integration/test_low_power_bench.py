@@ -208,6 +208,7 @@ def test_a_session_that_is_ended_while_the_board_sleeps_is_resumed_at_the_next_c
     assert {a.run_id for a in attempts(sim)} == {run}
 
 
+@pytest.mark.soak
 def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_its_rtc(
     qemu: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """Two releases with other kernels on three media of a QEMU board: written by real ways, proved by what boots, labelled by their files.
 
-Short form: one release is put on all media and the other on the card, each measured once. `tox -e provision` puts both on all, boots
+Short form: one release is put on all media and the other on the card, each measured once. `./run soak` puts both on all, boots
 three cycles from each medium and judges them.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import random
 import re
 import signal
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 import requests
 from support import children
+from support.atlength import LONG, either
 from support.measuring_lab import ROOT, Lab, running_lab
 from support.placedboard import running_place
 
@@ -34,13 +34,12 @@ from virtual.images import cache
 from virtual.qemu import releases
 
 LAB = Path(sys.executable).with_name("lab")
-CYCLES = int(os.environ.get("BOARDLAB_PROVISION_CYCLES", "1"))
-LONG = CYCLES > 1
+CYCLES = either(1, 3)
 MEDIA = ("sd", "emmc", "ospi")
 BEGUN, WITHIN = r": 0 %", r": [1-9]\d? %"  # progress
 DEADLINE_S = 900  # a busy machine; a quiet one takes a tenth of it
 
-pytestmark = pytest.mark.timeout(2400)  # the images are built when they are not there
+pytestmark = [pytest.mark.longer, pytest.mark.timeout(2400)]  # the images are built when they are not there
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +100,7 @@ def multiplexer(lab: Lab, place: str) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.soak
 def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_kernel_of_its_own(
     lab: Lab, files: Path
 ) -> None:
@@ -128,7 +128,7 @@ def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_
         assert "release 1.0, against release 1.1" in said
 
 
-@pytest.mark.skipif(not LONG, reason="the same writer as of the Linux in memory below: tox -e provision")
+@pytest.mark.soak
 def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab, files: Path) -> None:
     env = linux_writes(lab, NVME, "sd", "prepare: /etc/init.d/network")
     said = done(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
@@ -136,7 +136,7 @@ def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab
     assert "emmc: 1.0, read back, booted and compared" in said, said
 
 
-@pytest.mark.skipif(not LONG, reason="a long form: tox -e provision")
+@pytest.mark.soak
 def test_the_linux_of_a_board_of_a_labgrid_place_writes_over_http(
     lab: Lab, files: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +159,7 @@ def test_a_linux_in_memory_writes_the_medium_that_the_board_comes_from(lab: Lab,
         assert f"{medium}: 1.1, read back, booted and compared" in said, said
 
 
-@pytest.mark.skipif(not LONG, reason="each takes a boot; what decides is tested in tests/unit/provision")
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -193,7 +193,7 @@ def test_a_write_that_is_killed_leaves_a_board_that_the_next_one_recovers(lab: L
     killed_and_done(lab, files, medium, BEGUN)
 
 
-@pytest.mark.skipif(not LONG, reason="each takes four boots; the tenths of it are played in tests/unit/provision")
+@pytest.mark.soak
 @pytest.mark.parametrize(("medium", "place"), [("sd", WITHIN), ("emmc", WITHIN), ("ospi", BEGUN)])
 def test_a_linux_in_memory_whose_write_is_killed_leaves_a_board_that_the_next_one_recovers(
     lab: Lab, files: Path, medium: str, place: str
@@ -216,7 +216,7 @@ def killed_and_done(lab: Lab, files: Path, medium: str, place: str, env: Path | 
     return said
 
 
-@pytest.mark.skipif(not LONG, reason="the answers of mtd-utils are played in tests/unit/provision")
+@pytest.mark.soak
 def test_a_linux_in_memory_writes_flash_and_volumes_by_mtd_utils(
     lab: Lab, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Boards with a boot ROM, SPL, and straps or media that are read by real code: a power cycle from each medium. One of them has two,
 and its session is killed in between.
 
-`./run test -e boards` measures twenty, and kills everything.
+`./run soak` measures twenty, and kills everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KILLED = "bpim2u"
 
 
 @pytest.mark.timeout(DEADLINE_S * 4)  # a busy host holds up a number now and then: then enough of them are measured
-@pytest.mark.parametrize("board_type", qemu_boards.TYPES)
+@pytest.mark.parametrize("board_type", [pytest.param(KILLED, marks=pytest.mark.soak), "sifive_u"])
 def test_every_medium_is_booted_verified_and_timed_like_any_board_s(board_type: str, tmp_path: Path) -> None:
     board = boards.load(board_type)
     cycles = 2 if board_type == KILLED else 1

@@ -1,5 +1,5 @@
 """Sections on the QEMU board: real programs of Debian's arm64, through real U-Boot, Linux and a serial line, on real
-file systems and over a real link to a tester in a network namespace. `tox -e long` also sends datagrams, and copies files with dd.
+file systems and over a real link to a tester in a network namespace. `./run soak` also sends datagrams, and copies files with dd.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.atlength import LONG
 from support.measuring_lab import ROOT
 from support.virtual_bench import BenchProcess, all_end, lab_virtual, running_bench, watched
@@ -19,6 +20,8 @@ from lab.metrics import Flag
 from lab.results import Attempt, open_store
 from lab.results.logs import console_log
 from virtual.qemu import cable
+
+pytestmark = pytest.mark.soak
 
 # openssl's section takes four minutes and lmbench's half an hour; a part of each, once and for a hundredth of a second, shows the same.
 SHORT = """

@@ -209,6 +209,7 @@ GARBLED_VERSION = [
 
 
 # The same strikes each time, and some that once ended the run: the kernel's version line of the first boot was damaged.
+@pytest.mark.soak
 @settings(
     max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -352,7 +353,7 @@ _LAB = (
     "## The lab itself",
     "",
     "Programs of the lab are killed, disks fill up, adapters are unplugged and switches do not answer. `bench/chaos.py` does all of this to",
-    "simulated boards, and `tests/integration/test_chaos.py` for a minute, five with `tox -e long`; [Performance](performance.md#faults-everywhere) has its numbers.",
+    "simulated boards, and `tests/integration/test_chaos.py` for a minute, five with `./run soak`; [Performance](performance.md#faults-everywhere) has its numbers.",
     "",
     "| What goes wrong | Recorded as | Whose | Then |",
     "|---|---|---|---|",

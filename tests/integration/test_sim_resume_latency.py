@@ -1,4 +1,4 @@
-"""Both resume latencies of a simulated board against the truth, over 150 cycles in virtual time, a thousand with `tox -e long`."""
+"""Both resume latencies of a simulated board against the truth, over 150 cycles in virtual time, a thousand with `./run soak`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from support.atlength import either
 from support.napping import kernel_error, napper, prompt_error
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
+
+pytestmark = pytest.mark.longer
 
 CYCLES = either(150, 1000)
 SEEDS = range(10)

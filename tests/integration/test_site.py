@@ -1,4 +1,4 @@
-"""The site of the documents in Chromium: every page on a screen and on a telephone, one light and one dark; `tox -e long` has all four."""
+"""The site of the documents in Chromium: every page on a screen and on a telephone, one light and one dark; `./run soak` has all four."""
 
 from __future__ import annotations
 
@@ -61,23 +61,28 @@ def found(looks: dict[Look, Seen], what: str) -> dict[str, object]:
     return {where: value for where, value in values.items() if value}
 
 
+@pytest.mark.soak
 def test_every_document_has_a_page(looks: dict[Look, Seen]) -> None:
     documents = list((REPOSITORY / "docs").rglob("*.md"))
     assert len({one.path for one in looks}) == len(documents) > 30
 
 
+@pytest.mark.soak
 def test_no_page_scrolls_sideways(looks: dict[Look, Seen]) -> None:
     assert {where: f"{seen.beyond} px: {seen.wide}" for where, seen in looks.items() if seen.beyond > 0} == {}
 
 
+@pytest.mark.soak
 def test_axe_finds_no_serious_fault(looks: dict[Look, Seen]) -> None:
     assert found(looks, "serious") == {}
 
 
+@pytest.mark.soak
 def test_no_script_fails_and_no_file_is_missing(looks: dict[Look, Seen]) -> None:
     assert found(looks, "complaints") == {}
 
 
+@pytest.mark.soak
 def test_every_table_fits_on_a_screen(looks: dict[Look, Seen]) -> None:
     assert {one.path: seen.answer for one, seen in looks.items() if one.width == max(WIDTHS) and seen.answer} == {}
 

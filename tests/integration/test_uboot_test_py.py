@@ -64,6 +64,7 @@ def test_a_board_that_somebody_measures_is_left_alone(lab: Lab) -> None:
     assert powered(lab)[-2:] == ["on", "off"]
 
 
+@pytest.mark.soak
 def test_u_boots_own_tests_pass(lab: Lab, tmp_path: Path) -> None:
     passed = [module for module, _ in run_suite(lab, tmp_path, list(PARTS))]
     assert {part: passed.count(part.partition(".")[0]) for part in PARTS} == PARTS

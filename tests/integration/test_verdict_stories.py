@@ -123,6 +123,7 @@ def test_a_muted_one_is_never_told_and_is_counted(tmp_path: Path, farm: Farm) ->
     assert promtool(tmp_path, farm.story.document(tests)) == ""
 
 
+@pytest.mark.soak
 def test_a_healthy_farm_of_64_boards_is_silent_for_a_month(tmp_path: Path, farm: Farm) -> None:
     farm.story.days = 31
     others: tuple[OutcomeName, ...] = ("none", "no history", "unsure: rerun asked", "no samples")

@@ -1,4 +1,4 @@
-"""Tests that have a short form, for every run, and a long one: `tox -e long` sets BOARDLAB_LONG."""
+"""Tests that have a short form, for every run, and a long one, for `./run soak`, which sets BOARDLAB_SOAK."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import TypeVar
 
 T = TypeVar("T", int, float)
-LONG = bool(os.environ.get("BOARDLAB_LONG"))
+LONG = bool(os.environ.get("BOARDLAB_SOAK"))
 
 
 def either(short: T, long: T) -> T:

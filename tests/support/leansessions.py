@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Final
 
-LEAN: Final = "-p no:schemathesis"  # for PYTEST_ADDOPTS
+LEAN: Final = "-p no:schemathesis -p no:hypothesispytest"  # for PYTEST_ADDOPTS

@@ -1,4 +1,4 @@
-"""Two releases on the QEMU boards with a boot ROM and SPL: `./run test -e boards`."""
+"""Two releases on the QEMU boards with a boot ROM and SPL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BPIM2U = "bpim2u"
 SLOT = "/dev/mmcblk1"  # as its Linux calls the eMMC slot
 FOUND = "read back at"
 
-pytestmark = pytest.mark.timeout(3600)  # the images are built when they are not there
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]  # the images are built when they are not there
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Sections of the guide on the QEMU boards with SPL, with Debian's programs for armhf and riscv64: `./run test -e boards`."""
+"""Sections of the guide on the QEMU boards with SPL, with Debian's programs for armhf and riscv64."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from lab import boards
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
 from virtual.qemu import cable
+
+pytestmark = pytest.mark.soak
 
 DEADLINE_S = 5400
 CHAPTERS = (

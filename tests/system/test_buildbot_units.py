@@ -10,6 +10,8 @@ import pytest
 import yaml
 from support.labhost import BOARDS, LAB, LabHost, farm, write
 
+pytestmark = pytest.mark.soak
+
 QUEUE_FILE = "/etc/boardlab/queue.yaml"
 FOLDER = "/var/lib/boardlab/buildbot"
 PAGES, WORKERS = "127.0.0.1:8010", "127.0.0.1:9989"

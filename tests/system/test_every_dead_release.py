@@ -8,6 +8,8 @@ import pytest
 from support.deadrelease import cut, duration_ns
 from support.simcuts import ENDS
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def duration(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.simcuts import ENDS, WAYS, cut, duration_ns
 
+pytestmark = pytest.mark.soak
+
 RANDOM_ENDS = 50
 
 

@@ -9,6 +9,8 @@ import pytest
 from support.cardcut import AHEAD, TOTAL, CutCard, kill_at
 from support.waycuts import ENDS, WAYS, cut, work
 
+pytestmark = pytest.mark.soak
+
 PLACES = 50
 
 

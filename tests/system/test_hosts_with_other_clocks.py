@@ -26,6 +26,8 @@ from exporters.farm.coordinator import Coordinator
 from lab.places.holding import JobHolder
 from lab.results import joblist, open_store
 
+pytestmark = pytest.mark.soak
+
 RUNS = int(os.environ.get("BOARDLAB_CHAOS_RUNS", "50"))
 SEED = int(os.environ.get("BOARDLAB_CHAOS_SEED", "0")) or random.randrange(1, 2**31)
 BOARDS = ("b1", "b2", "b3", "b4")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from support import realsshd
 from support.labhost import LAB, USER, LabHost, farm, write
+
+pytestmark = pytest.mark.soak
 
 FARM_FILE, KEYS = "/etc/boardlab/keys.yaml", Path("/etc/boardlab/ssh")
 PORT = 2222

@@ -15,6 +15,8 @@ from support.measuring_lab import running_lab
 from support.provisioned_lab import ProvisionedLab
 from support.simprovision import NEW, OLD
 
+pytestmark = pytest.mark.soak
+
 MEDIA = ("ospi", "emmc")
 LAST = 0.9  # of what the console says: behind it a process may be gone before the kill
 KILLS = int(os.environ.get("BOARDLAB_KILLS", "50"))

@@ -1,6 +1,6 @@
 """LAVA's dispatcher runs the example job of farm/lava on a virtual board, through our console and our power switch.
 
-Not among the default environments, since it downloads Debian's packages and lava-run wants to be root: `tox -e lava`.
+It downloads Debian's packages, and lava-run wants to be root.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from support.measuring_lab import Lab, running_lab
 
+pytestmark = pytest.mark.soak
+
 LAVA = Path(__file__).parents[2] / "farm" / "lava"
 DEADLINE_S = 600
 
@@ -27,7 +29,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def lava_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    assert os.geteuid() == 0, "lava-run wants to be root: run this environment as root"
+    assert os.geteuid() == 0, "lava-run wants to be root: run it as root"
     folder = tmp_path_factory.mktemp("lava")
     subprocess.run([LAVA / "unpack", folder], check=True, timeout=DEADLINE_S)
     return folder / "lava-run"

@@ -1,4 +1,4 @@
-"""The QEMU boards with a boot ROM and SPL, at length: `./run test -e boards`."""
+"""The QEMU boards with a boot ROM and SPL, at length."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from support.measuring_lab import Lab, running_lab
 from lab import boards
 from lab.metrics import Flag
 from lab.results import open_store
+
+pytestmark = pytest.mark.soak
 
 CYCLES = 20
 SURVIVORS = 10

@@ -1,19 +1,21 @@
 """Snagboot's own `snagrecover`, as `lab provision --from-nothing usb` calls it, with a board that is played at pyusb.
 
-It wants Snagboot in an environment of its own (`tox -e snagboot`, or `pipx install snagboot`), as its pyserial replaces labgrid's.
+Snagboot stands in an environment of its own, as its pyserial replaces labgrid's.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from support.tool_environment import programs_of
 
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError
+
+pytestmark = pytest.mark.soak
 
 PLAYED = Path(__file__).parent / "played"
 LIMIT_S = 300
@@ -21,10 +23,7 @@ LIMIT_S = 300
 
 @pytest.fixture
 def program() -> str:
-    found = shutil.which("snagrecover", path=os.environ.get("BOARDLAB_SNAGBOOT", os.environ["PATH"]))
-    if found is None:
-        pytest.skip("snagrecover is not installed")
-    return found
+    return str(programs_of("snagboot==3.0.1") / "snagrecover")
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import yaml
 from attrs import frozen
 from support.labhost import BOARDS, LAB, ROOT, USER, LabHost, farm, write
 
+pytestmark = pytest.mark.soak
+
 FARM_FILE = "/etc/boardlab/released.yaml"
 FOLDER, MEDIA = LAB / "releases", "/var/lib/boardlab/media"
 PATH, TIMER, SERVICE = (f"boardlab-new.{kind}" for kind in ("path", "timer", "service"))

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from support.measuring_lab import ROOT, running_lab
 from support.placedboard import BOARD, running_place
 
 from exporters.farm.coordinator import Coordinator
 from lab.results import open_store
+
+pytestmark = pytest.mark.soak
 
 DEADLINE_S = 500
 

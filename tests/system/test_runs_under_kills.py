@@ -23,6 +23,8 @@ from support.chaosruns import Deck, look, progress
 from lab.farm import config
 from lab.results import open_store
 
+pytestmark = pytest.mark.soak
+
 RUNS = int(os.environ.get("BOARDLAB_CHAOS_RUNS", "20"))
 BOARDS = int(os.environ.get("BOARDLAB_CHAOS_BOARDS", "4"))
 SEED = int(os.environ.get("BOARDLAB_CHAOS_SEED", "0")) or random.randrange(1, 2**31)

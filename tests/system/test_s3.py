@@ -1,8 +1,7 @@
-"""Artifacts shared by S3's protocol: obstore against moto's server on loopback (`tox -e s3`, which installs it)."""
+"""Artifacts shared by S3's protocol: obstore against moto's server on loopback in an environment of its own."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from support import recorded_run
 from support.s3server import BUCKET, running_s3
+from support.tool_environment import programs_of
 
 from lab.cli import main
 from lab.errors import LabStableError
@@ -20,6 +20,8 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.shared import SHARED_VARIABLE
 from virtual.ports import free_port
 
+pytestmark = pytest.mark.soak
+
 LOG = b"Starting kernel ...\r\n" * 4000
 URL = f"s3://{BUCKET}/artifacts"
 SECRET = "the-secret-of-a-test"  # noqa: S105 - moto takes any
@@ -27,10 +29,8 @@ SECRET = "the-secret-of-a-test"  # noqa: S105 - moto takes any
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = os.environ.get("BOARDLAB_S3_SERVER")
-    if program is None:
-        pytest.skip("BOARDLAB_S3_SERVER names no moto_server: tox -e s3")
-    with running_s3(Path(program), tmp_path_factory.mktemp("s3") / "log") as address:
+    program = programs_of("moto[server,s3]==5.2.5") / "moto_server"
+    with running_s3(program, tmp_path_factory.mktemp("s3") / "log") as address:
         yield address
 
 

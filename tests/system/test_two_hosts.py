@@ -38,6 +38,8 @@ from lab.rails import Sampler, Trace
 from lab.rails.elsewhere import RailsServer, by_socket
 from lab.rails.server import rails_socket
 
+pytestmark = pytest.mark.soak
+
 CUTS = 20
 CONSOLES = 16  # more than sshd's MaxSessions
 # `lab` of the other host, where a file is the card; what udev would say is the host's own address.

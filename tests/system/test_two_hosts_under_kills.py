@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 import requests
 from attrs import define, field
 from support import hostfarm
@@ -29,6 +30,8 @@ from lab.host import process
 from lab.places.holding import JobHolder
 from lab.results import Store, open_store
 from lab.results.joblist import job as job_of
+
+pytestmark = pytest.mark.soak
 
 RUNS = int(os.environ.get("BOARDLAB_CHAOS_RUNS", "8"))
 BOARDS = int(os.environ.get("BOARDLAB_CHAOS_BOARDS", "4"))

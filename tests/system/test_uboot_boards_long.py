@@ -1,4 +1,4 @@
-"""U-Boot's own tests, and labgrid's own drivers and strategy, on the QEMU boards with SPL: `./run test -e boards`."""
+"""U-Boot's own tests, and labgrid's own drivers and strategy, on the QEMU boards with SPL."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from support.measuring_lab import Lab
 from support.uboot_suite import DEADLINE_S, NAMES, lab_with_hooks, powered, run_suite
 
 from lab import boards
+
+pytestmark = pytest.mark.soak
 
 # Of all that run there: these have to pass, through the board's network and on its media.
 PASS = {

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from support.labhost import (
     ALERTMANAGER,
     BOARDS,
@@ -21,6 +22,8 @@ from support.labhost import (
     LabHost,
     write,
 )
+
+pytestmark = pytest.mark.soak
 
 KILLED = tuple(name for name in SERVICES if "export.service" not in name)  # what a kill alone ends
 NIGHTLY = "boardlab-nightly-1.service"

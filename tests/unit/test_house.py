@@ -78,22 +78,6 @@ def test_run_installs_the_programs_that_images_and_boards_are_made_with() -> Non
     assert set(tools.PACKAGES_OF_BENCHMARKS.values()) <= listed("DEMO") | listed("TEST") | ESSENTIAL
 
 
-def test_run_chooses_the_environments_that_tox_runs_by_default() -> None:
-    script = (
-        (REPOSITORY / "run").read_text(encoding="utf-8").partition("\nselect_environments() {")[2].partition("\n}")[0]
-    )
-    words = " ".join(re.findall(r"selected\+?=\(([\w ]+)\)", script)).split()
-    (versions,) = re.findall(r"for version in ([\d. ]+);", script)
-    (by_default,) = re.findall(
-        r"^env_list = (.+)$", (REPOSITORY / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert {*words, *(f"py{one.replace('.', '')}" for one in versions.split())} == set(by_default.split(", "))
-
-
-def test_run_has_the_commands_of_the_issue() -> None:
-    assert {"setup", "demo", "test", "help"} <= run_commands()
-
-
 IMPORTED_AS = {"pylibiio": "iio", "prometheus-client": "prometheus_client"}
 
 

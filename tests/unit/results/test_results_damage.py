@@ -22,6 +22,8 @@ from lab.results.keptstore import KeptStore
 from lab.results.overview import overview
 from lab.results.watch import watch
 
+pytestmark = pytest.mark.longer
+
 ERRORS, IN_ONE_TEST = either(100, 250), 25
 
 

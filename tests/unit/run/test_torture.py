@@ -21,6 +21,8 @@ from lab.run.torture.judgement import Case, Outcome, judge, rewatcher, try_case
 from lab.run.torture.kinds import KINDS, mutate
 from lab.run.torture.tape import events
 
+pytestmark = pytest.mark.longer
+
 BOARDS = (
     ("am62xx_sk", "sd", 0),
     ("am62axx_sk", "emmc", 0),
