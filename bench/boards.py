@@ -1,6 +1,6 @@
 """How late the stamps of a QEMU board's boots are: every moment of a run, against the bench's log of its UART.
 
-    ./run test -e boards -- tests/boards -k twenty --basetemp /tmp/boards
+    ./run soak tests/system/test_qemu_boards_long.py -k twenty --basetemp /tmp/boards
     uv run python bench/boards.py /tmp/boards/test_twenty*[0-9]
 
 Takes the folders of labs that have measured (`tests/support/measuring_lab.py`): each has a `results.db` and the bench's truth

@@ -91,7 +91,7 @@ def test_where_artifacts_are_shared_a_timers_run_brings_them_before_its_unit_end
 
 
 def test_every_service_may_start_setpriv_which_a_run_needs(tmp_path: Path) -> None:
-    """`lab run` starts pytest by setpriv(1), which sets the capabilities it has, none; systemd itself runs this in tests/systemd."""
+    """`lab run` starts pytest by setpriv(1), which sets the capabilities it has, none; systemd itself runs this in tests/system."""
     for name, text in units(here(tmp_path), INSTALLED).items():
         filters = [line for line in text.splitlines() if line.startswith("SystemCallFilter=")]
         assert [line.split()[0] for line in filters[-1:]] == (

@@ -1,6 +1,6 @@
 """A release that is put on a board and cut short at each tenth: the next try does it, and nothing beside the target was written.
 
-Each way, cut by each end at each tenth, and fifty random ends: tests/recovery.
+Each way, cut by each end at each tenth, and fifty random ends: tests/system.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A medium that the board's Linux writes, cut short at each tenth: by power loss, by kill -9, by a network that carries nothing any more.
 
-At every 500th byte of it: tests/recovery.
+At every 500th byte of it: tests/system.
 """
 
 from __future__ import annotations

@@ -236,5 +236,5 @@ def duration(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int]:
 def test_cut_short_the_old_release_stays_and_the_next_try_does_it(
     tmp_path: Path, duration: tuple[int, int], tenth: int, end: str
 ) -> None:
-    """All tenths and ends: tests/recovery."""
+    """All tenths and ends: tests/system."""
     cut(tmp_path, duration[0] + (duration[1] - duration[0]) * tenth // 10, end)

@@ -1,4 +1,4 @@
-"""Artifacts that hosts share: here a folder, by the interface that an S3-compatible store has, too (tests/sharing)."""
+"""Artifacts that hosts share: here a folder, by the interface that an S3-compatible store has, too (tests/system)."""
 
 from __future__ import annotations
 
