@@ -153,7 +153,13 @@ def test_the_night_waits_for_the_check_of_the_reference_board_and_persons_do_not
     assert [farm.ended(request) for request in (night, release)] == [WARNINGS, WARNINGS]
     assert farm.ended(check) == SUCCESS
     (call,) = farm.calls[len(checked) :]
-    assert call.split()[:5] == ["health", BOARDS[0], "--check", "--env", f"virtual/{BOARDS[0]}/env.yaml"]
+    assert call.split()[:5] == [
+        "health",
+        BOARDS[0],
+        "--check",
+        "--env",
+        str(farm.desk.folder / "virtual" / BOARDS[0] / "env.yaml"),
+    ]
 
 
 def test_who_has_the_reference_board_uses_up_none_of_its_checks_attempts(farm: BuildbotFarm) -> None:
