@@ -116,7 +116,10 @@ def test_what_passwords_lie_in_begins_there_too(lab: Path) -> None:
     assert farm.database == f"postgresql://lab@10.0.0.1/lab?connect_timeout=3&passfile={lab}/pgpass"
 
 
-def test_the_site_and_lab_status_know_the_boards_of_a_farm_whose_folder_is_not_theirs(lab: Path) -> None:
+def test_the_site_and_lab_status_know_the_boards_of_a_farm_whose_folder_is_not_theirs(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_DB", f"sqlite:///{lab / 'none.db'}")  # not the results of this user's own boards
     file = lab / "farm.yaml"
     loaded(file, coordinator="", exports="", console_tls={}, database="sqlite:///r.db")
     boards = {each.board: each for each in now.look(farm=file).boards}
