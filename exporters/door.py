@@ -1,4 +1,4 @@
-"""Connections of clients, with deadlines and limits for each address and in all; and the requests of the exporter.
+"""Limits of client connections, and the exporter's requests.
 
 The exporter and `lab web` take their clients here. A silent or slow client costs a socket, no thread, and not for long. At a
 limit, the connection that has waited longest without a request is closed: a request of a browser or a scrape takes milliseconds.
@@ -62,7 +62,10 @@ class _Client:
 
 
 class Connections:
-    """The open connections of a server; each has a task, which is cancelled at a deadline or a limit."""
+    """The open connections of a server, each with a task.
+
+    A task is cancelled at a deadline or a limit.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -102,7 +105,10 @@ class Connections:
         self._step(task, client, self._limits.answer_s, answering=True)
 
     def answered(self, task: Task) -> None:
-        """This connection has its answer: its client takes the rest of it, and may ask again until the next deadline."""
+        """Note that a connection has its answer.
+
+        Its client takes the rest of it, and may ask again until the next deadline.
+        """
         client = self._clients.get(task)
         if client is not None:
             self._step(task, client, ANSWER_S, answering=False)
@@ -134,7 +140,7 @@ class Connections:
         self._clients[task] = client
 
     def _oldest(self, of: str | None = None) -> Task:
-        """The connection that has waited longest without a request; where all have one, the oldest of them."""
+        """The connection to close first: the oldest without a request, else the oldest."""
         found = [(task, its) for task, its in self._clients.items() if of in {None, its.origin}]
         return next((task for task, its in found if not its.answering), found[0][0])
 
@@ -166,7 +172,10 @@ class Connections:
 
 
 def origin(address: str) -> str:
-    """What a limit of one client is counted by: of IPv4 the address, of IPv6 its network of 64 bits, and loopback as one."""
+    """The key of a client's limit.
+
+    It is the address for IPv4, the network of 64 bits for IPv6, and one key for loopback.
+    """
     try:
         its = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

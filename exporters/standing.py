@@ -1,4 +1,4 @@
-"""What waits for a person: the judge's verdicts and what boards fail with, each with the words that a mail gets."""
+"""Open verdicts and standing failures, with the text of their mails."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StandingVerdicts:
 
 @define
 class StandingFailures:
-    """What boards fail with now, by a store."""
+    """The standing failures of boards in a store."""
 
     watcher: Watcher
     evidence: Evidence

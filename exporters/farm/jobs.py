@@ -56,7 +56,10 @@ class Jobs:
 
 
 def state_of(job: JobHead | PastJob, now: datetime) -> str:
-    """The state as an operator sees it; a job that was killed while it waited is none. `now` is by the store's clock."""
+    """The job's state for an operator; `now` is by the store's clock.
+
+    A job that was killed while it waited has none.
+    """
     silent = (now - job.heartbeat_at).total_seconds() > LEASE_S
     if silent:
         return "stuck" if job.state == "running" else "gone"

@@ -65,7 +65,7 @@ def check(
 
 
 def _own(farm: Farm, file: Path) -> Iterator[Finding]:
-    """What is wrong with the results, the services' files and the programs that run, as seen from here."""
+    """Problems of the results, the services' files and the running programs."""
     yield from checks.results(farm, file)
     if hosts.is_here(farm):
         yield from (each for each in sshfiles.check(farm) if each.level == "bad")

@@ -73,7 +73,7 @@ def results(farm: Farm, file: Path) -> Iterator[Finding]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether a file is there, or may be there, that this user may not read."""
+    """True for a file that exists or that this user may not read."""
     try:
         path.stat()
     except PermissionError:

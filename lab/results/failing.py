@@ -1,4 +1,4 @@
-"""What boards fail with now: the failures of their newest runs, by cause, and since which run."""
+"""Standing failures of boards, by cause, with the run that began them."""
 
 from __future__ import annotations
 

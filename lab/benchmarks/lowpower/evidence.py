@@ -36,7 +36,10 @@ def of_mcu(text: str | None) -> ModeEvidence:
 
 
 def of_power(total_mw: float | None, board: BoardType, why_none: str = "") -> ModeEvidence:
-    """What the power of all rails says; None: it is not known, for this reason; empty: no rails are measured."""
+    """Judge the power of all rails.
+
+    None: it is not known, for this reason; empty: no rails are measured.
+    """
     if total_mw is None:
         return ModeEvidence(POWER, "", why_none or "no rails are measured")
     fit = [mode for mode, (low, high) in board.low_power.total_mw.items() if low <= total_mw <= high]

@@ -136,7 +136,10 @@ def _restart(program: str, host: HostFile) -> str:
 
 
 def _queued(farm: Farm, queue: Buildbot, host: HostFile) -> Iterator[Finding]:
-    """Whether Buildbot's master has what farm.yaml says; nothing where its folder is not here, or not for this user to read."""
+    """Compare Buildbot's `farm.json` with farm.yaml.
+
+    It yields nothing if this user cannot read the folder.
+    """
     folder = STATE / farm.state / "buildbot" if host.runtime is None else host.runtime.parent / "buildbot"
     with suppress(OSError, ValueError, AttributeError):
         path = buildbot.Site(folder).master / "farm.json"
@@ -150,7 +153,7 @@ def _queued(farm: Farm, queue: Buildbot, host: HostFile) -> Iterator[Finding]:
 
 
 def _written(farm: Farm, host: HostFile) -> Iterator[Finding]:
-    """Whether the installed units are those of farm.yaml; nothing where none are installed."""
+    """Compare the installed units, if there are any, with farm.yaml."""
     found = None
     with suppress(OSError):
         found = _FARM_OF_UNIT.search((UNITS / "boardlab-exporter.service").read_text(encoding="utf-8"))

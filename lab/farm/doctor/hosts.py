@@ -102,7 +102,7 @@ def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) ->
 
 
 def _asked(farm: Farm, packed: str, host: str) -> _Answer:
-    """What `lab doctor` and `date` say there."""
+    """Ask `lab doctor` and `date` on another host."""
     link = SshLink.to(host, prepare(runtime_dir()), ssh_environ(farm))
     findings = _examined(link, farm, packed)
     away = any(each.area == AREA for each in findings)
@@ -120,7 +120,7 @@ def _ahead_s(link: SshLink) -> tuple[float, float] | None:
 
 
 def _examined(link: SshLink, farm: Farm, packed: str) -> list[Finding]:
-    """What `lab doctor` says on a host."""
+    """Findings of `lab doctor` on a host."""
     host = link.host
     by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor --host {host} --farm FILE"
     words = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, packed, farm.program, "doctor", "--json", "--host", host]
