@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.warm_start import ADDRESS, WarmPopen, WarmStarts
 
 # A shell starts background jobs with SIGINT ignored, and programs inherit that. Tests that press Ctrl-C must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,3 +29,21 @@ settings.load_profile("soak" if os.environ.get("BOARDLAB_SOAK") else "ci")
 def pytest_xdist_auto_num_workers() -> int:
     """A process more than there are cores: tests wait for disks and for other programs for a third of their time."""
     return (os.cpu_count() or 1) + 1
+
+
+WARM_STARTS = pytest.StashKey[WarmStarts]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs of ours start warm in a session with workers."""
+    if hasattr(config, "workerinput"):
+        if ADDRESS in os.environ:
+            subprocess.Popen = WarmPopen  # type: ignore[misc]
+    elif getattr(config.option, "numprocesses", None):
+        config.stash[WARM_STARTS] = WarmStarts()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the fork server of this session."""
+    if WARM_STARTS in config.stash:
+        config.stash[WARM_STARTS].close()

@@ -1,0 +1,248 @@
+"""A fork server for tests: `lab …` and `python -m pytest …` start from one process that has imported everything.
+
+A start then costs a tenth of a second of a core instead of one to three. The child is a process of its own, with its own
+streams, folder, environment and signals; its parent is the server. A start that a fork would change is as usual: a terminal
+as a stream, `preexec_fn`, another locale, other settings of Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _pytest.assertion import install_importhook
+from _pytest.config import get_config
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("lab", "exporters", "virtual")
+LAB = Path(sys.executable).with_name("lab")
+ADDRESS = "BOARDLAB_TESTS_WARM_START"  # environment variable: the server's socket
+SETTINGS = f"{ADDRESS}_SETTINGS"  # environment variable: what Python read of the server's environment
+_READ_ONCE = ("PYTHON", "LC_", "LANG", "TZ")  # prefixes of variables that Python reads when it starts
+_MESSAGE_BYTES = 1 << 18
+_FDS = 64
+
+
+# --- the test's side -------------------------------------------------------------------------------------------------
+
+
+class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
+    """`subprocess.Popen` that asks the fork server for what that can start."""
+
+    _server: socket.socket | None = None
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
+        (
+            pass_fds,
+            cwd,
+            env,
+            _info,
+            _flags,
+            shell,
+            p2cread,
+            _,
+            _,
+            c2pwrite,
+            _,
+            errwrite,
+            _,
+            *identity,
+            session,
+            group,
+        ) = rest
+        streams = [own if fd == -1 else fd for own, fd in enumerate((p2cread, c2pwrite, errwrite))]
+        environ = {
+            os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()
+        }
+        folder = Path.cwd() if cwd is None else Path(os.fsdecode(cwd))
+        plain = (executable, preexec_fn, shell, group, *identity) == (None, None, False, -1, None, None, None, -1)
+        ours = _is_ours(args) and _same_settings(environ) and _has_our_packages(folder)
+        if not (plain and close_fds and ours) or any(map(os.isatty, streams)):
+            super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
+            return
+        request = {
+            "argv": [os.fsdecode(word) for word in args],
+            "cwd": str(folder),
+            "environ": {name: value for name, value in environ.items() if name not in (ADDRESS, SETTINGS)},
+            "session": bool(session),
+            "passed": list(pass_fds),
+        }
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server.connect(os.environ[ADDRESS])
+        socket.send_fds(self._server, [json.dumps(request).encode()], [*streams, *pass_fds])
+        self.pid = int(self._server.recv(_MESSAGE_BYTES))
+        self._child_created = True
+        self._close_pipe_fds(*rest[6:12])  # type: ignore[attr-defined]
+
+    def _internal_poll(self, _deadstate: int | None = None, **more: Any) -> int | None:
+        if self._server is None:
+            return super()._internal_poll(_deadstate, **more)  # type: ignore[misc, no-any-return]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._wait(0)
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        if self._server is None:
+            return super()._wait(timeout)  # type: ignore[misc, no-any-return]
+        if self.returncode is None:
+            if not select.select([self._server], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(int(self._server.recv(_MESSAGE_BYTES)))
+            self._server.close()
+        return self.returncode
+
+
+def _is_ours(args: Any) -> bool:
+    if isinstance(args, str | bytes | os.PathLike):
+        return False
+    words = [os.fsdecode(word) for word in args]
+    return words[:1] == [str(LAB)] or words[:3] == [sys.executable, "-m", "pytest"]
+
+
+def _settings(environ: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(environ.items()) if name.startswith(_READ_ONCE)}
+
+
+def _same_settings(environ: dict[str, str]) -> bool:
+    return Path(os.environ[ADDRESS]).exists() and _settings(environ) == json.loads(os.environ[SETTINGS])
+
+
+def _has_our_packages(folder: Path) -> bool:
+    """Whether Python finds our packages also where it looks in this folder first."""
+    return folder == ROOT or (folder.is_dir() and not any((folder / name).exists() for name in PACKAGES))
+
+
+class WarmStarts:
+    """The server of a session with workers; until it listens, programs start as usual."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        os.environ[ADDRESS] = str(Path(self._folder.name) / "socket")
+        os.environ[SETTINGS] = json.dumps(_settings(dict(os.environ)))
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "support.warm_start", os.environ[ADDRESS]],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def close(self) -> None:
+        """End the server, which ends with its input."""
+        self._server.communicate()
+        self._folder.cleanup()
+        del os.environ[ADDRESS], os.environ[SETTINGS]
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+def _import_everything() -> None:
+    """Import what `lab` and its sessions of pytest use, by pytest's own loader, as a session does."""
+    config = get_config()
+    hook = install_importhook(config)
+    config._mark_plugins_for_rewrite(hook, False)  # pytest warns of a plugin that it imports and did not rewrite
+    for package in PACKAGES:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if ".migrations." not in module.name and not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    sys.meta_path.remove(hook)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(path: Path) -> dict[str, Any]:
+    """Fork for each request; returns it in the child, which has its streams."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(path.with_suffix(".new")))
+    listener.listen(64)
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(woken)
+    path.with_suffix(".new").rename(path)
+    clients: dict[int, socket.socket] = {}
+    sources: list[int | socket.socket] = [0, listener, wake]
+    while True:
+        ready, _, _ = select.select(sources, [], [])
+        if 0 in ready:
+            os._exit(0)
+        if wake in ready:
+            os.read(wake, 4096)
+            _report(clients)
+        if listener in ready:
+            client, _ = listener.accept()
+            message, fds, _, _ = socket.recv_fds(client, _MESSAGE_BYTES, _FDS)
+            request: dict[str, Any] = json.loads(message)
+            if (pid := os.fork()) == 0:
+                _take(fds, [0, 1, 2, *request["passed"]])
+                return request
+            for fd in fds:
+                os.close(fd)
+            clients[pid] = client
+            client.send(b"%d" % pid)
+
+
+def _report(clients: dict[int, socket.socket]) -> None:
+    """Tell each client whose process has ended."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            with contextlib.suppress(OSError), clients.pop(ended[0]) as client:
+                client.send(b"%d" % ended[1])
+
+
+def _take(fds: list[int], numbers: list[int]) -> None:
+    """Have these open files, by these numbers, and no others."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    above = max(numbers) + 1
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, above + len(fds)) for fd in fds]
+    for fd, number in zip(moved, numbers, strict=True):
+        os.dup2(fd, number)
+    for listed in list(Path("/proc/self/fd").iterdir()):
+        if (fd := int(listed.name)) not in numbers:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _run(request: dict[str, Any]) -> None:
+    """Be the program of a request."""
+    if request["session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        old = getattr(sys, name)
+        stream = open(fd, "w", encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+        stream.reconfigure(line_buffering=fd == 2, write_through=unbuffered)
+        setattr(sys, name, stream)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[assignment, misc]
+    sys.argv = request["argv"]
+    if sys.argv[1:3] == ["-m", "pytest"]:
+        sys.argv = sys.argv[2:]
+        sys.path[0] = request["cwd"]
+        runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(LAB.parent)
+        sys.exit(importlib.import_module("lab.cli").main())
+
+
+if __name__ == "__main__":
+    _import_everything()
+    _run(_serve(Path(sys.argv[1])))
