@@ -30,8 +30,9 @@ WRITERS = 12
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as server:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with pytest.MonkeyPatch.context() as environment, cluster() as server:
+        environment.setenv("LAB_ARTIFACTS", str(tmp_path_factory.mktemp("artifacts")))
         yield server
 
 
