@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,11 +35,15 @@ WARM_STARTS = pytest.StashKey[WarmStarts]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs of ours start warm in a session with workers."""
+    """The user's own results are out of reach; programs of ours start warm in a session with workers."""
     if hasattr(config, "workerinput"):
         if ADDRESS in os.environ:
-            subprocess.Popen = WarmPopen  # type: ignore[misc]
-    elif getattr(config.option, "numprocesses", None):
+            WarmPopen.install()
+        return
+    home = tempfile.TemporaryDirectory()
+    config.add_cleanup(home.cleanup)
+    os.environ["XDG_DATA_HOME"] = home.name
+    if getattr(config.option, "numprocesses", None):
         config.stash[WARM_STARTS] = WarmStarts()
 
 

@@ -1,8 +1,9 @@
-"""A fork server for tests: `lab …` and `python -m pytest …` start from one process that has imported everything.
+"""A fork server for tests: `lab …`, pytest and other programs of ours start from one process that has imported everything.
 
 A start then costs a tenth of a second of a core instead of one to three. The child is a process of its own, with its own
-streams, folder, environment and signals; its parent is the server. A start that a fork would change is as usual: a terminal
-as a stream, `preexec_fn`, another locale, other settings of Python.
+streams, folder, environment, signals, command line and limit of open files; its parent is the server. It starts programs the
+same way. A start that a fork would change is as usual: a terminal as a stream, `preexec_fn`, another process group, another
+locale, other settings of Python or of the dynamic linker.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import signal
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from _pytest.assertion import install_importhook
 from _pytest.config import get_config
@@ -32,9 +34,13 @@ PACKAGES = ("lab", "exporters", "virtual")
 LAB = Path(sys.executable).with_name("lab")
 ADDRESS = "BOARDLAB_TESTS_WARM_START"  # environment variable: the server's socket
 SETTINGS = f"{ADDRESS}_SETTINGS"  # environment variable: what Python read of the server's environment
-_READ_ONCE = ("PYTHON", "LC_", "LANG", "TZ")  # prefixes of variables that Python reads when it starts
+_READ_ONCE = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # prefixes of variables that Python reads when it starts
+_OPTIONS = ("-P", "-Wignore::RuntimeWarning:runpy")  # of Python, which a fork obeys
+_MODULES = ("pytest", "lab.console.server", "lab.rails.sampler", "virtual.bench")
+_MAIN = "import sys; from lab.cli import main; sys.exit(main())"
 _MESSAGE_BYTES = 1 << 18
 _FDS = 64
+_TITLE_BYTES = 1 << 14  # room for the command line of a child
 
 
 # --- the test's side -------------------------------------------------------------------------------------------------
@@ -43,7 +49,17 @@ _FDS = 64
 class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
     """`subprocess.Popen` that asks the fork server for what that can start."""
 
+    address = ""
+    group = 0
+    settings: ClassVar[dict[str, str]] = {}
     _server: socket.socket | None = None
+
+    @classmethod
+    def install(cls) -> None:
+        """From now on programs start warm; the environment names the server."""
+        cls.address, cls.group = os.environ[ADDRESS], os.getpgrp()
+        cls.settings = json.loads(os.environ[SETTINGS])
+        subprocess.Popen = cls  # type: ignore[misc]
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
         (
@@ -71,7 +87,8 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         folder = Path.cwd() if cwd is None else Path(os.fsdecode(cwd))
         plain = (executable, preexec_fn, shell, group, *identity) == (None, None, False, -1, None, None, None, -1)
         ours = _is_ours(args) and _same_settings(environ) and _has_our_packages(folder)
-        if not (plain and close_fds and ours) or any(map(os.isatty, streams)):
+        same_group = session or os.getpgrp() == self.group
+        if not (plain and close_fds and ours and same_group) or any(map(os.isatty, streams)):
             super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
             return
         request = {
@@ -80,9 +97,10 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
             "environ": {name: value for name, value in environ.items() if name not in (ADDRESS, SETTINGS)},
             "session": bool(session),
             "passed": list(pass_fds),
+            "files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._server.connect(os.environ[ADDRESS])
+        self._server.connect(self.address)
         socket.send_fds(self._server, [json.dumps(request).encode()], [*streams, *pass_fds])
         self.pid = int(self._server.recv(_MESSAGE_BYTES))
         self._child_created = True
@@ -109,8 +127,18 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
 def _is_ours(args: Any) -> bool:
     if isinstance(args, str | bytes | os.PathLike):
         return False
-    words = [os.fsdecode(word) for word in args]
-    return words[:1] == [str(LAB)] or words[:3] == [sys.executable, "-m", "pytest"]
+    words = _without_options([os.fsdecode(word) for word in args])
+    return (
+        words[:1] == [str(LAB)]
+        or words[:3] == [sys.executable, "-c", _MAIN]
+        or (words[:2] == [sys.executable, "-m"] and words[2] in _MODULES)
+    )
+
+
+def _without_options(words: list[str]) -> list[str]:
+    """A command line without those options of Python that a fork obeys."""
+    after = next((at for at, word in enumerate(words) if at and word not in _OPTIONS), len(words))
+    return words[:1] + words[after:]
 
 
 def _settings(environ: dict[str, str]) -> dict[str, str]:
@@ -118,7 +146,7 @@ def _settings(environ: dict[str, str]) -> dict[str, str]:
 
 
 def _same_settings(environ: dict[str, str]) -> bool:
-    return Path(os.environ[ADDRESS]).exists() and _settings(environ) == json.loads(os.environ[SETTINGS])
+    return Path(WarmPopen.address).exists() and _settings(environ) == WarmPopen.settings
 
 
 def _has_our_packages(folder: Path) -> bool:
@@ -134,7 +162,7 @@ class WarmStarts:
         os.environ[ADDRESS] = str(Path(self._folder.name) / "socket")
         os.environ[SETTINGS] = json.dumps(_settings(dict(os.environ)))
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "support.warm_start", os.environ[ADDRESS]],
+            [sys.executable, "-m", "support.warm_start", os.environ[ADDRESS], " " * _TITLE_BYTES],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -220,8 +248,10 @@ def _take(fds: list[int], numbers: list[int]) -> None:
 
 def _run(request: dict[str, Any]) -> None:
     """Be the program of a request."""
+    WarmPopen.install()
     if request["session"]:
         os.setsid()
+    resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environ"])
@@ -233,14 +263,26 @@ def _run(request: dict[str, Any]) -> None:
         stream.reconfigure(line_buffering=fd == 2, write_through=unbuffered)
         setattr(sys, name, stream)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[assignment, misc]
-    sys.argv = request["argv"]
-    if sys.argv[1:3] == ["-m", "pytest"]:
-        sys.argv = sys.argv[2:]
-        sys.path[0] = request["cwd"]
-        runpy.run_module("pytest", run_name="__main__", alter_sys=True)
-    else:
+    _rename(request["argv"])
+    words = _without_options(request["argv"])
+    if words[:2] != [sys.executable, "-m"]:
+        sys.argv = words if words[0] == str(LAB) else words[1:2] + words[3:]
         sys.path[0] = str(LAB.parent)
         sys.exit(importlib.import_module("lab.cli").main())
+    sys.argv = words[2:]
+    sys.path[:1] = [] if "-P" in request["argv"] else [request["cwd"]]
+    if words[2] != "pytest":
+        del sys.modules[words[2]]  # the program is a module of its own
+    runpy.run_module(words[2], run_name="__main__", alter_sys=True)
+
+
+def _rename(argv: list[str]) -> None:
+    """Have this command line in /proc."""
+    start, end = (int(number) for number in Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    title = b"".join(os.fsencode(word) + b"\0" for word in argv)
+    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(title[: end - start - 1].ljust(end - start, b"\0"))
 
 
 if __name__ == "__main__":
