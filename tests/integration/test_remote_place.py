@@ -91,7 +91,7 @@ def place(request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.Tem
 
 
 directly = pytest.mark.parametrize("place", ["directly"], indirect=True)
-by_both = pytest.mark.parametrize("place", ["directly", "by TLS"], indirect=True)
+by_both = pytest.mark.parametrize("place", ["directly", pytest.param("by TLS", marks=pytest.mark.soak)], indirect=True)
 
 
 @directly

@@ -20,6 +20,8 @@ from lab.console import ConsoleClient, Recording
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.errors import ConfigurationError, LabTransientError
 
+pytestmark = pytest.mark.soak
+
 CUTS = 3  # twenty in bench/remote.py
 LINE = b"[%8d] the quick brown fox jumps over the lazy dog\r\n"
 BEHIND_BYTES = 3 << 20  # more than the server, both sockets and the front hold

@@ -29,6 +29,8 @@ from lab.rails import Sampler, Trace
 from lab.rails.elsewhere import RailsServer
 from lab.rails.server import rails_socket
 
+pytestmark = pytest.mark.soak
+
 CUTS = 3
 
 
