@@ -35,7 +35,7 @@ def test_a_provisioned_board_names_its_runs_and_no_default_does() -> None:
 
 def test_a_label_by_hand_that_says_something_else_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"release 11\.00: b was provisioned with 11\.01 on sd"):
-        labels.label("b", ["sd"], SD, "11.00", "")
+        labels.label("b", ["sd"], SD, "11.00", "9.9")
 
 
 def test_a_board_that_nobody_provisioned_has_the_label_that_was_given() -> None:

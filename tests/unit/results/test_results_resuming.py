@@ -6,7 +6,7 @@ import pytest
 from support.jobbook import ORDER, Wall, started
 
 from lab.cli import main
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError
 from lab.results import Store
 from lab.results.jobs import JobQueue, Order
 
@@ -23,6 +23,8 @@ def test_a_job_goes_on_with_its_suite_and_that_suites_run(store: Store, wall: Wa
     assert jobs.unfinished_run(job, "boot") is None, "an older run is none of this job's"
     boot = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
     assert jobs.unfinished_run(job, "boot") == boot
+    store.finish_run(boot, "failed")
+    assert jobs.unfinished_run(job, "boot") == boot
     store.finish_run(boot, "completed")
     assert jobs.unfinished_run(job, "boot") is None
     job = jobs.next_suite(job.id)
@@ -31,6 +33,17 @@ def test_a_job_goes_on_with_its_suite_and_that_suites_run(store: Store, wall: Wa
     again = after.take_up(job.id)
     assert again.suites[again.done] == "low_power"
     assert after.unfinished_run(again, "low_power") == power
+
+
+def test_the_process_of_before_loses_the_job_that_another_took_up(store: Store, wall: Wall) -> None:
+    one = book(store, wall, "one")
+    job = started(one)
+    two = book(store, wall, "two", dead={"one"})
+    assert two.start(two.take_up(job.id).id) is not None
+    with pytest.raises(LabStableError, match="taken from us: it is running in two"):
+        one.beat(job.id)
+    one.finish(job.id, "completed")
+    assert two.job(job.id).state == "running"
 
 
 def test_a_job_that_is_finished_or_alive_is_not_resumed(store: Store, wall: Wall) -> None:
