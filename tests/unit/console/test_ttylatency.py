@@ -161,13 +161,20 @@ def quiet_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def uart() -> Iterator[tuple[int, Path]]:
-    """The board's end of a port, and the port."""
-    board, device = os.openpty()
-    tty.setraw(device)
-    yield board, Path(os.ttyname(device))
-    os.close(device)
-    os.close(board)
+def uarts() -> Iterator[list[tuple[int, Path]]]:
+    """The boards' ends of two ports, and the ports."""
+    pairs = [os.openpty() for _ in range(2)]
+    for _, device in pairs:
+        tty.setraw(device)
+    yield [(board, Path(os.ttyname(device))) for board, device in pairs]
+    for fd in (fd for pair in pairs for fd in pair):
+        os.close(fd)
+
+
+@pytest.fixture
+def uart(uarts: list[tuple[int, Path]]) -> tuple[int, Path]:
+    """One of them."""
+    return uarts[0]
 
 
 @pytest.mark.usefixtures("quiet_host")
@@ -211,3 +218,29 @@ def test_a_look_at_which_nothing_had_come_is_evidence_for_what_comes_at_the_next
     assert probe.looks == 1
     assert told[0] is not None
     assert told[0].lateness_ns >= HELD_UP_NS
+
+
+@pytest.mark.usefixtures("quiet_host")
+def test_what_came_is_stamped_before_any_of_it_is_handed_out(
+    monkeypatch: pytest.MonkeyPatch, uarts: list[tuple[int, Path]]
+) -> None:
+    clock, publish = MonotonicRaw(), ServedPort.publish
+    stamps_ns: list[int] = []
+    handed_out_ns: list[int] = []
+
+    def published(port: ServedPort, t_ns: int, data: bytes, late: Lateness | None) -> None:
+        stamps_ns.append(t_ns)
+        publish(port, t_ns, data, late)
+        handed_out_ns.append(clock.now_ns())
+        if len(stamps_ns) == len(uarts):
+            server.stop()
+
+    monkeypatch.setattr(ServedPort, "publish", published)
+    with tempfile.TemporaryDirectory() as folder:
+        server = ConsoleServer(prepare(Path(folder) / "run"), clock)
+        for number, (board, device) in enumerate(uarts):
+            port = server.open_port(PortRequest(f"uart{number}", device))
+            os.write(board, b"x")
+            assert select.select([port.line.fd], [], [], 10)[0]
+        server.run()
+    assert max(stamps_ns) < handed_out_ns[0]
