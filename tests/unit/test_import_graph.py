@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -59,8 +60,13 @@ def modules(root: Path, packages: tuple[str, ...] = PACKAGES) -> dict[str, Path]
     return found
 
 
-def imports(module: str, path: Path) -> Iterator[Import]:
+@cache
+def imports(module: str, path: Path) -> tuple[Import, ...]:
     """Every import of a module, wherever it stands: absolute, relative, or by importlib with a literal name."""
+    return tuple(_imports(module, path))
+
+
+def _imports(module: str, path: Path) -> Iterator[Import]:
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
         match node:

@@ -234,7 +234,8 @@ def test_commands_print_by_our_functions_only() -> None:
     wrong = []
     for package in ("lab", "virtual", "exporters"):
         for path in sorted((REPOSITORY / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            source = path.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(source)) if "echo" in source else ():
                 if isinstance(node, ast.Attribute) and ast.unparse(node) in forbidden:
                     wrong.append(f"{path}:{node.lineno}")
     assert wrong == []

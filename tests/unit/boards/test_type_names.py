@@ -33,6 +33,8 @@ def _docstrings(tree: ast.Module) -> set[ast.AST]:
 
 def names_in(source: str) -> Iterator[tuple[int, str]]:
     """Lines of strings that name a type."""
+    if not NAMED.search(source):
+        return
     tree = ast.parse(source)
     documents = _docstrings(tree)
     for node in ast.walk(tree):
@@ -46,7 +48,7 @@ def _is_name(node: ast.AST) -> TypeGuard[ast.Constant]:
 
 def asked_in(source: str) -> Iterator[tuple[int, str]]:
     """Lines that compare something with a string that names a type."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if NAMED.search(source) else ():
         match node:
             case ast.Compare() | ast.MatchValue():
                 pass

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
 from lab import boards
-from lab.cli import completing
+from lab.cli import completing, main
 from lab.host import process
 from lab.results import open_store
 from lab.results.jobs import JobQueue, Order
 
-PROGRAM = "import sys; from lab.cli import main; sys.exit(main([]))"
+Offered = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +32,26 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def offered(lab: Path, line: str, shell: str = "bash") -> list[str]:
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
     """What a shell would offer for the last word of a line."""
-    asked = {
-        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
-        "zsh": {"_TYPER_COMPLETE_ARGS": line},
-        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-    }[shell]
-    environ = {**os.environ, "LAB_DB": str(lab / "results.db"), "BOARDLAB_RUNTIME": str(lab / "none"), **asked}
-    answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=lab,
-        env={**environ, "_LAB_COMPLETE": f"complete_{shell}"},
-    )
-    assert "Traceback" not in answer.stderr
-    return answer.stdout.split("\n")[:-1] if answer.stdout.strip() else []
+
+    def ask(lab: Path, line: str, shell: str = "bash") -> list[str]:
+        asked = {
+            "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
+            "zsh": {"_TYPER_COMPLETE_ARGS": line},
+            "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        }[shell]
+        places = {"LAB_DB": str(lab / "results.db"), "BOARDLAB_RUNTIME": str(lab / "none")}
+        for name, value in {**places, **asked, "_LAB_COMPLETE": f"complete_{shell}"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(lab)
+        main([])
+        answer = capsys.readouterr()
+        assert answer.err == ""
+        return answer.out.split("\n")[:-1] if answer.out.strip() else []
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def offered(lab: Path, line: str, shell: str = "bash") -> list[str]:
         ("lab console replay --board am62a", ["am62axx_sk"]),
     ],
 )
-def test_values_are_completed(lab: Path, line: str, values: list[str]) -> None:
+def test_values_are_completed(offered: Offered, lab: Path, line: str, values: list[str]) -> None:
     assert offered(lab, line) == values
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_show_what_a_value_is(lab: Path, shell: str) -> None:
+def test_other_shells_show_what_a_value_is(offered: Offered, lab: Path, shell: str) -> None:
     said = "\n".join(offered(lab, "lab results show ", shell))
     assert "boot am65x-1 11.01 running" in said
 
 
-def test_without_results_nothing_is_offered_and_nothing_is_made(lab: Path, tmp_path: Path) -> None:
+def test_without_results_nothing_is_offered_and_nothing_is_made(offered: Offered, tmp_path: Path) -> None:
     (tmp_path / "envs").mkdir()
     assert offered(tmp_path, "lab results show ") == []
     assert not (tmp_path / "results.db").exists()

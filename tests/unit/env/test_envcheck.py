@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.atlength import either
 from support.strapserver import strap_server
 from typer.testing import CliRunner
 
@@ -373,7 +374,7 @@ def test_an_environment_without_straps_has_none_to_try(tmp_path: Path) -> None:
         straps_of(str(path))
 
 
-MUTANTS = 240
+MUTANTS = either(15, 60)  # of a seed
 WORDS = (
     "comma",
     "''",
@@ -416,13 +417,14 @@ def mutated(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:.*duplicate YAML dictionary key")  # labgrid's, of the two readings of a file
+@pytest.mark.longer
 @pytest.mark.parametrize("seed", range(4))
 def test_of_a_damaged_environment_each_mistake_is_a_line_and_pytest_starts_with_the_same(
     tmp_path: Path, seed: int
 ) -> None:
     chance, path = random.Random(seed), tmp_path / "lab.yaml"
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "envs").glob("*.yaml"))]
-    for _ in range(MUTANTS // 4):
+    for _ in range(MUTANTS):
         path.write_text(mutated(chance.choice(texts), chance), encoding="utf-8")
         found = list(envfile.problems(path))
         if not found:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from support.leansessions import LEAN
+from support.section_lister import FILE_VARIABLE
 
 from lab import boards
 from lab.benchmarks.sections import ALL
+from lab.cli import main
 from lab.env import envfile
+from lab.farm import sessions
 from lab.farm.config import load
 from lab.farm.units import units
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPES = sorted(path.stem for path in (ROOT / "envs").glob("sim-*.yaml"))
-DEADLINE_S = 120
 
 
 def fitting(env: str) -> set[str]:
@@ -32,45 +34,42 @@ def fitting(env: str) -> set[str]:
 def scheduled(env: str, folder: Path, **keys: object) -> set[str]:
     """The sections that the unit of such a schedule would measure, as its `lab run` tells its pytest, which only collects."""
     board = envfile.arguments_of(ROOT / "envs" / env, "BoardStrategy")["board"]
-    path = folder / "farm.yaml"
+    path, listed = folder / "farm.yaml", folder / "sections"
     entry = {"name": "n", "env": str(ROOT / "envs" / env), "board": board, "suite": "sections", **keys}
     path.write_text(yaml.safe_dump({"schedules": [entry]}))
     (start,) = re.findall(
         r"^ExecStart=\S+ (run .*)$", units(load(path), str(path))["boardlab-n.service"], re.MULTILINE
     )
-    environ = {
-        **os.environ,
-        "LAB_DB": f"sqlite:///{folder / 'results.db'}",
-        "BOARDLAB_RUNTIME": str(folder / "runtime"),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
-        "PYTEST_ADDOPTS": f"--collect-only -q -p support.section_lister {LEAN}",
-    }
-    command = [sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", *start.split()]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=DEADLINE_S
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return set(re.findall(r"^section: (\S+)$", done.stdout, re.MULTILINE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("LAB_DB", f"sqlite:///{folder / 'results.db'}")
+        patch.setenv("BOARDLAB_RUNTIME", str(folder / "runtime"))
+        patch.setenv("PYTEST_ADDOPTS", f"--collect-only -q -p tests.support.section_lister {LEAN}")
+        patch.setenv(FILE_VARIABLE, str(listed))
+        patch.setattr(sessions, "command", partial(without_setpriv, sessions.command))
+        assert main(start.split()) == 0
+    return set(listed.read_text().split())
 
 
-@pytest.fixture(scope="module")
-def reached(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def without_setpriv(command: Callable[..., list[str]], *arguments: object) -> list[str]:
+    """The session's command as a plain `python -m pytest`."""
+    words = command(*arguments)
+    return [sys.executable, "-m", *words[words.index("pytest") :]]
+
+
+def test_every_section_is_reached_by_the_schedule_of_some_board(tmp_path: Path) -> None:
     found: set[str] = set()
     for env in TYPES:
-        if fitting(f"{env}.yaml") <= found:
-            continue
-        found |= scheduled(f"{env}.yaml", tmp_path_factory.mktemp(env), destructive=True)
-    return found
-
-
-@pytest.mark.parametrize("section", ALL, ids=lambda section: section.name)
-def test_a_section_is_reached_by_the_schedule_of_some_board(section: object, reached: set[str]) -> None:
-    assert getattr(section, "name", "") in reached
+        if not fitting(f"{env}.yaml") <= found:
+            (tmp_path / env).mkdir()
+            found |= scheduled(f"{env}.yaml", tmp_path / env, destructive=True)
+    assert found == {section.name for section in ALL}
 
 
 def test_a_schedule_overwrites_nothing_unless_it_says_so_and_measures_what_it_names(tmp_path: Path) -> None:
     env = "sim-am62x.yaml"
     destructive = {section.name for section in ALL if section.overwrites}
+    (tmp_path / "named").mkdir()
     assert scheduled(env, tmp_path) == fitting(env) - destructive
     named = ["uboot-sd", "lmbench"]
-    assert scheduled(env, tmp_path, sections=named, destructive=True) == set(named)
+    assert scheduled(env, tmp_path / "named", sections=named, destructive=True) == set(named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,10 @@ def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in there}
 
 
+# As text: the environments are not read while tests are collected.
+TYPES = sorted({re.findall(r"board_type: (\S+)", path.read_text())[0] for path in ENVS.glob("*.yaml")})
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
     return tmp_path / "my lab" / "first"
@@ -34,6 +39,7 @@ def init(*words: object) -> int:
 def test_every_environment_that_comes_with_boardlab_can_be_chosen() -> None:
     envs = labfolder.shipped_envs()
     types = {env.board_type for env in envs}
+    assert types == set(TYPES)
     assert labfolder.chosen(types, sim=True) != labfolder.chosen(types, sim=False)
     assert {env.path.name for env in labfolder.chosen(types, sim=True)} == {path.name for path in ENVS.glob("*.yaml")}
     for env in envs:
@@ -57,7 +63,7 @@ def test_a_folder_has_the_env_with_its_lab_lines_the_suite_and_the_farm(
 
 
 @pytest.mark.parametrize("kind", [[], ["--sim"]])
-@pytest.mark.parametrize("board_type", sorted({env.board_type for env in labfolder.shipped_envs()}))
+@pytest.mark.parametrize("board_type", TYPES)
 def test_what_is_written_is_in_order(
     tmp_path: Path, board_type: str, kind: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
