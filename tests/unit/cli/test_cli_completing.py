@@ -12,7 +12,8 @@ from lab import boards
 from lab.cli import completing, main
 from lab.host import process
 from lab.results import open_store
-from lab.results.jobs import JobQueue, Order
+from lab.results.jobrecords import Order
+from lab.results.jobs import JobQueue
 
 Offered = Callable[..., list[str]]
 

@@ -41,6 +41,7 @@ def expecting(folder: Path, expected: str, *words: str) -> subprocess.CompletedP
     (folder / "test_it.py").write_text(TESTS)
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "expected.toml").write_text(expected)
+    (folder / "boardlab_expected.py").symlink_to(HOOKS / "py" / "boardlab_expected.py")
     options = ("-p", "no:cacheprovider", "-p", "boardlab_expected", "--expected-failures", "expected.toml", "-rA")
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(words or (".",))],
@@ -49,7 +50,6 @@ def expecting(folder: Path, expected: str, *words: str) -> subprocess.CompletedP
         text=True,
         timeout=60,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HOOKS / "py")},
     )
 
 
