@@ -106,8 +106,9 @@ def test_a_change_of_a_night_that_was_not_judged_is_reported_once(
     assert [(v.run.id, v.outcome) for v in verdicts_with(store, third)] == [(second, "regression")]
     judge_run(store, third, remember=tmp_path / "another user's")
     assert [(v.run.id, v.outcome) for v in verdicts_with(store, third)] == [(second, "regression")], "again the same"
-    judge_run(store, fourth, remember=remembered)
-    assert [(v.run.id, v.outcome) for v in verdicts_with(store, fourth)] == [(fourth, "none")]
+    for folder in (remembered, tmp_path / "a third user's"):
+        judge_run(store, fourth, remember=folder)
+        assert [(v.run.id, v.outcome) for v in verdicts_with(store, fourth)] == [(fourth, "none")]
     judge_run(store, second, remember=remembered)
     (same,) = read_verdicts(store, outcomes=["regression"])
     assert (same.id, same.effect) == (found.id, found.effect)
