@@ -115,7 +115,7 @@ def test_a_board_type_cannot_take_the_name_of_a_quiet_flow(name: str) -> None:
 
 
 @pytest.mark.parametrize("board", ["am62xx_sk", "am43xx-gpevm"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.floats(0, 1), size=st.floats(0, 1), more=st.sets(st.floats(0, 1), max_size=3))
 def test_a_talking_kernel_that_loses_a_span_of_its_lines_is_never_taken_for_a_quiet_one(
     board: str, first: float, size: float, more: set[float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.boards import MomentPattern
@@ -52,7 +52,6 @@ bursts = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3000)), min_size
 stalls = st.lists(st.tuples(st.integers(0, 4000), st.integers(30, 5000)), max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
 @given(bursts, stalls)
 @example([(0, 40_000)], [(1000, 3000)])  # 3 s of a line that never pauses: several full reads
 @example([(0, 9000), (50, 10), (5, 7)], [(100, 600)])

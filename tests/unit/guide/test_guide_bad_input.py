@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from docutils.parsers.rst import directives
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.guide_family import figures, mini, table, text
 
@@ -276,7 +276,6 @@ _FRAGMENT = st.sampled_from(
 )
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.lists(_FRAGMENT, max_size=40).map("".join) | st.text(max_size=300))
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: str) -> None:
     path = tmp_path_factory.getbasetemp() / "any.rst"
@@ -290,7 +289,6 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, c
     assert all(1 <= cell.line <= count for one in guide.tables for cell in one.cells)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.bin"

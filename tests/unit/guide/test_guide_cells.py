@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.guide import headers
@@ -41,13 +41,11 @@ def test_a_cell_is_what_it_says(text: str, value: Value) -> None:
     assert value_of(text) == value
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_cell_and_keeps_its_text(text: str) -> None:
     assert value_of(text).text == text.strip()
 
 
-@settings(deadline=None)
 @given(st.decimals(min_value=0, max_value=10**9, places=2, allow_nan=False, allow_infinity=False))
 def test_a_number_is_read_to_its_last_digit(number: object) -> None:
     assert value_of(f"{number:.2f}").number == float(f"{number:.2f}")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from support import guide_generator as generator
 from support.guide_family import TableText
 from support.guide_forms import FORMS
@@ -30,7 +30,6 @@ def cells(guide: Guide) -> Mapping[tuple[str, str, str, str], str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=40, deadline=None)
 @given(guide=generator.guides())
 def test_the_cells_read_are_the_cells_written(form: str, guide: Generated) -> None:
     read = reading.parse("guide", FORMS[form](guide.text))
@@ -41,7 +40,6 @@ def test_the_cells_read_are_the_cells_written(form: str, guide: Generated) -> No
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=25, deadline=None)
 @given(guide=generator.guides())
 def test_a_sound_guide_has_no_finding_and_every_number_a_metric_of_its_own(form: str, guide: Generated) -> None:
     read = sheet.of_guide(reading.parse("guide", FORMS[form](guide.text)))
@@ -52,7 +50,6 @@ def test_a_sound_guide_has_no_finding_and_every_number_a_metric_of_its_own(form:
 
 
 @pytest.mark.parametrize("flaw", [*FLAWS, *HARMLESS])
-@settings(max_examples=30, deadline=None)
 @given(guide=generator.guides(most_tables=3))
 def test_a_malformed_table_is_read_and_one_finding_says_so(flaw: str, guide: Generated) -> None:
     assume(len(guide.text.tables) > 1)
@@ -67,7 +64,6 @@ def test_a_malformed_table_is_read_and_one_finding_says_so(flaw: str, guide: Gen
     assert len(said) == (flaw in FLAWS)
 
 
-@settings(max_examples=60, deadline=None)
 @given(guide=generator.guides())
 def test_the_findings_are_the_faults_planted(guide: Generated) -> None:
     planted: Counter[str] = Counter()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support import guide_generator as generator
+from support.atlength import either
 from support.guide_family import import_guide, mini, table
 from support.guide_forms import FORMS
 from support.guide_generator import Generated
@@ -103,7 +104,7 @@ def test_a_release_is_found_by_its_short_name(store: Store, tmp_path: Path) -> N
     assert release_key("09.02.01") != release_key("09.02")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=either(6, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(guide=generator.guides())
 @pytest.mark.parametrize("form", ["rst", "html"])
 def test_a_built_guide_survives_import_and_writing(tmp_path: Path, form: str, guide: Generated) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import guide_generator as generator
 from support.guide_generator import PROCESSOR, Generated
@@ -28,7 +28,6 @@ def pairs(draw: st.DrawFn) -> tuple[Generated, Generated]:
     return old, draw(generator.measured_again(old))
 
 
-@settings(max_examples=40, deadline=None)
 @given(pair=pairs())
 def test_where_nothing_was_changed_nothing_is_worse_better_or_suspect(pair: tuple[Generated, Generated]) -> None:
     found = compared(*pair)
@@ -38,7 +37,6 @@ def test_where_nothing_was_changed_nothing_is_worse_better_or_suspect(pair: tupl
     assert grouping.verdict_line(found) == f"0 worse, 0 better, {len(found.changes)} noise"
 
 
-@settings(max_examples=30, deadline=None)
 @given(pair=pairs(), percent=st.integers(30, 75), faster=st.booleans(), data=st.data())
 def test_a_factor_that_was_planted_in_the_processor_s_rows_is_one_cause_that_names_it(
     pair: tuple[Generated, Generated], percent: int, faster: bool, data: st.DataObject
@@ -66,7 +64,6 @@ def _only_times(titles: list[str], factors: tuple[float, float], factor: float) 
     )
 
 
-@settings(max_examples=25, deadline=None)
 @given(pair=pairs(), percent=st.integers(30, 70), data=st.data())
 def test_a_table_that_got_slower_on_all_boards_is_one_cause(
     pair: tuple[Generated, Generated], percent: int, data: st.DataObject

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.guide_family import TableText, import_guide, mini, table
 
@@ -65,7 +65,6 @@ def paired(own: Sequence[Sequence[float]]) -> list[str]:
     return printed
 
 
-@settings(max_examples=40, deadline=None)
 @given(_OWN)
 def test_a_paired_chain_gives_every_own_value_back(own: list[float]) -> None:
     assume(all(abs(a - b) > 0.05 for a, b in itertools.pairwise(own)))
@@ -77,7 +76,6 @@ def test_a_paired_chain_gives_every_own_value_back(own: list[float]) -> None:
     assert recovered == dict(zip(ORDER[:-1], own, strict=False))
 
 
-@settings(max_examples=40, deadline=None)
 @given(_OWN, st.integers(2, 6), st.randoms(use_true_random=False))
 def test_a_chain_of_several_runs_gives_the_means_back(own: list[float], runs: int, random: object) -> None:
     samples = [[round(v * (1 + 0.01 * (k - runs // 2)), 2) for k in range(runs)] for v in own]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.guide_family import mini, table
 
@@ -109,7 +109,6 @@ def test_without_such_a_column_nothing_is_likely() -> None:
 _CELL = st.sampled_from(["1.00", "2.50 (min 1.00, max 3.00)", "", "n/a", "text", "~3"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(_CELL, min_size=1, max_size=9), min_size=1, max_size=6))
 def test_every_cell_that_stands_is_kept_and_none_is_invented(rows: list[list[str]]) -> None:
     built = of(IPSEC, *(["key", *row] for row in rows))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from docutils.core import publish_string
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support import guide_family, recorded_run
 from support.guide_family import GuideText, import_guide, mini, table
@@ -350,7 +350,6 @@ def releases(draw: st.DrawFn) -> GuideRelease:
     return GuideRelease("12.00", tuple(boards), tuple(entries))
 
 
-@settings(max_examples=40, deadline=None)
 @given(releases())
 def test_what_is_written_is_read_back_cell_by_cell(release: GuideRelease) -> None:
     if not release.entries:
@@ -370,7 +369,6 @@ def test_what_is_written_is_read_back_cell_by_cell(release: GuideRelease) -> Non
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=30))
-@settings(deadline=None)
 @example("\\\\")  # four when protected, which docutils takes for a line
 def test_an_escaped_text_reads_as_itself(text: str) -> None:
     assert unescaped(escaped(text)) == text

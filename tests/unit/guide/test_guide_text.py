@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import guide_family
 from support.guide_family import GuideText, TableText, table, write_text
@@ -206,7 +206,6 @@ def plain_tables(draw: st.DrawFn) -> TableText:
     return TableText([",".join(f'"{cell}"' for cell in line) for line in lines_of], "Some Table")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(plain_tables(), min_size=1, max_size=3))
 @pytest.mark.parametrize("form", ["rst", "text"])
 def test_both_forms_of_a_guide_hold_the_same_cells(form: str, generated: list[TableText]) -> None:

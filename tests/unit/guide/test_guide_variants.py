@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support import guide_family, guide_history
 from support import guide_generator as generator
+from support.atlength import either
 from support.guide_family import GuideText, TableText, import_guide, table
 from support.guide_forms import FORMS
 from support.guide_generator import Generated
@@ -111,7 +112,7 @@ def test_every_caption_comes_back_from_the_store(store: Store, tmp_path: Path, s
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=either(4, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(guide=generator.guides())
 def test_a_built_guide_comes_back_from_the_store(store: Store, tmp_path: Path, form: str, guide: Generated) -> None:
     path = tmp_path / "guide.rst"

@@ -33,7 +33,7 @@ def test_an_artifact_lies_under_the_hash_of_its_contents(artifacts: ArtifactStor
 
 
 @given(data=st.binary(max_size=300))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_come_back(artifacts: ArtifactStore, data: bytes) -> None:
     assert artifacts.read(artifacts.put(data, kind="tool-output").sha256) == data
 

@@ -268,7 +268,7 @@ def test_a_plan_that_is_no_json_is_refused(store: Store) -> None:
 
 
 @given(st.text(st.characters()), st.binary(max_size=40))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_console_says_can_be_kept(store: Store, line: str, noise: bytes) -> None:
     run = begin(store)
     said = noise.decode("utf-8", "surrogateescape") + line

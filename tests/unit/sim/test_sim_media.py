@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.simlab import S, SimLab
 
@@ -47,7 +47,6 @@ def stopped(files: dict[str, bytes] | None = None, medium: str = "sd") -> SimLab
     return lab
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import Case
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from support import recorded_run
+from support.atlength import either
 from support.web_serving import serving
 
 from lab.results import open_store
 from lab.web.site import Site
 
-EXAMPLES = 15  # an address
+EXAMPLES = either(8, 100)  # an address
 chosen = settings(
     max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
