@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, SampleRecord, Store
 from lab.results.records import HOST_BUSY
+from lab.results.rows import insert_attempt
 
 BYTES_PER_S = 11_520
 START = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
@@ -103,13 +104,13 @@ def record(
     plan = {"cycles": cycles, "media": list(MEDIA)}
     run = store.begin_run("boot", board_type, board, release, plan=plan, provenance=provenance)
     simulated = frozenset({"simulated"}) if virtual else frozenset()
-    at = START
+    at, records = START, []
     for medium in MEDIA:
         for cycle in range(1, cycles + 1):
             number = 1
             for failure in FAILURES.get((medium, cycle), ()):
                 at += dt.timedelta(seconds=36)
-                store.record_attempt(run.id, failed(store, failure, medium=medium, cycle=cycle, number=number, at=at))
+                records.append(failed(store, failure, medium=medium, cycle=cycle, number=number, at=at))
                 number += 1
             flags = simulated | ({"medium_unverified"} if (medium, cycle) in FLAGGED else frozenset())
             is_busy = busy_from is not None and cycle >= busy_from
@@ -118,7 +119,8 @@ def record(
             record = attempt(store, good, medium=medium, cycle=cycle, number=number, at=at)
             if busy_from is not None:
                 record = evolve(record, details={HOST_BUSY: round(dice.gauss(0.8 if is_busy else 0.2, 0.03), 3)})
-            store.record_attempt(run.id, record)
+            records.append(record)
+    store._write(lambda session: [insert_attempt(session, run.id, each) for each in records])
     if finish:
         store.finish_run(run.id, "completed")
     return store.run(run.id)

@@ -244,7 +244,9 @@ def test_the_store_says_what_it_has_not(capsys: Captured, boots: list[Path], tmp
     assert list(tmp_path.glob("performance-guide*")) == []
 
 
-@pytest.mark.parametrize("count", [2, 16])  # 16 are worth a process for each processor
+@pytest.mark.parametrize(
+    "count", [2, pytest.param(16, marks=pytest.mark.soak)]
+)  # 16 are worth a process for each processor
 def test_several_guides_are_imported_at_once(capsys: Captured, boots: list[Path], tmp_path: Path, count: int) -> None:
     files = []
     for number in range(count):

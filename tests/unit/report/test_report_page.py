@@ -269,18 +269,17 @@ def test_the_contents_lead_to_each_part(report: Report) -> None:
     assert "Failed attempts (4)" in contents
 
 
-def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_it(tmp_path: Path) -> None:
+def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_it(report: Report) -> None:
     def slower(measurement: Measurement) -> Measurement:
         """From cycle 10 on by 30 %, on one medium."""
         factor = 1.3 if measurement.params.get("medium") == "ospi" else 1.0
         samples = (evolve(s, value=s.value * (factor if s.cycle >= 10 else 1.0)) for s in measurement.samples)
         return evolve(measurement, samples=tuple(samples))
 
-    with open_store(str(tmp_path / "a.db")) as store:
-        record(store)
+    with open_store(str(report.database)) as store:
         run = overview(store, 1)
         busy = [evolve(a, details={**a.details, "host_busy": 0.85 if a.cycle >= 10 else 0.2}) for a in run.attempts]
-        assert "moved within the run" not in render(run, store.artifacts)
+        assert "moved within the run" not in report.text
         text = render(Overview(run.run, busy, [slower(m) for m in run.measurements]), store.artifacts)
     (said,) = re.findall(r"<strong>moved within the run</strong> (.*?)</p>", text)
     assert said.startswith("OSPI (CFI flash): from cycle 10 on the median is ")

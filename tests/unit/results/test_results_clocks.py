@@ -7,6 +7,7 @@ import random
 
 import pytest
 from attrs import define, field
+from support.atlength import either
 from support.jobbook import ORDER, START, Steady, Wall, started
 
 from exporters.farm.away import Away
@@ -17,10 +18,10 @@ from lab.results.jobrecords import HEARTBEAT_S, LEASE_S, Order, Silence
 from lab.results.jobs import JobQueue
 
 APART_S = 600.0
-RUNS = 50
+RUNS = either(15, 50)
 BOARDS = ("b1", "b2", "b3")
 POLL_S = 2
-KILLS = 15
+KILLS = either(4, 15)
 STEP_S = 5
 SEED = 31
 
@@ -208,6 +209,7 @@ class Farm:
         return Janitor(self.places, self.store, self.book("hostc", 180.0), lambda: boards, lambda *_: False)  # type: ignore[arg-type]
 
 
+@pytest.mark.longer
 def test_runs_on_hosts_with_other_clocks_lose_no_board_and_no_place_under_kills(store: Store) -> None:
     farm, chance = Farm(store), random.Random(SEED)
     janitor, left, kills, done = farm.janitor(), RUNS, KILLS, 0

@@ -49,7 +49,10 @@ def test_an_sbl_boot_has_its_boot_time_and_a_parameter(tmp_path: Path) -> None:
         assert "flow_unverified" not in sample.flags
 
 
-@pytest.mark.parametrize(("first", "then"), [("normal", "falcon"), ("falcon", "normal"), ("normal", "sbl")])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("falcon", "normal"), *(pytest.param("normal", other, marks=pytest.mark.soak) for other in ("falcon", "sbl"))],
+)
 def test_a_run_is_of_one_flow(tmp_path: Path, first: str, then: str) -> None:
     with bench(tmp_path, cycles=2, setup=SimSetup(flow=first)) as made:
 

@@ -84,9 +84,9 @@ def test_a_board_is_measured_whichever_driver_of_labgrid_switches_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power: Callable[[Target, str], Driver]
 ) -> None:
     asked: list[str] = []
-    with bench(tmp_path, cycles=2, power=power) as made:
+    with bench(tmp_path, power=power) as made:
         monkeypatch.setattr(builtins, "input", obeying(made, asked))
-        assert [attempt.outcome for attempt in made.measure()] == ["ok", "ok"]
+        assert [attempt.outcome for attempt in made.measure()] == ["ok"]
         for (value, uncertainty), true in zip(made.samples_s(), made.true_boots(), strict=True):
             assert abs(value - true.boot_s) <= uncertainty
         since_power_on = made.store.samples(made.run.run.id, metric=BOOT_POWER_ON.name)
