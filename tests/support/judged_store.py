@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from attrs import define, field
 from sqlalchemy.orm import Session
 
-from lab.results import AttemptRecord, SampleRecord, Store
+from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import RunRow
 
 START = dt.datetime(2026, 3, 2, 1, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
 BOOTS = 6
+
+
+@cache
+def _quiet(board: str, seed: int, now: dt.datetime, nights: int) -> tuple[bytes, dt.datetime, np.random.Generator]:
+    """The database of quiet nights, the time after them, and the chance of the next."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "results.db"
+        with open_store(str(path)) as store:
+            made = Nights(store, board, seed, now)
+            for night in range(nights):
+                made.run(image=f"image {night // 7}")
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("PRAGMA journal_mode=DELETE")
+            return file.serialize(), made.now, made._rng
 
 
 @define
@@ -74,7 +94,13 @@ class Nights:
 
     def quiet(self, nights: int, **about: Any) -> list[int]:
         """As many nights on which nothing changes, with a new image a week; their ids."""
-        return [self.run(**{"image": f"image {night // 7}", **about}) for night in range(nights)]
+        if about or self.store.location.path is None or self.store.runs(1):
+            return [self.run(**{"image": f"image {night // 7}", **about}) for night in range(nights)]
+        image, self.now, self._rng = deepcopy(_quiet(self.board, self.seed, self.now, nights))
+        with closing(sqlite3.connect(":memory:")) as made, closing(sqlite3.connect(self.store.location.path)) as file:
+            made.deserialize(image)
+            made.backup(file)
+        return list(range(1, nights + 1))
 
     def rows(self, whole: bool, **values: float) -> int:
         """Record a run of a section with these rows; `whole`: it did not fail before its first row. Its id."""

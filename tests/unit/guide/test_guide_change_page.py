@@ -112,7 +112,14 @@ def test_the_comment_is_markdown_whose_table_has_all_its_columns(comparison: Com
     assert all(cause.what in text for cause in told)
 
 
-@pytest.mark.parametrize("name", ["ordinary", "\U0001f422" * 700, "@a" * 900, "|*_<>" * 400])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ordinary",
+        "|*_<>" * 400,
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("\U0001f422" * 700, "@a" * 900)),
+    ],
+)
 def test_a_comment_is_as_long_as_a_forge_takes_whatever_the_guides_hold(name: str) -> None:
     """Two hundred rows that nobody knows, each for a reason of its own, in guides of long names."""
     rows = [f"row {number}" for number in range(200)]

@@ -8,18 +8,21 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from attrs import evolve
+from support.atlength import either
 from support.judge_histories import calls, history, mapped, with_cause
 
 from lab.judge.history import Outcome, judge
 
+pytestmark = pytest.mark.longer
+
 
 def test_nothing_is_called_where_nothing_changed() -> None:
-    assert sum(len(found) for found in map(calls, map(history, range(20)))) == 0
+    assert sum(len(found) for found in map(calls, map(history, range(either(6, 20))))) == 0
 
 
 @pytest.mark.parametrize(("size", "within"), [(0.05, 1), (0.02, 1), (0.01, 3), (-0.02, 1)])
 def test_a_step_with_a_new_image_is_called_with_its_size(size: float, within: int) -> None:
-    for seed in range(5):
+    for seed in range(either(2, 5)):
         (call,) = calls(history(seed, step=size, at=84))
         assert call.outcome is (Outcome.REGRESSION if size > 0 else Outcome.IMPROVEMENT)
         assert 84 <= call.run < 84 + within
@@ -34,7 +37,9 @@ def test_a_step_with_a_new_image_is_called_with_its_size(size: float, within: in
 
 
 @pytest.mark.parametrize("reruns", [3, None])
-@pytest.mark.parametrize("size", [-0.5, -0.3, 0.2, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "size", [-0.5, 0.2, 3.0, *(pytest.param(size, marks=pytest.mark.soak) for size in (-0.3, 0.5, 1.0))]
+)
 def test_a_gross_step_is_called_once_with_its_size(size: float, reruns: int | None) -> None:
     held = 0
     for seed in range(3):
@@ -72,7 +77,7 @@ def test_where_more_is_better_more_is_an_improvement() -> None:
 
 
 def test_a_change_under_one_image_is_the_environments() -> None:
-    for seed in range(5):
+    for seed in range(either(2, 5)):
         (call,) = calls(history(seed, step=0.02, at=87))
         assert call.outcome is Outcome.ENVIRONMENT
         assert 87 <= call.run < 93

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.atlength import either
 from support.judged_store import BOOTS, DAY, Nights
 
 from lab.errors import ConfigurationError
@@ -210,7 +211,7 @@ def test_other_boards_kinds_and_simulated_runs_are_no_history(store: Store, nigh
 
 
 def test_what_is_remembered_changes_no_verdict(store: Store, nights: Nights, remembered: Path, tmp_path: Path) -> None:
-    runs = [*nights.quiet(QUIET), *(nights.run(1.04, image="slow") for _ in range(3))]
+    runs = [*nights.quiet(9), *(nights.run(1.04, image="slow") for _ in range(3))]
     runs.append(nights.run(1.04, image="slow", media=("sd", "emmc")))
     runs.append(nights.run(1.04, image="slow", media=("emmc",)))
     runs.append(nights.run(1.04, image="slow", media=("sd", "emmc")))
@@ -313,7 +314,7 @@ def test_a_section_that_failed_before_its_first_row_has_no_samples_of_any_row(
 SAMPLES = st.lists(st.sampled_from([0.0, 1e-300, 16.0, 16.1, 1e300]), max_size=3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=either(4, 100))
 @given(st.lists(st.tuples(SAMPLES, st.integers(0, 2)), min_size=1, max_size=12))
 def test_whatever_was_measured_there_is_a_plain_answer(history: list[tuple[list[float], int]]) -> None:
     with tempfile.TemporaryDirectory() as folder, open_store(str(Path(folder) / "results.db")) as store:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from random import Random
 
 import numpy as np
 import pytest
+from support.atlength import either
 from support.torture_boots import good
 
 from lab.benchmarks.boot import START
@@ -17,8 +19,10 @@ from lab.run.torture.boot import KERNEL_TIME, POWER, GoodBoot, Mutated
 from lab.run.torture.kinds import KINDS, DamageKind, mutate
 from lab.run.torture.tape import events, held, joined, queued, recorded, shuffled, typed
 
-CASES = 60  # of one kind, to find among them what a test is about
+CASES = either(80, 400)  # of one kind, to find among them what a test is about
 S, MS = 1_000_000_000, 1_000_000
+
+pytestmark = pytest.mark.longer
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +34,15 @@ def said(found: tuple[Event, ...]) -> bytes:
     return b"".join(event.data for event in found if isinstance(event, Chunk))
 
 
-def cases(boot: GoodBoot, kind: DamageKind, what: str, count: int = CASES) -> list[Mutated]:
-    """Those cases of a kind, of so many, whose description matches."""
-    made = [kind(boot, Random(seed)) for seed in range(count)]
-    found = [mutated for mutated in made if re.search(what, mutated.what)]
-    assert found, f"no case in {count} is {what!r}"
+@cache
+def made(kind: DamageKind) -> list[Mutated]:
+    return [kind(good(), Random(seed)) for seed in range(CASES)]
+
+
+def cases(kind: DamageKind, what: str) -> list[Mutated]:
+    """The cases of a kind whose description matches."""
+    found = [mutated for mutated in made(kind) if re.search(what, mutated.what)]
+    assert found, f"no case in {CASES} is {what!r}"
     return found
 
 
@@ -106,13 +114,13 @@ def test_a_kernel_that_has_not_begun_knows_nothing_of_a_pause(boot: GoodBoot) ->
 
 
 def test_a_busy_host_or_a_server_that_stands_still_changes_no_truth(boot: GoodBoot) -> None:
-    for mutated in (*cases(boot, slowness.delay, "busy"), *cases(boot, slowness.stall, "server")):
+    for mutated in (*cases(slowness.delay, "busy"), *cases(slowness.stall, "server")):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert any(isinstance(event, Lateness) for event in mutated.events) or said(mutated.events) == boot.tape.data
 
 
 def test_a_suspended_host_has_stamps_that_are_too_close_and_a_record_of_it(boot: GoodBoot) -> None:
-    for mutated in cases(boot, slowness.stall, "is suspended"):
+    for mutated in cases(slowness.stall, "is suspended"):
         (stood,) = (event for event in mutated.events if isinstance(event, Suspended))
         assert boot_s(mutated) == pytest.approx(good_s(boot))
         last = boot.tape.t_ns[-1] - (stood.missing_ns if stood.t_ns <= mutated.events[-1].t_ns else 0)
@@ -120,19 +128,19 @@ def test_a_suspended_host_has_stamps_that_are_too_close_and_a_record_of_it(boot:
 
 
 def test_a_paused_machine_leaves_no_record(boot: GoodBoot) -> None:
-    for mutated in cases(boot, slowness.stall, "virtual machine"):
+    for mutated in cases(slowness.stall, "virtual machine"):
         assert not any(isinstance(event, Suspended | Lateness) for event in mutated.events)
         assert boot_s(mutated) == pytest.approx(good_s(boot))
 
 
 def test_lost_bytes_change_no_truth(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.drop, "^lost"):
+    for mutated in cases(damage.drop, "^lost"):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert len(said(mutated.events)) < len(boot.tape)
 
 
 def test_a_step_that_the_board_left_out_makes_its_boot_shorter(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.drop, "saved"):
+    for mutated in cases(damage.drop, "saved"):
         saved_s = float(re.findall(r"([\d.]+) s saved", mutated.what)[0])
         assert boot_s(mutated) == pytest.approx(good_s(boot), abs=1e-3) or boot_s(mutated) == pytest.approx(
             good_s(boot) - saved_s, abs=2e-3
@@ -140,42 +148,42 @@ def test_a_step_that_the_board_left_out_makes_its_boot_shorter(boot: GoodBoot) -
 
 
 def test_garbled_bytes_change_no_truth_and_no_number_of_bytes(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.garble, "."):
+    for mutated in cases(damage.garble, "."):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert len(said(mutated.events)) == len(boot.tape)
 
 
 def test_a_packet_that_is_handed_on_twice_takes_no_time(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.repeat, "handed on twice"):
+    for mutated in cases(damage.repeat, "handed on twice"):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert len(said(mutated.events)) > len(boot.tape)
 
 
 def test_lines_that_are_printed_twice_take_their_time(boot: GoodBoot) -> None:
-    later = [boot_s(mutated) - good_s(boot) for mutated in cases(boot, damage.repeat, "printed", 400)]
+    later = [boot_s(mutated) - good_s(boot) for mutated in cases(damage.repeat, "printed")]
     assert min(later) >= -0.1
     assert max(later) > 0
 
 
 def test_a_recording_that_ends_early_has_no_truth_of_what_came_after(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.cut, "ends"):
+    for mutated in cases(damage.cut, "ends"):
         assert "login" not in mutated.truth_ns
         assert boot.tape.data.startswith(said(mutated.events))
 
 
 def test_a_recording_that_begins_late_has_the_truth_of_all(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.cut, "begins"):
+    for mutated in cases(damage.cut, "begins"):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert boot.tape.data.endswith(said(mutated.events))
 
 
 def test_other_line_ends_keep_the_text(boot: GoodBoot) -> None:
-    for mutated in cases(boot, damage.line_ends, "."):
+    for mutated in cases(damage.line_ends, "."):
         assert re.sub(rb"[\r\n]+", b"", said(mutated.events)) == re.sub(rb"[\r\n]+", b"", boot.tape.data)
 
 
 def test_after_a_reset_only_the_last_boot_counts_and_nothing_from_power_on(boot: GoodBoot) -> None:
-    for mutated in cases(boot, disorder.splice, "reset"):
+    for mutated in cases(disorder.splice, "reset"):
         at, begin = map(int, re.findall(r"reset at (\d+) to (\d+)", mutated.what)[0])
         if at < boot.at["spl"] or not boot.tape.data[begin:at].strip().count(b"\n"):
             assert POWER in mutated.truth_ns
@@ -189,14 +197,14 @@ def test_after_a_reset_only_the_last_boot_counts_and_nothing_from_power_on(boot:
 
 
 def test_an_inserted_text_delays_what_comes_behind_it_and_is_no_moment_itself(boot: GoodBoot) -> None:
-    for mutated in cases(boot, disorder.insert, "^at "):
+    for mutated in cases(disorder.insert, "^at "):
         assert boot_s(mutated) >= good_s(boot) - 0.2
         assert set(mutated.truth_ns) == set(boot.truth(boot.tape))
         assert len(said(mutated.events)) > len(boot.tape)
 
 
 def test_what_is_printed_behind_the_prompt_changes_no_truth(boot: GoodBoot) -> None:
-    for mutated in cases(boot, disorder.insert, "^behind"):
+    for mutated in cases(disorder.insert, "^behind"):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert said(mutated.events).startswith(boot.tape.data)
 
@@ -216,9 +224,9 @@ def test_a_case_is_the_same_whenever_it_is_repeated(boot: GoodBoot, kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stamps_never_go_back(boot: GoodBoot, kind: str) -> None:
-    for seed in range(CASES):
-        times = [event.t_ns for event in mutate(boot, kind, seed).events]
+def test_stamps_never_go_back(kind: str) -> None:
+    for mutated in made(KINDS[kind]):
+        times = [event.t_ns for event in mutated.events]
         assert times == sorted(times)
 
 
