@@ -21,7 +21,7 @@ from lab.results import open_store
 from lab.results.provisions import Provision, ProvisionBook
 from lab.strategies.status import Status
 from support.simcuts import ENDS, KilledError
-from support.simprovision import BOARD_TYPE, NEW, OLD, UBOOT_OF, Provisioning, content, provisioning
+from support.simprovision import BOARD_TYPE, NEW, UBOOT_OF, Provisioning, content, provisioning
 from virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0: Final = 0x48
@@ -110,9 +110,7 @@ def old_board(folder: Path) -> Iterator[Emmc]:
     """A board whose eMMC boots the old release from boot0."""
     with open_store(str(folder / "r.db")) as store, provisioning(folder, "emmc") as made:
         made.lab.board.storage.medium("emmc").ext_csd[BOOT_CONFIG] = FROM_BOOT0
-        found = Emmc(made, ProvisionBook(store))
-        assert found.boots(OLD)
-        yield found
+        yield Emmc(made, ProvisionBook(store))
 
 
 def duration_ns(folder: Path) -> tuple[int, int]:

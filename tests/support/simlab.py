@@ -138,23 +138,27 @@ class SimLab:
     def run_until(self, text: str, limit_s: float = 120.0, uart: str | None = None) -> None:
         """Run until the console has said it since the last call, or fail."""
         port = self.ports[uart or self.console]
-        start, limit_ns = len(port.said), self.now_ns + round(limit_s * S)
+        limit_ns = self.now_ns + round(limit_s * S)
         wanted = text.replace("\n", "\r\n").encode()
-        while wanted not in port.said[max(0, start - len(wanted)) :]:
+        begin = max(0, len(port.said) - len(wanted))
+        while port.said.find(wanted, begin) < 0:
+            begin = max(begin, len(port.said) - len(wanted) + 1)
             due = self._next_ns()
             assert due is not None and due <= limit_ns, f"{text!r} did not come; the end: {self.said()[-300:]!r}"  # noqa: PT018
             self._step(due)
 
     def command(self, text: str, prompt: str, limit_s: float = 60.0) -> str:
         """Type a line and return what came between its echo and the next prompt."""
-        start = len(self.said())
+        port = self.ports[self.console]
+        start = len(port.said)
         self.type(text + "\r")
         limit_ns = self.now_ns + round(limit_s * S)
-        while not self.said()[start:].endswith(prompt):
+        while not port.said.endswith(prompt.encode(), start):
             due = self._next_ns()
-            assert due is not None and due <= limit_ns, f"no prompt after {text!r}: {self.said()[start:][-300:]!r}"  # noqa: PT018
+            assert due is not None and due <= limit_ns, f"no prompt after {text!r}: {self.said()[-300:]!r}"  # noqa: PT018
             self._step(due)
-        return self.said()[start:].removesuffix(prompt).partition("\n")[2]
+        said = port.said[start:].decode("latin-1").replace("\r\n", "\n")
+        return said.removesuffix(prompt).partition("\n")[2]
 
     def _next_ns(self) -> int | None:
         soonest = self.board.deadline_ns()

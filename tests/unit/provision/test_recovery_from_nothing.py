@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from support.atlength import either
 from support.simlab import SimLab
 from support.simprovision import NEW, provisioning
 from support.simrecovery import STAGE_BYTES, PlayedSnagrecover, images, recovery
@@ -22,7 +23,9 @@ from lab.provision.way import Progress
 from lab.strategies import recovering
 from virtual.sim import firmware
 
-TENTHS = range(0, 100, 10)
+TENTHS = range(0, 100, either(50, 10))
+
+pytestmark = pytest.mark.longer
 
 
 class KilledError(BaseException):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from support.atlength import either
 from support.simcuts import ENDS, KilledError
 from support.simprovision import NEW, OLD, Provisioning, content, provisioning
 
@@ -21,6 +22,8 @@ from lab.strategies.status import Status
 from virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0, FROM_BOOT1 = 0x48, 0x50
+
+pytestmark = pytest.mark.longer
 
 
 def spare(made: Provisioning) -> SpareBootWay:
@@ -97,7 +100,7 @@ def test_what_was_written_wrong_is_never_switched_to_and_the_next_try_writes_it_
     assert (boots_from(made), made.boots(NEW)) == (2, True)
 
 
-@pytest.mark.parametrize("tenth", range(10))
+@pytest.mark.parametrize("tenth", range(either(2, 0), 10, either(3, 1)))
 def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one(
     made: Provisioning, tenth: int
 ) -> None:
@@ -116,10 +119,11 @@ def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one
         "partconf 0 1 2",
     ]
     end = list(ENDS)[tenth % len(ENDS)]
-    said, struck = len(made.lab.said()), []
+    said, struck = made.lab.ports[made.lab.console].said, []
+    begin = len(said)
 
     def strike() -> None:
-        if signs[tenth] in made.lab.said()[said:]:
+        if said.find(signs[tenth].encode(), begin) >= 0:
             struck.append(end)
             ENDS[end](made)
         else:

@@ -24,7 +24,7 @@ from lab.results.watch import watch
 
 pytestmark = pytest.mark.longer
 
-ERRORS, IN_ONE_TEST = either(100, 250), 25
+ERRORS, IN_ONE_TEST = either(50, 250), 25
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +283,7 @@ def harm(path: Path, dice: random.Random) -> str:
     return change
 
 
-HARMS = either(16, 240)
+HARMS = either(8, 240)
 
 
 @pytest.mark.parametrize("first", range(0, HARMS, 8))
