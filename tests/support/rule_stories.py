@@ -10,8 +10,11 @@ from typing import Any, Final
 import yaml
 from attrs import define, field
 
+from support.atlength import either
+
 RULES: Final = Path(__file__).resolve().parents[2] / "farm" / "prometheus" / "rules"
-STEP_S: Final = 300
+STEP_S: Final = 300  # between samples
+EVERY_S: Final = either(900, STEP_S)  # between evaluations of the rules
 DAY_S: Final = 86_400
 NIGHT_S: Final = 2 * 3600  # when the timer comes due
 ENDS_S: Final = NIGHT_S + 1800  # when its job has ended
@@ -34,7 +37,7 @@ class Story:
         """From a second on, a series has a value."""
         self.series.setdefault(selector, []).append((at_s, value))
 
-    def document(self, tests: Sequence[Mapping[str, Any]], every_s: int = STEP_S) -> dict[str, Any]:
+    def document(self, tests: Sequence[Mapping[str, Any]], every_s: int = EVERY_S) -> dict[str, Any]:
         """A file for promtool; `every_s`: how often the rules are evaluated."""
         inputs = [{"series": name, "values": self._values(steps)} for name, steps in self.series.items()]
         test = {"interval": f"{STEP_S}s", "input_series": inputs, "promql_expr_test": list(tests)}
@@ -127,12 +130,12 @@ class Board:
         return f'boardlab_outcomes_total{{board="{self.name}",board_type="am62xx_sk",outcome="{outcome}"}}'
 
 
-def told_from(alert: str, series: int, from_s: int, until_s: int, *, every_s: int = STEP_S) -> list[dict[str, Any]]:
+def told_from(alert: str, series: int, from_s: int, until_s: int) -> list[dict[str, Any]]:
     """promtool's tests that so many alerts of a name fire from one second to another, without a break, and at no other time."""
     firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
-    times = (until_s - from_s) // every_s + 1
+    times = (until_s - from_s) // EVERY_S + 1
     counted = f"sum(count_over_time({firing}[40d]))"
-    first = f"min(min_over_time(timestamp({firing})[40d:{every_s}s]))"
+    first = f"min(min_over_time(timestamp({firing})[40d:{EVERY_S}s]))"
     end = f"{until_s + DAY_S}s"
     return [
         {"expr": counted, "eval_time": end, "exp_samples": [{"labels": "{}", "value": series * times}]},
