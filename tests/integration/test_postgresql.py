@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from support.atlength import LONG
 from support.postgresql_cluster import PASSWORD, Cluster, cluster
 from support.recorded_run import record
 from support.store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
@@ -24,6 +25,7 @@ from lab.results import Store, open_store
 from lab.results.verdicts import review
 from lab.results.watch import watch
 
+PROMISES = ("store", "verdicts", "standing", "jobs", "reservations")
 UNIT_TESTS = Path(__file__).resolve().parents[1] / "unit" / "results"
 
 
@@ -64,6 +66,7 @@ def test_a_reading_command_makes_no_tables_and_the_migrating_one_does(
     assert capsys.readouterr().out.splitlines()[-1].startswith("no runs yet in")
 
 
+@pytest.mark.longer
 def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
     command = [
         sys.executable,
@@ -72,11 +75,7 @@ def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
         "-q",
         "-p",
         "no:cacheprovider",
-        str(UNIT_TESTS / "test_results_store.py"),
-        str(UNIT_TESTS / "test_results_verdicts.py"),
-        str(UNIT_TESTS / "test_results_standing.py"),
-        str(UNIT_TESTS / "test_results_jobs.py"),
-        str(UNIT_TESTS / "test_results_reservations.py"),
+        *(str(UNIT_TESTS / f"test_results_{name}.py") for name in (PROMISES if LONG else PROMISES[:1])),
     ]
     answer = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "LAB_TEST_SERVER": server.url}
@@ -85,7 +84,8 @@ def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
     assert " passed" in answer.stdout
 
 
-def test_sixteen_programs_open_a_new_database_and_write_at_once_and_nothing_is_lost(database: str) -> None:
+@pytest.mark.longer
+def test_many_programs_open_a_new_database_and_write_at_once_and_nothing_is_lost(database: str) -> None:
     assert write_all_at_once(database) == [0] * WRITERS
     assert_nothing_is_lost(database)
 

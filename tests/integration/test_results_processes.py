@@ -64,13 +64,14 @@ def cycles_with_everything(path: Path) -> list[int]:
     return [attempt.cycle for attempt in attempts]
 
 
-def test_sixteen_programs_open_a_new_database_and_write_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+@pytest.mark.longer
+def test_many_programs_open_a_new_database_and_write_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'results.db'}"
     assert write_all_at_once(url) == [0] * WRITERS
     assert_nothing_is_lost(url)
 
 
-@pytest.mark.parametrize("after", [1, 5, 17])
+@pytest.mark.parametrize("after", [1, pytest.param(5, marks=pytest.mark.soak), 17])
 def test_a_program_that_is_killed_loses_no_cycle_that_it_had_recorded(tmp_path: Path, after: int) -> None:
     path = tmp_path / "results.db"
     with recorder(str(path)) as program:

@@ -101,6 +101,7 @@ def test_a_page_that_is_too_wide_or_hard_to_read_would_be_found(tmp_path: Path) 
     assert any("missing.js" in complaint for complaint in telephone.complaints)
 
 
+@pytest.mark.soak
 def test_the_page_is_light_or_dark_as_the_system_is_and_as_one_wants(site: Path) -> None:
     light, dark = page_looks.look([Look(site, "/", mode=mode, ask=TOGGLED) for mode in ("light", "dark")])
     assert light.answer == ["default", "default", "slate", "default"]

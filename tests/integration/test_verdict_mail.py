@@ -137,6 +137,7 @@ def test_a_board_that_is_3_per_cent_slower_from_the_fourth_night_on_is_one_mail(
     told.shows("absent(boardlab_verdict_change)")
 
 
+@pytest.mark.soak
 def test_a_board_that_was_swapped_is_one_mail_that_says_environment(told: Told) -> None:
     with nights(told.folder, ONE, "image 2", ago(6)) as place:
         for _ in range(3):

@@ -12,6 +12,7 @@ import page_looks
 import pytest
 from attrs import frozen
 from page_looks import Look, Seen
+from support.atlength import LONG
 from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from support.web_process import DEADLINE_S, LAB, running_web
 
@@ -177,8 +178,12 @@ def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:
     assert not list((lab.folder / "runtime" / "samplers").iterdir()), "a sampler that ended takes its word back"
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("followed")
-@pytest.mark.parametrize(("mode", "widths"), [("light", (1400, 2560, 400)), ("dark", (400, 2560, 1400))])
+@pytest.mark.parametrize(
+    ("mode", "widths"),
+    [("light", (1400, 2560, 400) if LONG else (1400,)), ("dark", (400, 2560, 1400) if LONG else (400, 2560))],
+)
 def test_every_page_fits_stays_where_it_is_and_has_no_serious_fault(
     url: str, mode: str, widths: tuple[int, ...]
 ) -> None:

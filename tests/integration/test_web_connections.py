@@ -82,7 +82,9 @@ def crowd(port: str, count: int, say: bytes) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("say", [b"", HALF], ids=["silent", "half a request"])
+@pytest.mark.parametrize(
+    "say", [pytest.param(b"", id="silent", marks=pytest.mark.soak), pytest.param(HALF, id="half a request")]
+)
 def test_more_clients_than_files_leave_the_login_to_others(port: str, log: Path, say: bytes) -> None:
     with crowd(port, SILENT // 2, say), crowd(port, SILENT // 2, say):
         for _ in range(20):

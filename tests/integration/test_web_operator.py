@@ -207,7 +207,7 @@ def test_every_action_is_reached_with_tab_and_what_has_the_focus_shows_it(lab: L
         assert seen.answer["forms"] >= forms, look.path
 
 
-@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("mode", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_an_operators_pages_fit_and_have_no_serious_fault(lab: Lab, web: WebProcess, mode: str) -> None:
     pages = [PAGE, "/audit", "/metrics/boot.time"]
     looks = [acting(web, page, width=width, mode=mode, axe=width == 400) for page in pages for width in (1400, 400)]

@@ -135,6 +135,7 @@ def measuring(powered: Host) -> list[str]:
     return shlex.split(up.stdout.partition("measure it: ")[2])
 
 
+@pytest.mark.soak
 def test_an_empty_environment_and_an_empty_folder_measure_a_board(host: Host, measuring: list[str]) -> None:
     assert measuring == [
         str(host.program("pytest")),
@@ -240,6 +241,7 @@ def form(action: str, button: str = "button", **fields: str) -> tuple[Step, ...]
     return (*typed, Step("send", f"{place} {button}"))
 
 
+@pytest.mark.soak
 def test_every_action_of_the_site_of_a_farm_in_an_empty_folder_works(farm: Path) -> None:
     own, path = re.fullmatch(r"(http://[^/]+)(/.*)", (farm / "link").read_text()).groups()  # type: ignore[union-attr]
     database = f"sqlite:///{farm}/.lab/farm/results.db"

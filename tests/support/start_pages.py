@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final
 PAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "start"
 NAMES: Final = ("lab-engineer", "release-manager", "on-call")
 LAB: Final = "mylab"  # the folder that each page makes
-_PROGRAMS: Final = Path(sys.executable).parent
+_PROGRAMS: Final = {"lab": [str(Path(sys.executable).with_name("lab"))], "pytest": [sys.executable, "-m", "pytest"]}
 _DEADLINE_S: Final = 300
 
 
@@ -22,29 +23,36 @@ def steps(name: str) -> list[list[str]]:
     return [re.findall(r"^ {8}(\S.*)$", step, flags=re.MULTILINE) for step in texts]
 
 
-def follow(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Type a page's steps in an empty folder; boards and console server are gone afterwards, whatever was reached."""
+def follow(name: str, folder: Path) -> str:
+    """Type a page's steps in an empty folder; what they print. Boards and console server are gone afterwards.
+
+    Raises:
+        AssertionError: a command failed.
+    """
+    said: list[str] = []
     environ = {
         **os.environ,
-        "PATH": f"{_PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
         "LAB_DB": str(folder / "results.db"),
         "BOARDLAB_RUNTIME": str(folder / "runtime"),
     }
     environ.pop("BOARDLAB_VIRTUAL", None)
-    script = "set -eux\n" + "\n".join(line for step in steps(name) for line in step)
+    there = folder
     try:
-        return subprocess.run(
-            ["bash", "-c", script],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env=environ,
-            timeout=_DEADLINE_S,
-        )
+        for program, *words in (shlex.split(line) for step in steps(name) for line in step):
+            if program == "cd":
+                there = there / words[0]
+                continue
+            command = [*_PROGRAMS[program], *words]
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, cwd=there, env=environ, timeout=_DEADLINE_S
+            )
+            said.append(done.stdout)
+            assert done.returncode == 0, f"{program} {words}: {done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+        return "".join(said)
     finally:
         for words in (["virtual", "down"], ["console", "stop"]):
-            command = [_PROGRAMS / "lab", *words]
-            there = folder / LAB if (folder / LAB).is_dir() else folder
-            subprocess.run(command, check=False, capture_output=True, cwd=there, env=environ, timeout=60)
+            subprocess.run(
+                [*_PROGRAMS["lab"], *words], check=False, capture_output=True, cwd=there, env=environ, timeout=60
+            )

@@ -8,8 +8,9 @@ from multiprocessing.synchronize import Barrier
 from typing import Final
 
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, open_store
+from support.atlength import either
 
-WRITERS: Final = 16
+WRITERS: Final = either(4, 16)
 ATTEMPTS: Final = 20
 MEDIA: Final = ("sd", "emmc", "ospi", "usb")
 
@@ -23,7 +24,7 @@ def write_all_at_once(url: str) -> list[int | None]:
     The database need not exist yet: the first to come makes it, and begins the run.
     """
     context = multiprocessing.get_context("forkserver")  # fresh programs, but they need not import everything again
-    context.set_forkserver_preload(["store_writers"])
+    context.set_forkserver_preload(["lab.results"])
     start, begun = (context.Barrier(WRITERS, timeout=PATIENCE_S) for _ in range(2))
     programs = [context.Process(target=_write, args=(url, number, start, begun)) for number in range(WRITERS)]
     for program in programs:
