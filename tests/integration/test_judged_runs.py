@@ -93,6 +93,7 @@ def test_a_run_that_was_not_asked_for_is_not_measured_again(lab: Lab) -> None:
     assert "the judge asks for nothing of run 1 again; judge it first: lab judge run 1" in lab.log
 
 
+@pytest.mark.soak
 def test_a_job_that_judges_measures_again_until_it_is_sure(lab: Lab) -> None:
     board = "am62xx_sk-2"
     with_faster_nights(lab, board)

@@ -42,13 +42,13 @@ new Promise((done, broken) => {
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bench() -> Iterator[ConsoleBench]:
     with running_bench() as bench:
         yield bench
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url(bench: ConsoleBench) -> Iterator[str]:
     with open_store(str(bench.folder / "results.db")) as store:
         run = store.begin_run("boot", NAME, NAME, NAME, plan={"cycles": 1}, provenance={NAME: NAME})
