@@ -15,7 +15,7 @@ LONGEST = (
     "test_qemu_boards.py",
     "test_lab_run.py",
     "test_low_power_bench.py",
-    "test_site.py",
+    "test_web_operator.py",
 )
 
 
