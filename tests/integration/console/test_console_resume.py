@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.atlength import either
 from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, taken, wait_for
 
 from lab.console import Chunk, ConsoleClient, Recording
@@ -20,7 +21,7 @@ from lab.console.resuming import PortOrder, ResumingClient
 from lab.errors import LabTransientError
 from lab.host.runtime import prepare, socket_path
 
-CUTS = 20
+CUTS = either(5, 20)
 LINE = b"[%8d] the quick brown fox jumps over the lazy dog\r\n"
 
 
@@ -103,7 +104,8 @@ def reader(bench: ConsoleBench, link: Link, *, write: bool = False) -> ResumingC
     return ResumingClient(lambda: ConsoleClient(link.path), lambda: None, order, "elsewhere", write=write)
 
 
-def test_a_reader_that_is_cut_off_twenty_times_gets_every_byte_once_with_its_stamp(
+@pytest.mark.longer
+def test_a_reader_that_is_cut_off_again_and_again_gets_every_byte_once_with_its_stamp(
     bench: ConsoleBench, link: Link
 ) -> None:
     adapter = bench.adapter()

@@ -136,7 +136,7 @@ def test_a_reader_goes_on_at_its_byte_over_a_new_connection(host: Host, bench: C
     assert end == "sshd" or gone == stopped
 
 
-@ENDS
+@pytest.mark.parametrize("end", ["master", pytest.param("sshd", marks=pytest.mark.soak)])
 def test_a_session_that_begins_with_a_hung_connection_makes_a_new_one(
     host: Host, bench: ConsoleBench, end: str
 ) -> None:
