@@ -1,4 +1,4 @@
-"""A fork server for tests: `lab …`, pytest and other programs of ours start from one process that has imported everything.
+"""A fork server for tests: `lab …`, pytest, labgrid's programs and others start from one process that has imported everything.
 
 A start then costs a tenth of a second of a core instead of one to three. The child is a process of its own, with its own
 streams, folder, environment, signals, command line and limit of open files; its parent is the server. It starts programs the
@@ -31,7 +31,15 @@ from _pytest.config import get_config
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lab", "exporters", "virtual")
-LAB = Path(sys.executable).with_name("lab")
+SCRIPTS = {
+    str(Path(sys.executable).with_name(name)): module
+    for name, module in (
+        ("lab", "lab.cli"),
+        ("labgrid-client", "labgrid.remote.client"),
+        ("labgrid-coordinator", "labgrid.remote.coordinator"),
+        ("labgrid-exporter", "labgrid.remote.exporter"),
+    )
+}
 ADDRESS = "BOARDLAB_TESTS_WARM_START"  # environment variable: the server's socket
 SETTINGS = f"{ADDRESS}_SETTINGS"  # environment variable: what Python read of the server's environment
 _READ_ONCE = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # prefixes of variables that Python reads when it starts
@@ -129,7 +137,7 @@ def _is_ours(args: Any) -> bool:
         return False
     words = _without_options([os.fsdecode(word) for word in args])
     return (
-        words[:1] == [str(LAB)]
+        words[0] in SCRIPTS
         or words[:3] == [sys.executable, "-c", _MAIN]
         or (words[:2] == [sys.executable, "-m"] and words[2] in _MODULES)
     )
@@ -187,6 +195,8 @@ def _import_everything() -> None:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if ".migrations." not in module.name and not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
+    for script in SCRIPTS.values():
+        importlib.import_module(script)
     sys.meta_path.remove(hook)
     gc.collect()
     gc.freeze()
@@ -265,10 +275,10 @@ def _run(request: dict[str, Any]) -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[assignment, misc]
     _rename(request["argv"])
     words = _without_options(request["argv"])
-    if words[:2] != [sys.executable, "-m"]:
-        sys.argv = words if words[0] == str(LAB) else words[1:2] + words[3:]
-        sys.path[0] = str(LAB.parent)
-        sys.exit(importlib.import_module("lab.cli").main())
+    if words[0] in SCRIPTS or words[1] == "-c":
+        sys.argv = words if words[0] in SCRIPTS else words[1:2] + words[3:]
+        sys.path[0] = str(Path(sys.executable).parent)
+        sys.exit(importlib.import_module(SCRIPTS.get(words[0], "lab.cli")).main())
     sys.argv = words[2:]
     sys.path[:1] = [] if "-P" in request["argv"] else [request["cwd"]]
     if words[2] != "pytest":
