@@ -46,8 +46,8 @@ def test_a_second_server_is_refused_and_a_stale_socket_is_not_in_the_way(bench: 
 
 def test_two_that_start_a_server_at_once_get_the_same(bench: ConsoleBench) -> None:
     script = "import sys, pathlib; from lab.console import ensure_server; ensure_server(pathlib.Path(sys.argv[1]))"
-    starters = [subprocess.Popen([sys.executable, "-c", script, str(bench.runtime)]) for _ in range(3)]
-    assert [starter.wait(DEADLINE_S * 2) for starter in starters] == [0, 0, 0]
+    starters = [subprocess.Popen([sys.executable, "-c", script, str(bench.runtime)]) for _ in range(2)]
+    assert [starter.wait(DEADLINE_S * 2) for starter in starters] == [0, 0]
     assert bench.client().status().pid == bench.server_pid
 
 

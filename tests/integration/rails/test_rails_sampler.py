@@ -121,7 +121,10 @@ def test_a_killed_sampler_leaves_a_trace_up_to_its_last_sample_and_is_reported(
     assert cut(trace, *trace.span_ns).total.mean_w is not None
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(number, marks=pytest.mark.soak) for number in (signal.SIGINT, signal.SIGTERM))],
+)
 def test_the_sampler_ends_with_whoever_started_it(config: RailsConfig, tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "a.trace"
     parent = subprocess.Popen(
