@@ -16,7 +16,8 @@ from lab.errors import BoardlabError
 
 
 @pytest.mark.parametrize(
-    ("way", "tenth", "end"), zip(WAYS, (8, 5, 6, 3), ("console", "power", "power", "killed"), strict=True)
+    ("way", "tenth", "end"),
+    [(WAYS[0], 8, "console"), (WAYS[1], 5, "power"), (WAYS[2], 6, "power"), (WAYS[3], 3, "killed")],
 )
 def test_cut_short_the_next_try_does_it(tmp_path: Path, way: tuple[str, str], tenth: int, end: str) -> None:
     began_ns, ended_ns = duration_ns(tmp_path, *way)

@@ -16,6 +16,8 @@ from support.web_serving import serving
 from lab.results import open_store
 from lab.web.site import Site
 
+pytestmark = pytest.mark.longer
+
 EXAMPLES = either(8, 100)  # an address
 chosen = settings(
     max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
