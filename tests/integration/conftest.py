@@ -1,11 +1,13 @@
-"""The longest files first, so that no processor waits for one of them at the end; and lean sessions."""
+"""The longest files first, so that no processor waits for one of them at the end; and lean programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from support.leansessions import LEAN
+from support.leansessions import LEAN, lean_pdudaemon
+
+from virtual import pdudaemon
 
 LONGEST = (
     "test_sections_qemu.py",
@@ -20,10 +22,11 @@ LONGEST = (
 
 
 @pytest.fixture(scope="session", autouse=True)
-def lean_sessions() -> Iterator[None]:
-    """Sessions of pytest start without what they do not use."""
+def lean_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Sessions of pytest, and pdudaemon, start without what they do not use."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTEST_ADDOPTS", LEAN)
+        environment.setenv(pdudaemon.VARIABLE, str(lean_pdudaemon(tmp_path_factory.mktemp("lean"))))
         yield
 
 
