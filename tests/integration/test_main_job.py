@@ -7,6 +7,7 @@ import signal
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from labgrid.environment import Environment
@@ -28,8 +29,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.fixture(autouse=True)
+def _results_of_its_own(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(lab.environ, "LAB_DB", f"sqlite:///{tmp_path / 'results.db'}")
+
+
 def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> None:
-    process = lab.pytest("--lab-cycles", "2", "--lab-medium", "emmc,ospi", "--lab-release", "11.01")
+    process = lab.pytest("--lab-cycles", "1", "--lab-medium", "emmc,ospi", "--lab-release", "11.01")
     deadline = time.monotonic() + DEADLINE_S
     while not lab.samples():
         assert process.poll() is None, lab.log
@@ -49,15 +55,17 @@ def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> 
     assert resumed.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
     samples = lab.samples()
     assert [s.value for s in samples[: len(kept)]] == [s.value for s in kept]
-    assert [(s.params["medium"], s.cycle) for s in samples] == [("emmc", 1), ("emmc", 2), ("ospi", 1), ("ospi", 2)]
+    assert [(s.params["medium"], s.cycle) for s in samples] == [("emmc", 1), ("ospi", 1)]
     assert "emmc  " in lab.log
-    assert "2/2" in lab.log
+    assert "1/1" in lab.log
     properties = {p.get("name"): p.get("value") for p in ET.parse(report).iter("property")}
     assert properties["boardlab_run"] == "1"
-    assert properties["boot.time[medium=emmc] s"] == ";".join(f"{s.value:.6f}" for s in samples[:2])
+    assert properties["boot.time[medium=emmc] s"] == f"{samples[0].value:.6f}"
+    assert_same_numbers_again(lab)
 
 
-def test_a_boot_from_the_store_is_timed_again_to_the_same_numbers(lab: Lab) -> None:
+def assert_same_numbers_again(lab: Lab) -> None:
+    """A boot from the store is timed again to the numbers of the first time."""
     with open_store(lab.environ["LAB_DB"]) as store:
         attempts = [attempt for attempt in store.attempts(1) if attempt.ok]
         logs = write_recordings(attempts, store.artifacts, lab.folder / "recordings")

@@ -62,6 +62,7 @@ def ran(made: ProvisionedLab, env: Path, place: str, *words: str, **more: str) -
     return done.stderr
 
 
+@pytest.mark.soak
 def test_pytest_puts_a_release_on_the_place_of_a_reservation_and_measures_it(
     made: ProvisionedLab, coordinator: str
 ) -> None:
@@ -89,6 +90,7 @@ def test_pytest_puts_a_release_on_the_place_of_a_reservation_and_measures_it(
         assert run.provenance["provisioned"]["emmc"]["release"] == NEW
 
 
+@pytest.mark.soak
 def test_lab_provision_takes_a_place_and_gives_it_back_and_writes_over_its_console(
     made: ProvisionedLab, coordinator: str
 ) -> None:

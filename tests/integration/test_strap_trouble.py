@@ -101,11 +101,11 @@ def bench(tmp_path: Path) -> Iterator[StrapBench]:
     ("trouble", "failure"),
     [
         ("hang", "strap_timeout"),
-        ("drip", "strap_timeout"),
+        pytest.param("drip", "strap_timeout", marks=pytest.mark.soak),
         ("500", "strap_refused"),
-        ("no http", "strap_failed"),
-        ("reset", "strap_failed"),
-        ("rubbish", "strap_failed"),
+        pytest.param("no http", "strap_failed", marks=pytest.mark.soak),
+        pytest.param("reset", "strap_failed", marks=pytest.mark.soak),
+        pytest.param("rubbish", "strap_failed", marks=pytest.mark.soak),
     ],
 )
 def test_trouble_that_passes_costs_an_attempt_and_no_cycle(bench: StrapBench, trouble: str, failure: str) -> None:

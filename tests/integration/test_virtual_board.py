@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.virtual_bench import DEADLINE_S, BenchProcess, all_end, running_bench, watched
+from support.virtual_bench import DEADLINE_S, BenchProcess, Console, all_end, running_bench, watched
 
-MEDIA = [("sd", 1), ("emmc", 2), ("ospi", 3)]
+MEDIA = {"sd": 1, "emmc": 2, "ospi": 3}  # the strap words
 
 
 @pytest.fixture(scope="module")
@@ -26,37 +26,38 @@ def board_off(bench: BenchProcess) -> Iterator[None]:
     assert bench.power("off") == 200
 
 
-@pytest.mark.parametrize(("medium", "word"), MEDIA)
-def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(
-    bench: BenchProcess, medium: str, word: int
-) -> None:
+def boot(bench: BenchProcess, console: Console, medium: str) -> None:
+    """Switch it on, see what it says about the medium that the straps select, and log in."""
     name = medium.encode()
-    bench.set_straps(word)
+    bench.set_straps(MEDIA[medium])
+    console.drain()
+    console.data.clear()
+    assert bench.power("on") == 200
+    console.until(rb"Hit any key to stop autoboot")
+    console.until(b"Boot mode pins: " + name + rb" \r\n")
+    console.until(rb"Starting kernel \.\.\.")
+    console.until(b"\\[ +0\\.000000\\] Kernel command line: .*bootmedia=" + name)
+    console.until(rb"Run /init as init process")
+    console.until(b"Root file system of medium " + name)
+    console.until(rb"qemu-virt login: ")
+    console.write(b"root\n")
+    console.until(rb"root@qemu-virt:[^ ]*# ")
+    console.write(b"uname -m; cat /etc/medium\n")
+    console.until(b"aarch64\r\n" + name + b"\r\n")
+
+
+def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(bench: BenchProcess) -> None:
     with bench.console() as console:
-        console.drain()
-        assert bench.power("on") == 200
-        console.until(rb"Hit any key to stop autoboot")
-        console.until(b"Boot mode pins: " + name + rb" \r\n")
-        console.until(rb"Starting kernel \.\.\.")
-        console.until(b"\\[ +0\\.000000\\] Kernel command line: .*bootmedia=" + name)
-        console.until(rb"Run /init as init process")
-        console.until(b"Root file system of medium " + name)
-        console.until(rb"qemu-virt login: ")
-        console.write(b"root\n")
-        console.until(rb"root@qemu-virt:[^ ]*# ")
-        console.write(b"uname -m; cat /etc/medium\n")
-        console.until(b"aarch64\r\n" + name + b"\r\n")
+        boot(bench, console, "emmc")
 
 
-def test_the_prompt_is_the_last_that_comes_and_asks_the_terminal_nothing(bench: BenchProcess) -> None:
-    """Who waits for a prompt at the end of what came, as tbot does, would wait for ever behind a question."""
-    bench.set_straps(1)
+def test_the_prompt_asks_the_terminal_nothing_and_the_truth_log_has_every_byte_in_time_order(
+    bench: BenchProcess,
+) -> None:
+    """Programs that wait for a prompt at the end of what came, as tbot does, would wait for ever behind a question."""
     begin = len(bench.truth().data)
     with bench.console() as console:
-        console.drain()
-        assert bench.power("on") == 200
-        console.until(rb"qemu-virt login: ")
-        console.write(b"root\n")
+        boot(bench, console, "sd")
         for count in range(3):
             console.until(rb"root@qemu-virt:[^ ]*# ")
             console.write(b"echo answer $((%d + 1))\n" % count)
@@ -67,21 +68,10 @@ def test_the_prompt_is_the_last_that_comes_and_asks_the_terminal_nothing(bench: 
         console.write(b"exit\n")
         console.until(rb"root@qemu-virt:[^ ]*# ")
     assert bench.power("off") == 200  # so that nothing is on its way any more
-    session = bench.truth().data[begin:]
+    truth = bench.truth()
+    session = truth.data[begin:]
     assert b"\r\nanswer 3\r\n" in session
     assert b"\x1b[6n" not in session
-
-
-def test_the_truth_log_has_every_byte_of_the_boot_in_time_order(bench: BenchProcess) -> None:
-    bench.set_straps(1)
-    with bench.console() as console:
-        console.drain()
-        console.data.clear()
-        begin = len(bench.truth().data)
-        assert bench.power("on") == 200
-        console.until(rb"(?s)\A.*qemu-virt login: ")
-        bench.power("off")
-    truth = bench.truth()
     on, off = [event for event in truth.power if event.state in {"on", "off"}][-2:]
     marks = [
         truth.find(pattern, start_ns=on.t_ns)[-1]
@@ -89,8 +79,7 @@ def test_the_truth_log_has_every_byte_of_the_boot_in_time_order(bench: BenchProc
     ]
     assert [on.t_ns, *marks, off.t_ns] == sorted({on.t_ns, *marks, off.t_ns})
     assert truth.lost == 0
-    count = len(truth.data) - begin
-    assert truth.left_ns(len(truth.data) - 1) - truth.left_ns(begin) >= (count - 10) * 10 * 1e9 / 115200
+    assert truth.left_ns(len(truth.data) - 1) - truth.left_ns(begin) >= (len(session) - 10) * 10 * 1e9 / 115200
 
 
 def test_without_a_boot_mode_the_board_says_so_and_waits_at_the_prompt(bench: BenchProcess) -> None:
@@ -156,13 +145,8 @@ def test_a_killed_qemu_is_a_dead_board_until_it_is_power_cycled(bench: BenchProc
 
 
 def test_a_guest_that_shuts_down_is_a_dead_board(bench: BenchProcess) -> None:
-    bench.set_straps(3)
-    assert bench.power("off") == 200  # an earlier boot would still talk
     with bench.console() as console:
-        console.drain()
-        assert bench.power("on") == 200
-        console.until(rb"U-Boot 20[^$]*qemu-virt login: ")
-        console.write(b"root\n")
+        boot(bench, console, "ospi")
         console.until(rb"# ")
         with watched(bench.child("qemu-system")) as qemu:
             console.write(b"poweroff -f\n")
