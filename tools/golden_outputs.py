@@ -66,11 +66,12 @@ int ttyname_r(int fd, char *name, size_t size) { strncpy(name, "/dev/pts/golden"
 """
 DRIVERS: typing.Final = """\
 import sys, attr, labgrid.driver, labgrid.resource
-known = labgrid.target_factory.all_classes
-before = set(known)
+kinds = (labgrid.target_factory.drivers, labgrid.target_factory.resources)
+before = {*kinds[0], *kinds[1]}
 labgrid.Environment(sys.argv[1])  # what it imports registers drivers and resources
-for name in sorted({*known} - before):
-    print(name, *(each.name for each in attr.fields(known[name]) if each.init))
+for name, its in sorted((kinds[0] | kinds[1]).items()):
+    if name not in before:
+        print(name, *(each.name for each in attr.fields(its) if each.init))
 """
 NORMALISERS: typing.Final = {  # name -> pattern of what differs between two takes of the same checkout, its replacement
     "version": (rf"\b{re.escape(version('boardlab'))}\b", "<version>"),
