@@ -190,7 +190,7 @@ def test_the_old_name_of_our_strategies_works_and_says_the_new_one(tmp_path: Pat
     path = tmp_path / "old.yaml"
     path.write_text(PLAIN)
     done = subprocess.run(
-        [sys.executable, "-c", "from lab.cli import main; raise SystemExit(main())", "env", "check", str(path)],
+        [Path(sys.executable).with_name("lab"), "env", "check", path],
         capture_output=True,
         text=True,
         check=False,
