@@ -34,16 +34,29 @@ class Lab:
         return json.loads(self(*words, "--json")[1])
 
 
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("LOGNAME", "ann")
-    db = str(tmp_path / "results.db")
-    with open_store(db) as store:
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
+    """The database, and the slower image's runs."""
+    db = tmp_path_factory.mktemp("measured") / "results.db"
+    with open_store(str(db)) as store:
         nights = Nights(store)
         nights.quiet(QUIET)
-        first, second = nights.run(1.03, image="slow"), nights.run(1.03, image="slow")
-    return Lab(db, capsys, first, second)
+        return db, nights.run(1.03, image="slow"), nights.run(1.03, image="slow")
+
+
+@pytest.fixture
+def lab(
+    measured: tuple[Path, int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Lab:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOGNAME", "ann")
+    made, first, second = measured
+    db = tmp_path / "results.db"
+    db.write_bytes(made.read_bytes())
+    return Lab(str(db), capsys, first, second)
 
 
 def test_a_confirmed_regression_is_status_1_and_says_size_since_and_what_differs(lab: Lab) -> None:
