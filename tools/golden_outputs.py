@@ -229,12 +229,12 @@ def farm(golden: Golden) -> None:
         golden.lab("farm", f"guide import --db farm/results.db guides/{name}")
     golden.lab("farm", "init lab; boards; boards --json")
     golden.files("farm", "lab")
-    path = Path("lab/farm.yaml")
-    text = re.sub(
-        r"(?m)^usb:.*\n  - .*\n", "", path.read_text(encoding="utf-8")
-    )  # its collector would look for hardware
-    text = text.replace("127.0.0.1:16421", "127.0.0.1:1").replace("/var/lib/boardlab", str(folder))
-    path.write_text(text, encoding="utf-8")
+    for path in (Path("lab/farm.yaml"), Path("lab/envs/am62x.yaml")):
+        text = re.sub(
+            r"(?m)^usb:.*\n  - .*\n", "", path.read_text(encoding="utf-8")
+        )  # its collector looks for hardware
+        text = text.replace("127.0.0.1:16421", "127.0.0.1:1").replace("/var/lib/boardlab", str(folder))
+        path.write_text(text, encoding="utf-8")
     golden.lab("farm", "farm units lab/farm.yaml -o units; env check lab/envs/am62x.yaml")
     golden.lab("farm", "farm check --here lab/farm.yaml; farm check --here --json lab/farm.yaml")
     golden.files("farm", "units")
