@@ -9,11 +9,13 @@ from pathlib import Path
 import bcrypt
 import pytest
 import requests
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import GaugeMetricFamily
 from support import certificates
 from support.exporter_serving import exposition, get, serving
 from support.scraped import scrape
 
-from exporters.polling import Poller
+from exporters.polling import FreshMetrics, Poller
 from exporters.server import Server
 from exporters.webconfig import WebConfig, check_address, load
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
@@ -173,10 +175,13 @@ class Hands:
 
 
 def test_a_source_that_hangs_is_down_after_a_while() -> None:
-    clock = Hands()
-    poller = Poller("thing", lambda: 1, 30.0, clock)
+    clock, registry = Hands(), CollectorRegistry()
+    poller: Poller[list[Metric]] = Poller("thing", lambda: [GaugeMetricFamily("number", "", 1)], 30.0, clock)
+    FreshMetrics(registry, [poller])
     poller.poll()
     clock.ns = 89 * 10**9
     assert poller.fresh
+    assert [metric.name for metric in registry.collect()] == ["number"]
     clock.ns = 91 * 10**9
     assert not poller.fresh
+    assert not list(registry.collect())

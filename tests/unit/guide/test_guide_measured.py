@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lab.guide import layout
+from lab.guide import headers, layout, stored
 from lab.guide.measured import guide_name
+from lab.host.clock import utc_now
 from lab.metrics import by_name
+from lab.results import AttemptRecord, SampleRecord, open_store
 
 WOKEN = {"mode": "deep_sleep", "wake": "uart"}
 
@@ -32,7 +36,20 @@ def test_a_number_of_the_vendors_definition_has_its_row(
     place = layout.load().place(name.metric, name.params)
     assert place is not None
     assert (place.row, place.title) == (row, title)
-    assert by_name(name.metric).unit == by_name(metric).unit
+    assert headers.unit(place.column) == by_name(name.metric).unit == by_name(metric).unit
+
+
+def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path) -> None:
+    rail = {**WOKEN, "rail": "vdd_core"}
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = store.begin_run("low_power", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+        for cycle, power_mw in enumerate((7.1, 7.3), 1):
+            samples = (SampleRecord("lpm.deep_sleep.power_rail", rail, power_mw, 0.01),)
+            attempt = AttemptRecord(cycle, 1, WOKEN, "ok", None, None, "", utc_now(), 1.0, samples)
+            store.record_attempt(run.id, attempt)
+        store.finish_run(run.id, "completed")
+        (entry,) = stored.release(store, "11.01", ()).entries
+    assert (entry.metric, entry.text) == ("power.rail", "7.20 (min 7.10, max 7.30)")
 
 
 @pytest.mark.parametrize("flow", ["quiet", "falcon_quiet", "sbl_quiet", "efi_quiet"])

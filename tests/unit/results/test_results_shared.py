@@ -47,6 +47,7 @@ def test_keeping_an_artifact_asks_nobody_and_bringing_it_lets_others_read_it(far
     with pytest.raises(LabStableError, match="may not have brought it yet"):
         farm.two.read(ref.sha256)
     assert uploading.upload(farm.one) == uploading.Brought(1, len(LOG))
+    assert farm.one.local(ref.sha256) == LOG, "it stays here, too"
     assert farm.one.marked() == []
     assert farm.two.read(ref.sha256) == LOG
     assert farm.two.path(ref.sha256).read_bytes() == LOG, "it is kept where it was read"
