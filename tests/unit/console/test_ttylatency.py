@@ -221,26 +221,33 @@ def test_a_look_at_which_nothing_had_come_is_evidence_for_what_comes_at_the_next
 
 
 @pytest.mark.usefixtures("quiet_host")
-def test_what_came_is_stamped_before_any_of_it_is_handed_out(
-    monkeypatch: pytest.MonkeyPatch, uarts: list[tuple[int, Path]]
+@pytest.mark.parametrize("waiting", [0, loop.BACKLOG_CHUNKS])
+def test_all_that_came_is_stamped_before_any_of_it_is_handed_out(
+    monkeypatch: pytest.MonkeyPatch, uarts: list[tuple[int, Path]], waiting: int
 ) -> None:
+    monkeypatch.setattr(loop, "BACKLOG_CHUNKS", waiting)
     clock, publish = MonotonicRaw(), ServedPort.publish
     stamps_ns: list[int] = []
     handed_out_ns: list[int] = []
+    came = {"uart0": b"", "uart1": b""}
 
     def published(port: ServedPort, t_ns: int, data: bytes, late: Lateness | None) -> None:
+        if not stamps_ns:
+            os.write(uarts[0][0], b"y")
         stamps_ns.append(t_ns)
+        came[port.meta.name] += data
         publish(port, t_ns, data, late)
         handed_out_ns.append(clock.now_ns())
-        if len(stamps_ns) == len(uarts):
+        if b"y" in data:
             server.stop()
 
     monkeypatch.setattr(ServedPort, "publish", published)
     with tempfile.TemporaryDirectory() as folder:
         server = ConsoleServer(prepare(Path(folder) / "run"), clock)
-        for number, (board, device) in enumerate(uarts):
-            port = server.open_port(PortRequest(f"uart{number}", device))
+        for name, (board, device) in zip(came, uarts, strict=True):
+            port = server.open_port(PortRequest(name, device))
             os.write(board, b"x")
             assert select.select([port.line.fd], [], [], 10)[0]
         server.run()
-    assert max(stamps_ns) < handed_out_ns[0]
+    assert came == {"uart0": b"xy", "uart1": b"x"}
+    assert max(stamps_ns[:2]) < handed_out_ns[0] < stamps_ns[2]
