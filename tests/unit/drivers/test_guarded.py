@@ -179,7 +179,7 @@ class Rpc(grpc.RpcError):
         (pexpect.EOF("gone"), "strap_unreachable", LabTransientError),
         (requests.ConnectTimeout(), "strap_timeout", LabTransientError),
         (requests.ConnectionError(), "strap_unreachable", LabTransientError),
-        (requests.exceptions.InvalidURL("x"), "configuration", ConfigurationError),
+        (requests.exceptions.InvalidURL("http://lab:secret@relay:x/"), "configuration", ConfigurationError),
         (http_error(503), "strap_refused", LabTransientError),
         (http_error(401), "strap_refused", LabStableError),
         (subprocess.TimeoutExpired(["ssh"], 3), "strap_timeout", LabTransientError),
@@ -213,6 +213,7 @@ def test_every_exception_of_a_driver_has_its_class(error: Exception, failure: st
         guarded.call(output, STRAP, "set to 1", lambda: output.set(True), 1.0)
     assert (raised.value.failure, type(raised.value)) == (failure, kind)
     assert raised.value.__cause__ is error
+    assert "secret" not in str(raised.value)
 
 
 def test_a_resource_that_is_not_there_is_named_by_what_it_must_match() -> None:
