@@ -45,6 +45,7 @@ SETTINGS = f"{ADDRESS}_SETTINGS"  # environment variable: what Python read of th
 _READ_ONCE = ("PYTHON", "LC_", "LANG", "LD_", "TZ")  # prefixes of variables that Python reads when it starts
 _OPTIONS = ("-P", "-Wignore::RuntimeWarning:runpy")  # of Python, which a fork obeys
 _MODULES = ("pytest", "lab.console.server", "lab.rails.sampler", "virtual.bench")
+_BOUND = ("setpriv", "--pdeathsig", "TERM")  # before a program that SIGTERM ends with its starter
 _MAIN = "import sys; from lab.cli import main; sys.exit(main())"
 _MESSAGE_BYTES = 1 << 18
 _FDS = 64
@@ -92,15 +93,19 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         environ = {
             os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()
         }
+        words = [] if isinstance(args, str | bytes | os.PathLike) else [os.fsdecode(word) for word in args]
+        bound = tuple(words[: len(_BOUND)]) == _BOUND
+        words = words[len(_BOUND) :] if bound else words
         folder = Path.cwd() if cwd is None else Path(os.fsdecode(cwd))
         plain = (executable, preexec_fn, shell, group, *identity) == (None, None, False, -1, None, None, None, -1)
-        ours = _is_ours(args) and _same_settings(environ) and _has_our_packages(folder)
+        ours = _is_ours(words) and _same_settings(environ) and _has_our_packages(folder)
         same_group = session or os.getpgrp() == self.group
         if not (plain and close_fds and ours and same_group) or any(map(os.isatty, streams)):
             super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
             return
         request = {
-            "argv": [os.fsdecode(word) for word in args],
+            "argv": words,
+            "bound": bound,
             "cwd": str(folder),
             "environ": {name: value for name, value in environ.items() if name not in (ADDRESS, SETTINGS)},
             "session": bool(session),
@@ -132,10 +137,8 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         return self.returncode
 
 
-def _is_ours(args: Any) -> bool:
-    if isinstance(args, str | bytes | os.PathLike):
-        return False
-    words = _without_options([os.fsdecode(word) for word in args])
+def _is_ours(words: list[str]) -> bool:
+    words = _without_options(words) or [""]
     return (
         words[0] in SCRIPTS
         or words[:3] == [sys.executable, "-c", _MAIN]
@@ -213,14 +216,18 @@ def _serve(path: Path) -> dict[str, Any]:
     signal.set_wakeup_fd(woken)
     path.with_suffix(".new").rename(path)
     clients: dict[int, socket.socket] = {}
-    sources: list[int | socket.socket] = [0, listener, wake]
+    bound: dict[int, socket.socket] = {}  # of clients whose end ends the program
     while True:
-        ready, _, _ = select.select(sources, [], [])
+        ready, _, _ = select.select([0, listener, wake, *bound.values()], [], [])
         if 0 in ready:
             os._exit(0)
         if wake in ready:
             os.read(wake, 4096)
             _report(clients)
+            bound = {pid: client for pid, client in bound.items() if pid in clients}
+        for pid in [pid for pid, client in bound.items() if client in ready]:
+            os.kill(pid, signal.SIGTERM)
+            del bound[pid]
         if listener in ready:
             client, _ = listener.accept()
             message, fds, _, _ = socket.recv_fds(client, _MESSAGE_BYTES, _FDS)
@@ -231,6 +238,8 @@ def _serve(path: Path) -> dict[str, Any]:
             for fd in fds:
                 os.close(fd)
             clients[pid] = client
+            if request["bound"]:
+                bound[pid] = client
             client.send(b"%d" % pid)
 
 
