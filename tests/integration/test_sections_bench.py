@@ -8,17 +8,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from attrs import frozen
-from support.measuring_lab import ROOT, measuring_pytest
+from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from support.virtual_bench import lab_virtual
 
-from lab.console.client import ConsoleClient
-from lab.errors import LabTransientError
-from lab.host.runtime import socket_path
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
 from lab.run.sectionrun import KIND
@@ -35,6 +31,7 @@ class Bench:
 
     folder: Path
     environment: dict[str, str]
+    database: Path
 
     def command(self, *words: str) -> list[str]:
         return [*measuring_pytest(self.folder), "tests_perf", *words]
@@ -51,25 +48,19 @@ class Bench:
             return store.attempts(run)
 
 
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    words = ("sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE)
+    with running_lab(tmp_path_factory.mktemp("sections"), *words) as lab:
+        yield lab
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    programs = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "BOARDLAB_RUNTIME": str(tmp_path / "run"),
-        "LAB_DB": f"sqlite:///{tmp_path / 'results.db'}",
-    }
-    folder = tmp_path / "bench"
-    ports = ("--pdu-port", "0", "--switch-port", "0")
-    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE, "--dir", folder, *ports)
-    assert up.returncode == 0, up.stderr
-    try:
-        yield Bench(folder, environment)
-    finally:
-        lab_virtual("down", "--dir", folder)
-        with suppress(LabTransientError), ConsoleClient(socket_path(tmp_path / "run")) as client:
-            client.stop()
+def bench(lab: Lab, tmp_path: Path) -> Bench:
+    """With results of its own."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    database = tmp_path / "results.db"
+    return Bench(lab.bench.folder, {**lab.environ, "PATH": programs, "LAB_DB": f"sqlite:///{database}"}, database)
 
 
 def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_allowed_is_skipped(bench: Bench) -> None:
@@ -96,7 +87,7 @@ def test_a_killed_run_goes_on_with_exact_counts_and_a_row_that_is_refused_costs_
     command = bench.command("--lab-repeats", "2", "--lab-retries", "0", "-k", "stress-ng")
     session = subprocess.Popen(command, env=bench.environment, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + DEADLINE_S
-    while not (bench.folder.parent / "results.db").exists() or sum(a.ok for a in attempts_of_first(bench)) < 3:
+    while not bench.database.exists() or sum(a.ok for a in attempts_of_first(bench)) < 3:
         assert session.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.05)
