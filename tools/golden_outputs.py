@@ -1,6 +1,6 @@
 """Golden outputs: what a user sees of this checkout, as files to compare with another checkout's.
 
-    python tools/golden_outputs.py take FOLDER        # about a minute; needs a C compiler, and no network
+    python tools/golden_outputs.py take FOLDER        # one to two minutes; needs a C compiler, and no network
     python tools/golden_outputs.py compare OLD NEW    # prints each difference as a unified diff; status 1: there is one
 
 All programs run under a preloaded library that fixes the wall clock, the host's name and the names of pseudo terminals, and hides the host's load. NORMALISERS replace what
@@ -243,7 +243,7 @@ def farm(golden: Golden) -> None:
 
 
 def scraped(url: str) -> str:
-    """A scrape once all collectors have answered; neither pdudaemon nor the console server runs."""
+    """A sorted scrape once all collectors have answered; neither pdudaemon nor the console server runs."""
 
     def answered() -> bool:
         text = asked(requests, url).text
@@ -251,7 +251,7 @@ def scraped(url: str) -> str:
         return bool(up) and {name for name, value in up.items() if float(value) != 1} <= {"console", "pdudaemon"}
 
     until(answered, "every collector has answered")
-    return asked(requests, url).text
+    return "".join(sorted(asked(requests, url).text.splitlines(keepends=True)))  # the order of series varies
 
 
 def asked(session: typing.Any, url: str) -> requests.Response:
