@@ -11,6 +11,7 @@ from test_judge_baseline import START
 from exporters.results import ResultsReader
 from lab.cli import main
 from lab.judge.builds import Build, build_of, remarks
+from lab.judge.causes import causes_of
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.watch import watch
 
@@ -125,3 +126,18 @@ def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys
     for command in ("run", "compare"):
         assert main(["judge", command, str(run), "--db", store.url]) == 0
         assert "note: release '11.01' was another build in run 1" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_a_run_was_made_with_is_known_by_cause() -> None:
+    identity = {"serial": "", "macs": ["aa:bb", "cc:dd"]}
+    details = [{}, {"identity": identity, "setup": {"card": "SanDisk", "fan": "on"}, "port": {"adapter": "FTDI"}}]
+    provenance = {"host": "lab1", "tester": "pc1", "images_sha256": {}}
+    assert causes_of("11.01", provenance, [*details, {"software": OLD}]) == {
+        "release": "11.01",
+        "host": "lab1",
+        "tester": "pc1",
+        "adapter": "FTDI",
+        "board": "aa:bb cc:dd",
+        "card": "card SanDisk",
+        "software": f"{OLD['kernel']}; {OLD['uboot']}",
+    }
