@@ -239,6 +239,14 @@ def test_an_unknown_record_is_refused(tmp_path: Path) -> None:
         list(Recording.decode(log, damaged).events())
 
 
+def test_a_length_that_goes_beyond_the_log_is_damage_where_more_records_follow() -> None:
+    log, index = encode(META, EVENTS)
+    at = index.index(b"\n") + 1 + 2 * RECORD.size + 16
+    damaged = index[:at] + (1000).to_bytes(4, "little") + index[at + 4 :]
+    with pytest.raises(ConfigurationError, match="do not agree up to record 2"):
+        Recording.decode(log, damaged)
+
+
 @given(streams(), st.data())
 def test_a_flipped_bit_in_either_file_is_found(events: list[Event], data: st.DataObject) -> None:
     files = [bytearray(content) for content in encode(META, events)]
