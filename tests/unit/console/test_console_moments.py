@@ -130,6 +130,8 @@ def test_a_marker_behind_garbage_without_newline_is_found(before: int) -> None:
 def test_a_long_line_does_not_begin_anew_where_its_window_does() -> None:
     assert positions(paced(b"b" * 3 * WINDOW_BYTES, TIMING), "^b{5}") == [("^b{5}", 5)]
     assert positions(paced(b"a" + b"b" * 3 * WINDOW_BYTES, TIMING), "^b") == []
+    behind = 2 * WINDOW_BYTES + len("\nlogin")
+    assert positions(paced(b"b" * 2 * WINDOW_BYTES + b"\nlogin: ", TIMING), "^login") == [("^login", behind)]
     assert KEPT_BYTES < WINDOW_BYTES
 
 

@@ -10,7 +10,7 @@ from lab import shipped
 from lab.cli import main
 from lab.farm.retold import told_again
 from lab.farm.runner import WORSE
-from lab.results import Store, joblist
+from lab.results import AttemptRecord, Store, joblist
 from lab.results.jobrecords import JobState
 from lab.results.jobs import JobQueue, Order
 from lab.results.verdictrecords import NewVerdict
@@ -71,3 +71,16 @@ def test_a_job_whose_numbers_nobody_judged_is_told_again_as_such(store: Store, w
     assert said == [
         f"not judged: run {runs[0]} ended before the judge had it; have it judged: lab judge run {runs[0]}"
     ]
+
+
+def test_a_job_that_failed_by_the_lab_alone_is_said_to_whoever_asks_again(store: Store, wall: Wall) -> None:
+    for outcome, fault, says in (("pdu_timeout", "lab", ["failed by the lab: pdu_timeout"]), ("silent", "board", [])):
+        jobs = JobQueue(store, outcome, lambda _who: False, wall)
+        job = started(jobs, Order("am62xx_sk", outcome, ("boot",), "e", "", None))
+        run = store.begin_run("boot", "am62xx_sk", outcome, "11.01", plan={}, provenance={}, job_id=job.id)
+        attempt = AttemptRecord(1, 1, {"medium": "sd"}, outcome, fault, True, "", wall(), 1.0)
+        store.record_attempt(run.id, attempt)
+        jobs.finish(job.id, "failed")
+        said: list[str] = []
+        assert told_again(store, jobs.job(job.id), said.append) == 1
+        assert [text.partition(" (")[0] for text in said] == says
