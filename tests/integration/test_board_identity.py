@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from attrs import evolve
 from support.simruns import bench
 
@@ -45,13 +46,15 @@ def test_another_board_than_the_env_names_has_no_sample(tmp_path: Path) -> None:
         assert made.samples_s() == []
 
 
-def test_a_board_that_does_not_say_what_the_env_expects_is_flagged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("expected", [serial_number(1), ""])
+def test_a_board_that_does_not_say_what_the_env_expects_is_flagged(tmp_path: Path, expected: str) -> None:
     with bench(tmp_path, cycles=2) as made:
-        made.strategy.identity = serial_number(1)
+        made.strategy.identity = expected
         made.strategy.shell.username = "nobody"  # nobody can log in, and the boot is not to blame
         attempts = made.measure()
         assert [attempt.outcome for attempt in attempts] == ["ok", "ok"]
-        assert all("board_unverified" in sample.flags for attempt in attempts for sample in attempt.samples)
+        samples = [sample for attempt in attempts for sample in attempt.samples]
+        assert {"board_unverified" in sample.flags for sample in samples} == {bool(expected)}
 
 
 def test_another_software_in_the_middle_of_a_run_is_refused_and_both_are_named(tmp_path: Path) -> None:
