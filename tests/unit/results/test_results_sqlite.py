@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.results import Run, Store, engine, open_store
+from lab.results.watch import watch
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +182,15 @@ def test_a_database_that_this_user_has_no_right_to_is_explained(mode: str, says:
         answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         folder.chmod(0o755)
     assert f"results in {folder}/a.db: {says} {folder}" in answer
+
+
+def test_a_watcher_changes_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/results.db"
+    with open_store(url) as store:
+        run = begin(store)
+        with pytest.raises(ConfigurationError, match="attempt to write a readonly"), watch(url).snapshot() as snapshot:
+            snapshot.rows(text("DELETE FROM runs"))
+        assert store.runs() == [run]
 
 
 def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
