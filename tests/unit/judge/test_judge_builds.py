@@ -128,6 +128,12 @@ def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys
         assert "note: release '11.01' was another build in run 1" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("part", ["uboot", "kernel", "images"])
+def test_a_build_is_known_by_any_part(part: str) -> None:
+    assert Build(**{part: "x"}).is_known
+    assert not Build().is_known
+
+
 def test_what_a_run_was_made_with_is_known_by_cause() -> None:
     identity = {"serial": "", "macs": ["aa:bb", "cc:dd"]}
     details = [{}, {"identity": identity, "setup": {"card": "SanDisk", "fan": "on"}, "port": {"adapter": "FTDI"}}]
