@@ -18,7 +18,7 @@ from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
 from lab.host import process, turns
 from lab.host.clock import utc_now
 from lab.results import Store, open_store
-from lab.results.jobrecords import Order
+from lab.results.jobrecords import AWAY_VARIABLE, Order
 from lab.results.jobruns import has_failed, note_tests
 from lab.results.jobs import JobQueue
 from lab.results.records import RunStatus
@@ -70,6 +70,15 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
         assert book.job(job.id).state == state
         assert (book.unfinished(order) is not None) == (state == "interrupted")
     assert any("SIGKILL" in line for line in said) == ("KILL" in command)
+
+
+@pytest.mark.parametrize(("wait_s", "away"), [(0.0, "0"), (86_400.0, f"{runners.AWAY_S:g}")])
+def test_a_pytest_waits_for_a_host_that_is_away_as_long_as_its_job_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, wait_s: float, away: str
+) -> None:
+    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", f'test "${AWAY_VARIABLE}" = {away}'])
+    book = timers(store)
+    assert quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), wait_s) == 0
 
 
 def test_a_pytest_that_is_stopped_does_not_keep_the_board_for_ever(
