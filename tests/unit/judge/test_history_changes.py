@@ -11,7 +11,8 @@ from attrs import evolve
 from support.atlength import either
 from support.judge_histories import calls, history, mapped, with_cause
 
-from lab.judge.history import Outcome, judge
+from lab.judge.history import CONSTANTS, Outcome, judge
+from lab.judge.history.bank import Bank, Learned
 
 pytestmark = pytest.mark.longer
 
@@ -213,3 +214,15 @@ def test_after_a_step_the_new_level_is_what_nothing_changed_means() -> None:
     found = calls(evolve(back, runs=tuple(runs)))
     assert [(call.outcome, call.since) for call in found] == [(Outcome.REGRESSION, 70), (Outcome.IMPROVEMENT, 98)]
     assert all(first.run < second.run for first, second in pairwise(found))
+
+
+def test_a_run_that_can_only_be_ordinary_is_taken_as_by_kalman() -> None:
+    root = np.array([[0.02, 0.0, 0.0], [0.004, 0.01, 0.0], [-0.003, 0.002, 0.008]])
+    before, mean, seen, noise = root @ root.T, np.array([2.7, 0.01, -0.01]), 2.75, 1e-5
+    entries = np.triu_indices(3)
+    bank = Bank(mean[:, None, None].copy(), before[entries][:, None, None].copy(), np.zeros((1, 1)))
+    learned = Learned(*(np.zeros(1) for _ in range(6)))
+    bank.update(np.array([seen]), np.array([noise]), learned, CONSTANTS)
+    gain = before.sum(axis=1) / (before.sum() + noise)
+    assert bank.mean[:, 0, 0] == pytest.approx(mean + gain * (seen - mean.sum()))
+    assert bank.cov[:, 0, 0] == pytest.approx((before - np.outer(gain, before.sum(axis=0)))[entries])
