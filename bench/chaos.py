@@ -12,7 +12,7 @@ Then it must hold that
 - every boot time is within its ± of what the boards' truth logs say, or carries a flag that says that it may not be
   ("nearly": one in twenty may be off by up to 10 ms more on a host as busy as this; "untold": the bench was killed before
   it had written the prompt down);
-- every failed attempt has a class of docs/failures.md, and no session ended by a crash or hangs;
+- every failed attempt has a class of lab.results.failures, and no session ended by a crash or hangs;
 - nothing is left behind: processes, locks, sockets, files, leases, mounts.
 
 The exit status is 1 when one of them does not, and what the lab wrote is kept for a look. The seed says what strikes in
@@ -36,10 +36,10 @@ from random import Random
 
 from attrs import define, field
 from chaos_disk import mounts_below, with_own_mounts
-from chaos_lab import ROOT, ChaosLab
+from chaos_lab import ChaosLab
 from chaos_sessions import Operator, looking
 from chaos_strikes import KINDS, Havoc
-from chaos_verdict import Judged, Story, boot_times, judge, left_behind, miscounts, undocumented, untrue
+from chaos_verdict import Judged, Story, boot_times, judge, left_behind, miscounts, uncatalogued, untrue
 
 from lab.results import open_store
 from virtual.truth import read_truth
@@ -205,8 +205,7 @@ def look(lab: ChaosLab, operators: Sequence[Operator], report: Report) -> None:
             report.outcomes.update(attempt.outcome for attempt in attempts)
             report.wrong += miscounts(run, attempts)
             report.judged += [Judged(timed, "untold", None) for timed in boot_times(run, attempts)]
-    page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
-    report.wrong += undocumented(report.outcomes, page)
+    report.wrong += uncatalogued(report.outcomes)
     with looking(lab) as rows:
         held = rows.execute("SELECT id, board, state FROM jobs WHERE state IN ('queued', 'running')").fetchall()
         report.wrong += [f"job {number} still has {board}: it is {state}" for number, board, state in held]

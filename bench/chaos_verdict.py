@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from attrs import define, field, frozen
 
 from lab.metrics import Flag
 from lab.results import Attempt, Run
+from lab.results.failures import CATALOGUE
 from virtual.truth import Truth
 
 START, PROMPT = rb"Starting kernel \.\.\.", rb"-evm login: "
@@ -34,7 +34,7 @@ LASTING = (
 PASSING = ("results/artifacts/??/.*", "*/.*")  # names that mean: not ready yet
 Kind = Literal["inside", "flagged", "nearly", "untold", "outside"]
 # A program that computes beside the kernel's serial thread makes it late by some milliseconds, not always with evidence
-# (docs/farm.md, "Other work on the lab host"). Sessions that start do so here all the time.
+# (docs/farm/load.md). Sessions that start do so here all the time.
 BUSY_S = 0.01
 NEARLY = 0.05  # of the numbers may be so
 
@@ -172,27 +172,12 @@ def miscounts(run: Run, attempts: Sequence[Attempt]) -> list[str]:
     ]
 
 
-def documented(page: str) -> frozenset[str]:
-    """The failure classes of docs/failures.md: what its tables have in the column "Recorded as"."""
-    found: set[str] = set()
-    column: int | None = None
-    for line in page.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
-        if "Recorded as" in cells:
-            column = cells.index("Recorded as")
-        elif not cells:
-            column = None
-        elif column is not None and column < len(cells):
-            found |= set(re.findall(r"`(\w+)`", cells[column]))
-    return frozenset(found)
-
-
-def undocumented(outcomes: Mapping[str, int], page: str) -> list[str]:
-    """Classes of failures that the page does not have."""
+def uncatalogued(outcomes: Mapping[str, int]) -> list[str]:
+    """Classes of failures that the catalogue does not have."""
     return [
-        f"{count} attempts failed with {outcome!r}, which docs/failures.md does not have"
+        f"{count} attempts failed with {outcome!r}, which lab.results.failures does not have"
         for outcome, count in sorted(outcomes.items())
-        if outcome != "ok" and outcome not in documented(page)
+        if outcome != "ok" and outcome not in CATALOGUE
     ]
 
 

@@ -3,7 +3,7 @@
     python bench/judge.py [--seed N] [--series 40] [--peer-series 20] [--real FILE.jsonl.gz] [--skip-otava]
 
 Ours is judged on --series per kind of change and four times as many without one; the others, which are slow, on --peer-series.
-docs/judge.md has a table of it. Exit 1 when an aim of the judge is missed.
+docs/judge-method.md has a table of it. Exit 1 when an aim of the judge is missed.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def speed(count: int, seed: int) -> tuple[float, float]:
 
 
 def aims(found: dict[str, Score], seconds: tuple[float, float]) -> list[Aim]:
-    """What must be reached; see docs/judge.md."""
+    """What must be reached; see docs/judge-method.md."""
     caught = [
         Aim(f"{name} in {runs}", found[name].within[runs], bound)
         for name, runs, bound in (

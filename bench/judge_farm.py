@@ -1,6 +1,6 @@
 """Histories of a made-up board farm and what is true of them, for bench/judge.py.
 
-What the farm is like is written in docs/judge.md. All is drawn from the seed; deviations are relative.
+What the farm is like is written in docs/judge-method.md. All is drawn from the seed; deviations are relative.
 """
 
 from __future__ import annotations

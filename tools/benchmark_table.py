@@ -1,4 +1,4 @@
-"""The table of docs/benchmarks.md, from the five guides' figures: `python tools/benchmark_table.py` prints it."""
+"""Every table of the five guides with the section that measures it: `python tools/benchmark_table.py` prints it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The man page lab(1), from the commands themselves: `python tools/man_page.py` writes docs/man/lab.1.
+"""The man page lab(1) and the site's table of commands, from the commands themselves.
 
-Its format is that of man-pages(7) and groff_man(7); `man -l docs/man/lab.1` shows it.
+`python tools/man_page.py` writes docs/man/lab.1, in the format of man-pages(7) and groff_man(7). mkdocs calls
+`on_page_markdown` for each page.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lab.cli.main import build
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "man" / "lab.1"
 CLI_PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+_MARK: Final = "<!-- the commands -->"
 _SKIPPED: Final = frozenset({"--help", "--install-completion", "--show-completion"})
 _ABOUT: Final = """\
 .B lab
@@ -42,10 +44,8 @@ def lines() -> Iterator[str]:
     )
     yield from (".SH DESCRIPTION", *_ABOUT.splitlines())
     yield ".SH COMMANDS"
-    for group in COMMAND_GROUPS:
-        yield from _command(f"lab {group.name}", _loaded(group.name))
-        for more in group.more:
-            yield from _command(f"lab {group.name} {more.name}", _loaded(group.name, more.name))
+    for usage, command, arguments, options in _all_commands():
+        yield from _section(usage, command, arguments, options)
     for title, heading in (("EXIT STATUS", "Exit codes"), ("ENVIRONMENT", "Environment variables")):
         yield f".SH {title}"
         for term, text in _rows(heading):
@@ -58,6 +58,16 @@ def text() -> str:
     return "\n".join(lines()) + "\n"
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page with the table of commands in place of its mark."""
+    return markdown.replace(_MARK, _table()) if _MARK in markdown else markdown
+
+
+def _table() -> str:
+    rows = (f"| `{usage}` | {_paragraphs(command)[0]} |" for usage, command, *_ in _all_commands())
+    return "\n".join(["| Command | Effect |", "|---|---|", *rows])
+
+
 def _loaded(*words: str) -> Any:
     """The command of these words, with what they load."""
     command: Any = get_command(build(list(words), COMMAND_GROUPS))
@@ -66,22 +76,38 @@ def _loaded(*words: str) -> Any:
     return command
 
 
-def _command(name: str, command: Any) -> Iterator[str]:
+def _all_commands() -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
+    """Each command: its name with arguments, itself, its arguments, its options."""
+    for group in COMMAND_GROUPS:
+        yield from _commands(f"lab {group.name}", _loaded(group.name))
+        for more in group.more:
+            yield from _commands(f"lab {group.name} {more.name}", _loaded(group.name, more.name))
+
+
+def _commands(name: str, command: Any) -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
     inner = {key: each for key, each in getattr(command, "commands", {}).items() if not _is_named_only(each)}
     for key, each in inner.items():
-        yield from _command(f"{name} {key}", each)
+        yield from _commands(f"{name} {key}", each)
     if inner and not command.invoke_without_command:
         return
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [
         parameter for parameter in command.params if parameter.param_type_name == "option" and _shown(parameter)
     ]
-    yield f".SS {_roff(' '.join([name, *map(_argument, arguments), *(['[OPTIONS]'] if options else [])]))}"
-    for number, paragraph in enumerate(re.split(r"\n\s*\n", (command.help or "").strip())):
+    yield " ".join([name, *map(_argument, arguments)]), command, arguments, options
+
+
+def _section(usage: str, command: Any, arguments: list[Any], options: list[Any]) -> Iterator[str]:
+    yield f".SS {_roff(' '.join([usage, *(['[OPTIONS]'] if options else [])]))}"
+    for number, paragraph in enumerate(_paragraphs(command)):
         yield from ([".PP"] if number else [])
-        yield _line(" ".join(paragraph.split()))
+        yield _line(paragraph)
     for each in (*arguments, *options):
         yield from (".TP", _term(each), _line(each.help or "") or r"\&")
+
+
+def _paragraphs(command: Any) -> list[str]:
+    return [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", (command.help or "").strip())]
 
 
 def _is_named_only(command: Any) -> bool:

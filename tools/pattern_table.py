@@ -1,14 +1,15 @@
-"""The list in docs/adding-a-board.md of patterns without a source: `python tools/pattern_table.py` prints it."""
+"""The table of patterns without a source, which mkdocs puts into docs/adding-a-board.md."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from typing import Any, Final
 
 from lab import boards
 from lab.boards import Pattern
 
-HEAD = "| Board type | Where | Pattern | What is known |\n|---|---|---|---|\n"
+_MARK: Final = "<!-- the patterns -->"
+_HEAD: Final = "| Board type | Where | Pattern | Source |\n|---|---|---|---|\n"
 
 
 def assumed() -> dict[Pattern, list[str]]:
@@ -29,10 +30,6 @@ def lines() -> Iterator[str]:
         yield f"| {types} | `{pattern.where}` | `{text}` | {pattern.reference or 'nothing'} |"
 
 
-def main() -> None:
-    """Print the table."""
-    sys.stdout.write(HEAD + "".join(f"{line}\n" for line in lines()))
-
-
-if __name__ == "__main__":
-    main()
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page with the table in place of its mark."""
+    return markdown.replace(_MARK, _HEAD + "\n".join(lines())) if _MARK in markdown else markdown

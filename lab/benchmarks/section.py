@@ -216,7 +216,7 @@ class Section:
         restore: puts back what `measure` changed, whether it ended well or not.
         fits: whether a board type has what is measured.
         duration_s: about how long one cycle takes, until there is a history.
-        command: the vendor's command, for docs/benchmarks.md.
+        command: the vendor's command.
         once: why a run measures it once, unless somebody says otherwise; empty: DEFAULT_REPEATS times.
     """
 

@@ -47,7 +47,7 @@ def check(
     found += [_line(each) for each in own if each.level == "bad"]
     warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
     if not farm.alertmanager:
-        warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
+        warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm/alerts.md")
     bad = any(each.finding.level == "bad" for each in asked)
     if as_json:
         listed = [{"host": each.host, **asdict(each.finding)} for each in asked]
@@ -139,7 +139,7 @@ def buildbot_folders(
     """Write the folders of Buildbot's master and workers, as root for the services' user; a worker's belongs on its host."""
     farm = load(file)
     if farm.buildbot is None:
-        raise ConfigurationError(f'{file}: it has no `buildbot`; docs/farm.md, "Runs at scale", says what that needs')
+        raise ConfigurationError(f"{file}: it has no `buildbot`; docs/farm/buildbot.md says what that needs")
     site = buildbot.Site(output.absolute())
     buildbot.write(farm, farm.buildbot, site, farm.environ, file)
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
@@ -262,5 +262,5 @@ def files(
     for path in hostfiles.write(hostfiles.files(farm), output):
         echo(str(path))
     if needed := list(scraped.forwards(farm)):
-        echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm.md, "Several hosts"):')
+        echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm/alerts.md, "Several hosts"):')
         echo(*(f"  {command}" for command in needed))

@@ -112,6 +112,6 @@ class RailsDriver(Driver):
         if isinstance(port, BareNetworkPort):
             raise ConfigurationError(
                 f"RailSensors: `at: console`: the console ({port.shown}) is served by labgrid's own exporter; sensors there are read by "
-                "`lab rails serve`, beside `lab farm export` (docs/farm.md)"
+                "`lab rails serve`, beside `lab farm export` (docs/farm/remote-boards.md)"
             )
         return port

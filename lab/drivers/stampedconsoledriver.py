@@ -30,7 +30,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     Put it in SerialDriver's place under UBootDriver and ShellDriver. The server is started when none runs, and goes on
     reading the port when this driver is deactivated. A NetworkSerialPort of `lab farm export` is read from the console server
-    of its host; one of labgrid's own exporter has no stamps of its own, see docs/farm.md.
+    of its host; one of labgrid's own exporter has no stamps of its own, see docs/farm/remote-boards.md.
 
     Args:
         adapter_latency_ms (float): the USB adapter's latency timer, where sysfs does not tell it

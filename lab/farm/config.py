@@ -1,4 +1,4 @@
-"""farm.yaml: one file that says what a lab host runs and watches. docs/farm.md explains every key."""
+"""farm.yaml: one file that says what a lab host runs and watches. docs/farm/farm-yaml.md explains every key."""
 
 from __future__ import annotations
 

@@ -59,11 +59,11 @@ def warnings(farm: Farm) -> Iterator[str]:
     if farm.coordinator:
         yield (
             f"BEWARE: labgrid's coordinator at {farm.coordinator} knows neither users nor passwords: WHOEVER REACHES IT acquires, releases and "
-            'deletes every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: docs/farm.md, "Between hosts"'
+            'deletes every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: docs/farm/several-hosts.md, "Between hosts"'
         )
     yield (
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
-        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
+        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
     )
 
 

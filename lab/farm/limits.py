@@ -1,4 +1,4 @@
-"""farm.yaml's `limits`: what a host's programs leave each other. docs/farm.md, "Many boards on one host"."""
+"""farm.yaml's `limits`: what a host's programs leave each other. docs/farm/load.md."""
 
 from __future__ import annotations
 

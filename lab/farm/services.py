@@ -163,7 +163,7 @@ def mend(name: str, host: HostFile) -> str:
         its = host.farm.coordinator_at or "its host"
         return (
             f"it runs on {its}: look there. What leads to it from here, e.g. `ssh -N -L` or WireGuard, has to be up, too "
-            '(docs/farm.md, "Between hosts")'
+            '(docs/farm/several-hosts.md, "Between hosts")'
         )
     if host.supervised and name not in NEVER_SUPERVISED:
         return "`lab farm status` says whether it runs, `lab farm logs` why it ended"

@@ -14,7 +14,7 @@ from lab.results.shared import check
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 UNGUARDED: Final = (
     "it has no authentication, and whoever reaches it may use every board: expected an address of loopback or of a private network, e.g. "
-    'WireGuard\'s (docs/farm.md, "Between hosts")'
+    'WireGuard\'s (docs/farm/several-hosts.md, "Between hosts")'
 )
 _NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
 _SITE: Final = re.compile(

@@ -1,4 +1,4 @@
-"""Guides, findings and comparisons as JSON and CSV; docs/guides.md describes the shapes."""
+"""Guides, findings and comparisons as JSON and CSV; docs/guides/index.md describes the shapes."""
 
 from __future__ import annotations
 

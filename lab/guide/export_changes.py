@@ -1,4 +1,4 @@
-"""A comparison as JSON; docs/guides.md describes the shape."""
+"""A comparison as JSON; docs/guides/compare.md describes the shape."""
 
 from __future__ import annotations
 

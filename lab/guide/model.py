@@ -73,7 +73,7 @@ class Cell:
         metric: the header's text without the board; None for an unattributed cell.
         unit: as printed in the header, or in the row's name where the header says "perf".
         params: what tells the row apart, header text -> cell text; the first column and further key columns.
-        likely_board: for an unattributed cell, the board that the table's empty columns point to (docs/guides.md).
+        likely_board: for an unattributed cell, the board that the table's empty columns point to (docs/guides/index.md).
         likely_metric: for an unattributed cell, the metric, where each board of the table has the same columns.
     """
 

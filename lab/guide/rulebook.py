@@ -63,7 +63,7 @@ class Rule:
     """A way in which a published number can be wrong.
 
     Attributes:
-        id: also the name of its page, docs/guide-rules/<id>.md, which holds the mechanism and the proof.
+        id: also the name of its page, docs/guide-rules/<id>.md.
         title: what is wrong, in a few words.
         check: a pure function of a guide and, where given, an older one.
         effect: what an error of this rule means for a comparison.

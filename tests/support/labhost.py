@@ -1,4 +1,4 @@
-"""A lab host as docs/farm.md sets one up: boardlab's wheel, a user, farm.yaml, and units that systemd has enabled. Its boards are simulated."""
+"""A lab host as docs/farm/one-host.md sets one up: boardlab's wheel, a user, farm.yaml, and units that systemd has enabled. Its boards are simulated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ExecStart={LAB}/.venv/bin/lab virtual up sim --foreground --type am62xx_sk --cou
 [Install]
 WantedBy=multi-user.target
 """
-# What docs/farm.md has a person do; this host's cache of packages is used.
+# What docs/farm/one-host.md has a person do; this host's cache of packages is used.
 INSTALL = f"""\
 uv=$1 wheel=$2
 unset UV_OFFLINE  # the cache may have been filled by lock files alone, without the index that this asks
@@ -113,7 +113,7 @@ def lab_host(folder: Path) -> Iterator[LabHost]:
 
 
 def _install(found: Machine, folder: Path) -> None:
-    """What docs/farm.md has a person do."""
+    """What docs/farm/one-host.md has a person do."""
     for wanted in ("multi-user.target.wants", "timers.target.wants"):  # of this host, and not of a lab's
         for unit in (found.root / "etc/systemd/system" / wanted).iterdir():
             unit.unlink()

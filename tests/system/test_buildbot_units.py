@@ -20,7 +20,7 @@ UNITS = ("boardlab-buildbot.service", "boardlab-worker.service")
 
 @pytest.fixture(scope="module")
 def queue(host: LabHost) -> LabHost:
-    """The host, with Buildbot's units beside the others, as docs/farm.md has a person do as root."""
+    """The host, with Buildbot's units beside the others, as docs/farm/buildbot.md has a person do as root."""
     document = farm() | {
         "schedules": [],
         "boards": [{"name": board, "env": f"{board}.yaml"} for board in BOARDS],

@@ -1,4 +1,4 @@
-"""A run's unit reaches another host as docs/farm.md sets it up: its user has no home that it may read, and keys of its own."""
+"""A run's unit reaches another host as docs/farm/several-hosts.md sets it up: its user has no home that it may read, and keys of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.soak
 FARM_FILE, KEYS = "/etc/boardlab/keys.yaml", Path("/etc/boardlab/ssh")
 PORT = 2222
 NAME = "boardlab-nightly-1.service"
-# What docs/farm.md has root do, for a host that is this one; without PAM, sshd takes a password of ! for a locked account.
+# What docs/farm/several-hosts.md has root do, for a host that is this one; without PAM, sshd takes a password of ! for a locked account.
 SET_UP = f"""\
 usermod --shell /bin/sh --password '*' {USER}
 install -d -o {USER} -g {USER} -m 700 {KEYS}

@@ -15,11 +15,10 @@ from chaos_verdict import (
     Story,
     Timed,
     boot_times,
-    documented,
     judge,
     left_behind,
     miscounts,
-    undocumented,
+    uncatalogued,
     untrue,
 )
 
@@ -138,22 +137,9 @@ def test_a_boot_time_comes_with_the_first_of_its_stamps() -> None:
     assert (timed.cycle, timed.start_ns, timed.prompt_ns) == (1, 100, 200)
 
 
-PAGE = """\
-| Fault | What goes wrong | Recorded as | Whose |
-|---|---|---|---|
-| `no_power` | The `pdu` lies. | `silent` | board |
-| `dropped` | Characters are lost. | a true sample, or `garbled`, `moment_order` | lab |
-
-| Other | Recorded |
-|---|---|
-| `stuck` | `nothing` |
-"""
-
-
-def test_the_classes_are_those_of_the_column_that_has_them() -> None:
-    assert documented(PAGE) == {"silent", "garbled", "moment_order"}
-    assert undocumented({"ok": 3, "silent": 1, "error": 2}, PAGE) == [
-        "2 attempts failed with 'error', which docs/failures.md does not have"
+def test_a_class_that_the_catalogue_does_not_have_is_named() -> None:
+    assert uncatalogued({"ok": 3, "silent": 1, "sulking": 2}) == [
+        "2 attempts failed with 'sulking', which lab.results.failures does not have"
     ]
 
 

@@ -100,7 +100,7 @@ def test_a_class_that_does_not_exist_would_be_noticed() -> None:
     assert "no_such_class" not in classes()
 
 
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("farm/*.md")])
 # How the pages speak of flags and of classes; names in backquotes follow, those of classes also in parentheses.
 _NAMES = r"((?:(?: and| or)? \(?`\w+`[,)]*)+)"
 _OF_FLAGS = re.compile(r"\b(?:flags?|flagged|flags? the samples?)((?:(?: and| or)? `\w+`,?)+)")
@@ -125,15 +125,3 @@ def test_the_names_on_the_pages_are_found() -> None:
     assert names(_OF_FLAGS, DOCS / "runbooks.md") == {"console_overrun"}
     assert names(_OF_CLASSES, DOCS / "runbooks.md") == {"moment_missing"}
     assert names(_OF_CLASSES, DOCS / "concepts.md") == {"hang_kernel", "reset", "pdu_timeout"}
-
-
-def test_the_table_of_failures_names_only_faults_classes_and_flags_that_exist() -> None:
-    rows = [
-        [cell.strip() for cell in line.strip("|").split(" | ")]
-        for line in (DOCS / "failures.md").read_text(encoding="utf-8").splitlines()
-        if re.match(r"\| `\w+` \|", line)
-    ]
-    assert {row[0].strip("| `") for row in rows} == set(FAULTS)
-    recorded = {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
-    assert {"reset", Flag.KERNEL_ERRORS} <= recorded
-    assert recorded <= classes() | set(Flag)

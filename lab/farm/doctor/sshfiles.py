@@ -15,7 +15,7 @@ from lab.host.people import user_name
 
 AREA: Final = "ssh"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_DOCS: Final = 'docs/farm.md, "Keys for the services"'
+_DOCS: Final = 'docs/farm/several-hosts.md, "Keys for the services"'
 
 
 def check(farm: Farm) -> Iterator[Finding]:

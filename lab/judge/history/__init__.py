@@ -1,4 +1,4 @@
-"""Change detection over a series' runs: see docs/judge.md."""
+"""Change detection over a series' runs: see docs/judge-method.md."""
 
 from __future__ import annotations
 

@@ -108,6 +108,6 @@ def test_the_host_that_looked_is_not_blamed_for_a_board_behind_a_place(
 def test_a_place_that_a_person_has_is_no_fault_of_the_lab(
     tmp_path: Path, check: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(Coordinator(held_by=str(stock_user("lena"))), "0.1") == BUSY
+    assert check(Coordinator(held_by=str(stock_user("lena"))), "3") == BUSY
     assert "waits: labgrid's place p1 is held by" in capfd.readouterr().err
     assert not kept(tmp_path)

@@ -61,7 +61,7 @@ def test_what_leads_to_targets_on_other_hosts_loopback_is_said_where_the_file_is
     done = CliRunner().invoke(commands.app, ["files", str(tmp_path / "farm.yaml"), "--output", str(tmp_path / "made")])
     ssh = "ssh -F /etc/boardlab/ssh/config -N -o ExitOnForwardFailure=yes -L"
     assert done.output.splitlines()[-3:] == [
-        'On lab-1, before Prometheus reaches the others (docs/farm.md, "Several hosts"):',
+        'On lab-1, before Prometheus reaches the others (docs/farm/alerts.md, "Several hosts"):',
         f"  {ssh} 127.0.0.1:9871:127.0.0.1:9870 lab-2",
         f"  {ssh} 127.0.0.1:7:127.0.0.1:1 lab-3",
     ]

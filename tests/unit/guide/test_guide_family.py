@@ -149,7 +149,7 @@ def test_the_own_values_of_a_chain(sheets: Mapping[str, Sheet], board: str, own:
     assert found == own
 
 
-# How often each rule speaks about each guide; docs/guide-findings.md judges every one of them.
+# How often each rule speaks about each guide; docs/guide-findings.md has the reasons.
 FINDINGS = {
     "am62x-11.01.rst": {
         ("audio-rate", "warning"): 6,
@@ -237,7 +237,7 @@ FINDINGS = {
 
 
 @pytest.mark.parametrize("name", guide_family.NAMES)
-def test_the_rules_say_what_the_page_of_findings_judges(sheets: Mapping[str, Sheet], name: str) -> None:
+def test_the_rules_say_what_the_page_of_findings_counts(sheets: Mapping[str, Sheet], name: str) -> None:
     found = Counter((f.rule.id, str(f.severity)) for f in rulebook.run(sheets[name]))
     assert dict(sorted(found.items())) == FINDINGS[name]
 
