@@ -17,9 +17,6 @@ WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MODULES = sorted(path for package in WHEEL for path in (REPOSITORY / package).rglob("*.py"))
 ESSENTIAL = {"apt", "coreutils", "dpkg", "tar", "util-linux"}  # no Debian is without them
 
-# towncrier's names: the issue, or "+" and a word for news without one; the kind of news; a counter.
-FRAGMENT = re.compile(r"(\d+|\+[\w-]+)\.(feature|bugfix|doc|removal|misc)(\.\d+)?\.md")
-
 
 def name(path: Path) -> str:
     return str(path.relative_to(REPOSITORY))
@@ -87,20 +84,3 @@ def test_what_is_installed_with_boardlab_is_imported_by_it(dependency: str) -> N
     module = IMPORTED_AS.get(distribution, distribution)
     importing = re.compile(rf"^\s*(?:import|from) {module}\b", re.MULTILINE)
     assert any(importing.search(path.read_text(encoding="utf-8")) for path in MODULES)
-
-
-def misnamed_or_empty(folder: Path) -> list[str]:
-    """Fragments that towncrier would overlook or that say nothing; dotfiles are git's."""
-    fragments = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
-    return [
-        p.name
-        for p in fragments
-        if not FRAGMENT.fullmatch(p.name) or not p.read_text(encoding="utf-8").strip().endswith(".")
-    ]
-
-
-def test_changelog_fragments_are_well_formed_sentences(tmp_path: Path) -> None:
-    assert misnamed_or_empty(REPOSITORY / "changelog.d") == []
-    for fragment, text in {"2.feature.md": "Boards boot.", "2.news.md": "A word.", "3.bugfix.1.md": ""}.items():
-        (tmp_path / fragment).write_text(text, encoding="utf-8")
-    assert misnamed_or_empty(tmp_path) == ["2.news.md", "3.bugfix.1.md"]
