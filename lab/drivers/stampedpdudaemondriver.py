@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -134,17 +133,3 @@ def _reason(error: requests.RequestException) -> str:
     while inner.__context__ is not None:
         inner = inner.__context__
     return str(inner) or type(error).__name__
-
-
-@target_factory.reg_driver
-@attr.s(eq=False)
-class PDUDriver(StampedPDUDaemonDriver):
-    """PDUDriver - the old name of StampedPDUDaemonDriver, for environments that still have it. The next release has it no more."""
-
-    def __attrs_post_init__(self) -> None:
-        warnings.warn(  # a FutureWarning, since Python shows no DeprecationWarning to those who run a program
-            "the driver PDUDriver is now called StampedPDUDaemonDriver; write that name in your environment",
-            FutureWarning,
-            stacklevel=1,
-        )
-        super().__attrs_post_init__()

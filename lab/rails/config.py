@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -153,13 +152,6 @@ def from_env(
 
 def _changed(name: str, rail: RailConfig | None, given: Mapping[str, Any]) -> RailConfig:
     takes = [each.name for each in fields(RailConfig) if each.name != "name"]
-    if "most_w" in given:
-        warnings.warn(  # a FutureWarning, since Python shows no DeprecationWarning to those who run a program
-            f"rail {name!r}: `most_w` is now called `max_w`; write that name in your environment",
-            FutureWarning,
-            stacklevel=1,
-        )
-        given = {("max_w" if key == "most_w" else key): value for key, value in given.items()}
     for key in given:
         if key not in takes:
             raise ValueError(f"rail {name!r}: unknown key {key!r}; it takes: {', '.join(takes)}")

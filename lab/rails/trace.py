@@ -171,8 +171,6 @@ def meta_of(path: Path, line: bytes) -> TraceMeta:
     """
     try:
         given = json.loads(line)
-        for each in (*given.get("rails", ()), *given.get("channels", ())):
-            each.setdefault("max_w", each.get("most_w", 0.0))  # its name in traces of earlier releases
         known = given.pop("format", None) == MAGIC and given.pop("version", None) == VERSION
         meta = cattrs.structure(given, TraceMeta) if known else None
     except (ValueError, TypeError, AttributeError, cattrs.BaseValidationError):

@@ -8,10 +8,8 @@ import pytest
 from labgrid import Target
 from labgrid.environment import Environment
 
-from lab.boards import load
 from lab.drivers import RailsDriver, RailSensors
 from lab.errors import ConfigurationError
-from lab.rails import from_env
 
 ENVS = Path(__file__).parents[3] / "envs"
 WITH_RAILS = {
@@ -45,9 +43,3 @@ def test_without_a_strategy_nobody_knows_which_board_it_is() -> None:
     driver = RailsDriver(target, None)
     with pytest.raises(ConfigurationError, match="add a BoardStrategy to the target"):
         assert driver.config
-
-
-def test_the_old_name_of_a_rails_limit_still_works_and_says_the_new_one() -> None:
-    with pytest.warns(FutureWarning, match="`most_w` is now called `max_w`"):
-        config = from_env("b1", "automation", "/dev/ttyUSB9", {"vdd_core": {"most_w": 0.5}}, load("am62xx_sk"))
-    assert next(rail for rail in config.rails if rail.name == "vdd_core").max_w == 0.5

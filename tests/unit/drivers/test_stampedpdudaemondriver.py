@@ -17,7 +17,6 @@ from support import certificates
 
 from lab.console.published import PublishedHost
 from lab.drivers import StampedConsoleDriver, StampedPDUDaemonDriver
-from lab.drivers.stampedpdudaemondriver import PDUDriver
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.host import statusfiles
 from lab.host.clock import time_line
@@ -158,13 +157,6 @@ def test_no_pdudaemon_is_said_with_its_address() -> None:
     with pytest.raises(LabTransientError, match=f"127.0.0.1:{port}.*refused") as raised:
         driver(port).on()
     assert raised.value.failure == "pdu_unreachable"
-
-
-def test_the_old_name_still_works_and_says_the_new_one() -> None:
-    target = Target("main")
-    PDUDaemonPort(target, name=None, host="127.0.0.1:1", pdu="rack", index=1)
-    with pytest.warns(FutureWarning, match="now called StampedPDUDaemonDriver"):
-        assert isinstance(PDUDriver(target, name=None), StampedPDUDaemonDriver)
 
 
 class Forwarded(Daemon):

@@ -30,19 +30,7 @@ def test_a_chapter_has_the_name_of_its_file() -> None:
     assert names("low_power") == {"test_low_power.py"}
 
 
-def test_the_old_name_of_low_power_still_works_and_says_the_new_one() -> None:
-    with pytest.warns(FutureWarning, match="now called 'low_power'"):
-        found = suites.expand(["boot", "power"])
-    assert found == ("boot", "low_power")
-
-
-@pytest.mark.filterwarnings("ignore:the suite 'power':FutureWarning")
-def test_a_job_of_an_earlier_release_finds_its_suite() -> None:
-    assert names("power") == {"test_low_power.py"}
-    assert suites.kind("power") == "low_power"
-
-
-@pytest.mark.parametrize("suite", ["powers", "", "../test_boot", "guide "])
+@pytest.mark.parametrize("suite", ["power", "", "../test_boot", "guide "])
 def test_an_unknown_suite_is_refused_with_those_that_there_are(suite: str) -> None:
     with pytest.raises(ConfigurationError, match=r"there are: guide, alsa, boot, .*sections"):
         suites.files(TESTS_PERF, suite)
