@@ -284,7 +284,7 @@ def _run(request: dict[str, Any]) -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[assignment, misc]
     _rename(request["argv"])
     words = _without_options(request["argv"])
-    sys.orig_argv = [sys.executable, *request["argv"]] if words[0] in SCRIPTS else request["argv"]
+    sys.orig_argv[:] = [*([sys.executable] if words[0] in SCRIPTS else []), *request["argv"]]
     if words[0] in SCRIPTS or words[1] == "-c":
         sys.argv = words if words[0] in SCRIPTS else words[1:2] + words[3:]
         sys.path[0] = str(Path(sys.executable).parent)
