@@ -218,7 +218,8 @@ def _serve(path: Path) -> dict[str, Any]:
     clients: dict[int, socket.socket] = {}
     bound: dict[int, socket.socket] = {}  # of clients whose end ends the program
     while True:
-        ready, _, _ = select.select([0, listener, wake, *bound.values()], [], [])
+        sources: list[int | socket.socket] = [0, listener, wake, *bound.values()]
+        ready, _, _ = select.select(sources, [], [])
         if 0 in ready:
             os._exit(0)
         if wake in ready:
