@@ -151,7 +151,7 @@ def speed(count: int, seed: int) -> tuple[float, float]:
 
 
 def aims(found: dict[str, Score], seconds: tuple[float, float]) -> list[Aim]:
-    """What must be reached; see docs/judge-method.md."""
+    """The aims of docs/judge-method.md."""
     caught = [
         Aim(f"{name} in {runs}", found[name].within[runs], bound)
         for name, runs, bound in (

@@ -37,7 +37,7 @@ WARM_STARTS = pytest.StashKey[WarmStarts]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The user's own results are out of reach; programs of ours start warm in a session with workers."""
+    """Hide the user's own results; start our programs warm beside workers."""
     if hasattr(config, "workerinput"):
         if ADDRESS in os.environ:
             WarmPopen.install()
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector: it would take a quarter of the time, and go through all tests again and again."""
+    """Collect without the garbage collector, which took a quarter of the time."""
     gc.disable()
     try:
         return (yield)

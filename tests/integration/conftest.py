@@ -1,4 +1,4 @@
-"""The longest files first, so that no processor waits for one of them at the end; and lean programs."""
+"""The longest files run first; programs start lean."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> 
 
 
 def assert_same_numbers_again(lab: Lab) -> None:
-    """A boot from the store is timed again to the numbers of the first time."""
+    """A replayed boot gives the numbers of the first time."""
     with open_store(lab.environ["LAB_DB"]) as store:
         attempts = [attempt for attempt in store.attempts(1) if attempt.ok]
         logs = write_recordings(attempts, store.artifacts, lab.folder / "recordings")

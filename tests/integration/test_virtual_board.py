@@ -27,7 +27,7 @@ def board_off(bench: BenchProcess) -> Iterator[None]:
 
 
 def boot(bench: BenchProcess, console: Console, medium: str) -> None:
-    """Switch it on, see what it says about the medium that the straps select, and log in."""
+    """Switch the board on, read its boot medium, and log in."""
     name = medium.encode()
     bench.set_straps(MEDIA[medium])
     console.drain()

@@ -26,7 +26,7 @@ BOOTS = 6
 
 @cache
 def _quiet(board: str, seed: int, now: dt.datetime, nights: int) -> tuple[bytes, dt.datetime, np.random.Generator]:
-    """The database of quiet nights, the time after them, and the chance of the next."""
+    """A database of quiet nights, its last instant, and its random state."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "results.db"
         with open_store(str(path)) as store:

@@ -113,7 +113,7 @@ def lab_host(folder: Path) -> Iterator[LabHost]:
 
 
 def _install(found: Machine, folder: Path) -> None:
-    """What docs/farm/one-host.md has a person do."""
+    """Set a host up as docs/farm/one-host.md says."""
     for wanted in ("multi-user.target.wants", "timers.target.wants"):  # of this host, and not of a lab's
         for unit in (found.root / "etc/systemd/system" / wanted).iterdir():
             unit.unlink()

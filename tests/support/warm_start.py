@@ -1,4 +1,4 @@
-"""A fork server for tests: `lab …`, pytest, labgrid's programs and others start from one process that has imported everything.
+"""A fork server for tests: our programs start with everything imported.
 
 A start then costs a tenth of a second of a core instead of one to three. The child is a process of its own, with its own
 streams, folder, environment, signals, command line and limit of open files; its parent is the server. It starts programs the
@@ -161,7 +161,7 @@ def _same_settings(environ: dict[str, str]) -> bool:
 
 
 def _has_our_packages(folder: Path) -> bool:
-    """Whether Python finds our packages also where it looks in this folder first."""
+    """True where this folder hides none of our packages."""
     return folder == ROOT or (folder.is_dir() and not any((folder / name).exists() for name in PACKAGES))
 
 

@@ -1,4 +1,4 @@
-"""What all unit tests share: new SQLite stores get their tables from the first one."""
+"""New SQLite stores of unit tests get their tables from the first one."""
 
 from __future__ import annotations
 

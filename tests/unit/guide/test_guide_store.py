@@ -301,7 +301,7 @@ Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]
 
 @cache
 def keys() -> list[Key]:
-    """What the numbers of the written guides are of."""
+    """The subjects of the written guides' numbers."""
     return sorted(
         {
             (r.metric, tuple(sorted(r.params.items())), tuple(c.text for c in r.table.columns if c.is_key), r.cell.row)
