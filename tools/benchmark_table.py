@@ -25,7 +25,7 @@ GUIDES = {
     "am65x-09.03-rt.txt": "65x RT",
     "am437x.rst": "437x",
 }
-# tests/integration/test_sections_qemu.py runs these programs there
+# tests/system/test_sections_qemu.py runs these programs there
 ON_QEMU = frozenset({"cyclictest", "emmc-fio", "lmbench", "openssl", "ospi-raw", "sd-fio", "uboot-emmc", "uboot-sd"})
 ELSEWHERE = {  # metrics that are no section's: who measures them
     "boot.time": ("test_boot.py", "`lab.benchmarks.boot`", "QEMU, simulated"),

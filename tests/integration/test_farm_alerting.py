@@ -193,6 +193,7 @@ def test_the_exporter_serves_on_while_the_store_is_locked_moved_and_migrated(lab
     assert "collector results is up again" in log
 
 
+@pytest.mark.soak
 def test_prometheus_scrapes_over_tls_with_a_password(lab: Lab, tmp_path: Path) -> None:
     certificates.make(tmp_path, "server")
     secret = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()

@@ -182,6 +182,7 @@ def test_a_board_without_low_power_says_so(sim: Lab) -> None:
     )
 
 
+@pytest.mark.soak
 def test_a_hung_resume_is_an_attempt_without_samples_and_the_cycle_is_tried_again(sim: Lab) -> None:
     told = lab_virtual("fault", BOARD, "hung_resume", "--dir", sim.bench.folder)
     assert told.returncode == 0, told.stderr

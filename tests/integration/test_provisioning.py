@@ -171,6 +171,7 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "by-hand"), said
 
 
+@pytest.mark.soak
 def test_a_release_that_was_refused_or_never_booted_labels_no_run(lab: Lab, env: Path) -> None:
     media = ("sd", "emmc")
     wrong = a_release(lab.folder, "15.00", kernel="Linux version 99", media=media)

@@ -99,6 +99,7 @@ def test_a_boot_on_another_hosts_clock_is_timed_from_the_switch_here_within_its_
     assert_true(place.numbers(CYCLES), more=lambda: place.numbers(ENOUGH // 2))
 
 
+@pytest.mark.soak
 @by_both
 def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_its_energy_from_the_sensors_there(
     place: Place,

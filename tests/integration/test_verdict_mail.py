@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
+from support.atlength import either
 from support.mailbox import Mailbox
 from support.prometheus_server import Prometheus, Webhook, alertmanager, program, prometheus, until
 from support.simnights import BOARD, ago, nights
@@ -29,7 +30,7 @@ from virtual.ports import free_port
 from virtual.sim.model import serial_number
 
 LAB = Path(sys.executable).with_name("lab")
-HISTORY = 12  # nights before the six
+HISTORY = either(6, 12)  # nights before the six
 ONE, OTHER = 1, 2  # boards, by their seeds
 SLOWER = planned("slow_stage", cycles="all", percent=3)
 EVALUATED_S = 3  # Prometheus scrapes and evaluates once a second

@@ -154,6 +154,7 @@ def test_an_empty_environment_and_an_empty_folder_measure_a_board(host: Host, me
     assert host.runs() == [("boot", "completed")] * 2
 
 
+@pytest.mark.soak
 def test_a_users_own_folder_that_hides_the_old_name_of_our_strategies_is_named(host: Host) -> None:
     env = host.lab / "old.yaml"
     env.write_text((host.lab / "envs" / "sim-am62x.yaml").read_text().replace("- lab.strategies", "- strategies"))

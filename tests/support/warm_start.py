@@ -49,6 +49,7 @@ _BOUND = ("setpriv", "--pdeathsig", "TERM")  # before a program that SIGTERM end
 _MAIN = "import sys; from lab.cli import main; sys.exit(main())"
 _MESSAGE_BYTES = 1 << 18
 _FDS = 64
+_HELD = (signal.SIGINT, signal.SIGTERM)  # until a child can obey them
 _TITLE_BYTES = 1 << 14  # room for the command line of a child
 
 
@@ -233,9 +234,11 @@ def _serve(path: Path) -> dict[str, Any]:
             client, _ = listener.accept()
             message, fds, _, _ = socket.recv_fds(client, _MESSAGE_BYTES, _FDS)
             request: dict[str, Any] = json.loads(message)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
             if (pid := os.fork()) == 0:
                 _take(fds, [0, 1, 2, *request["passed"]])
                 return request
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
             for fd in fds:
                 os.close(fd)
             clients[pid] = client
@@ -284,6 +287,7 @@ def _run(request: dict[str, Any]) -> None:
         setattr(sys, name, stream)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[assignment, misc]
     _rename(request["argv"])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
     words = _without_options(request["argv"])
     sys.orig_argv[:] = [*([sys.executable] if words[0] in SCRIPTS else []), *request["argv"]]
     if words[0] in SCRIPTS or words[1] == "-c":

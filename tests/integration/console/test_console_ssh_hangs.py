@@ -150,6 +150,7 @@ def test_a_session_that_begins_with_a_hung_connection_makes_a_new_one(
     assert psutil.wait_procs(masters, 60)[0] == masters
 
 
+@pytest.mark.soak
 def test_a_host_that_goes_on_hanging_ends_the_attempt_as_the_links_fault(host: Host, bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     with reader(host, bench, adapter.link) as client:

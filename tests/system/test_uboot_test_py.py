@@ -48,6 +48,7 @@ def hook(lab: Lab, name: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.soak
 def test_a_board_that_somebody_measures_is_left_alone(lab: Lab) -> None:
     with ConsoleClient(ensure_server(Path(lab.environ["BOARDLAB_RUNTIME"]))) as measurement:
         port = measurement.open(lab.bench.board.uarts["uart0"])

@@ -20,13 +20,8 @@ def test_a_page_has_a_picture_and_five_steps(name: str) -> None:
     assert all(steps)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(name, marks=pytest.mark.soak) for name in start_pages.NAMES if name != "on-call"),
-        "on-call",
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", start_pages.NAMES)
 def test_the_steps_of_a_page_work_as_they_stand(name: str, tmp_path: Path) -> None:
     said = start_pages.follow(name, tmp_path)
     if name == "on-call":

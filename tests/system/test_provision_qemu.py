@@ -1,8 +1,4 @@
-"""Two releases with other kernels on three media of a QEMU board: written by real ways, proved by what boots, labelled by their files.
-
-Short form: a Linux in memory writes one medium. `./run soak` puts both on all, boots three cycles from each medium and judges
-them.
-"""
+"""Two releases with other kernels on three media of a QEMU board: written by real ways, proved by what boots, labelled by their files."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ from typing import Any
 import pytest
 import requests
 from support import children
-from support.atlength import LONG, either
 from support.measuring_lab import ROOT, Lab, running_lab
 from support.placedboard import running_place
 
@@ -34,12 +29,12 @@ from virtual.images import cache
 from virtual.qemu import releases
 
 LAB = Path(sys.executable).with_name("lab")
-CYCLES = either(1, 3)
+CYCLES = 3
 MEDIA = ("sd", "emmc", "ospi")
 BEGUN, WITHIN = r": 0 %", r": [1-9]\d? %"  # progress
 DEADLINE_S = 900  # a busy machine; a quiet one takes a tenth of it
 
-pytestmark = [pytest.mark.longer, pytest.mark.timeout(2400)]  # the images are built when they are not there
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(2400)]  # the images are built when they are not there
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +95,11 @@ def multiplexer(lab: Lab, place: str) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.soak
 def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_kernel_of_its_own(
     lab: Lab, files: Path
 ) -> None:
     kernels = {}
-    for name, media in (("1.1", MEDIA), ("1.0", MEDIA if LONG else ("sd",))):
+    for name, media in (("1.1", MEDIA), ("1.0", MEDIA)):
         only = [word for medium in media for word in ("--medium", medium)]
         said = done(lab, "provision", "--release", files / f"{name}.yaml", *only)
         for medium in media:
@@ -118,17 +112,15 @@ def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_
             kernels[name] = json.dumps([attempt.details.get("software") for attempt in store.attempts(run.id)])
     assert "cloud" in kernels["1.1"]
     assert "cloud" not in kernels["1.0"]
-    if LONG:
-        judged = command(lab, "judge", "compare", "latest", "--against", "1.1", "--all")
-        said = children.said(judged, DEADLINE_S)
-        assert judged.returncode in (0, 1), (
-            said
-        )  # 1: a number is worse for sure, as other kernels may be, and a busy machine makes them
-        assert "boot.time" in said
-        assert "release 1.0, against release 1.1" in said
+    judged = command(lab, "judge", "compare", "latest", "--against", "1.1", "--all")
+    said = children.said(judged, DEADLINE_S)
+    assert judged.returncode in (0, 1), (
+        said
+    )  # 1: a number is worse for sure, as other kernels may be, and a busy machine makes them
+    assert "boot.time" in said
+    assert "release 1.0, against release 1.1" in said
 
 
-@pytest.mark.soak
 def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab, files: Path) -> None:
     env = linux_writes(lab, NVME, "sd", "prepare: /etc/init.d/network")
     said = done(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
@@ -136,7 +128,6 @@ def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab
     assert "emmc: 1.0, read back, booted and compared" in said, said
 
 
-@pytest.mark.soak
 def test_the_linux_of_a_board_of_a_labgrid_place_writes_over_http(
     lab: Lab, files: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +142,7 @@ def test_the_linux_of_a_board_of_a_labgrid_place_writes_over_http(
 
 def test_a_linux_in_memory_writes_the_medium_that_the_board_comes_from(lab: Lab, files: Path) -> None:
     env = linux_writes(lab, RAM_MEDIA, "ram")
-    media = MEDIA if LONG else ("sd",)
+    media = MEDIA
     only = [word for medium in media for word in ("--medium", medium)]
     said = done(lab, "provision", "--release", files / "1.1.yaml", *only, env=env)
     for medium in media:
@@ -159,7 +150,6 @@ def test_a_linux_in_memory_writes_the_medium_that_the_board_comes_from(lab: Lab,
         assert f"{medium}: 1.1, read back, booted and compared" in said, said
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -188,13 +178,11 @@ def test_the_card_of_a_board_that_is_on_is_not_taken_away(lab: Lab) -> None:
     assert multiplexer(lab, "dut") == {"state": "dut"}
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("medium", MEDIA)
 def test_a_write_that_is_killed_leaves_a_board_that_the_next_one_recovers(lab: Lab, files: Path, medium: str) -> None:
     killed_and_done(lab, files, medium, BEGUN)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(("medium", "place"), [("sd", WITHIN), ("emmc", WITHIN), ("ospi", BEGUN)])
 def test_a_linux_in_memory_whose_write_is_killed_leaves_a_board_that_the_next_one_recovers(
     lab: Lab, files: Path, medium: str, place: str
@@ -217,7 +205,6 @@ def killed_and_done(lab: Lab, files: Path, medium: str, place: str, env: Path | 
     return said
 
 
-@pytest.mark.soak
 def test_a_linux_in_memory_writes_flash_and_volumes_by_mtd_utils(
     lab: Lab, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
