@@ -121,6 +121,7 @@ def test_a_failed_run_and_a_test_alert_reach_mail_and_webhook(lab: Lab, tmp_path
         assert told == {"BoardlabAttemptFailed]", "BoardlabTest]"}, "one cause, one mail"
 
 
+@pytest.mark.soak
 def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path: Path) -> None:
     assert measure(lab) == 0, lab.log
     with open_store(lab.environ["LAB_DB"]) as store:

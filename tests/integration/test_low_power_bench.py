@@ -191,9 +191,10 @@ def test_a_hung_resume_is_an_attempt_without_samples_and_the_cycle_is_tried_agai
     assert [(a.cycle, a.number, a.outcome) for a in attempts(sim)] == [(1, 1, "hung_resume"), (1, 2, "ok")]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "ended_by",
-    [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.soak) for number in (signal.SIGTERM, signal.SIGKILL))],
+    [signal.SIGINT, signal.SIGTERM, signal.SIGKILL],
 )
 def test_a_session_that_is_ended_while_the_board_sleeps_is_resumed_at_the_next_cycle(sim: Lab, ended_by: int) -> None:
     process = session(sim, "--lab-mode", "deep_sleep", "--lab-cycles", "3")

@@ -81,6 +81,7 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
             assert all(Flag.SIMULATED in sample.flags for sample in samples)
 
 
+@pytest.mark.soak
 def test_a_killed_run_goes_on_with_exact_counts_and_a_row_that_is_refused_costs_that_row(bench: Bench) -> None:
     fault = lab_virtual("fault", BOARD, "program_refused", "words=--cache 1", "--cycles", "all", "--dir", bench.folder)
     assert fault.returncode == 0, fault.stderr
