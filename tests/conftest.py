@@ -7,10 +7,10 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from alembic import command
+from alembic.config import Config
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, settings
 from sqlalchemy import Connection, inspect, text
@@ -77,10 +77,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _tables_by_copy() -> Iterator[None]:
     """Run the migrations of a new store once: they cost a tenth of a second."""
-    upgrade, tables = command.upgrade, list[str]()
-    scripts = ScriptDirectory.from_config(migrating._config())
+    upgrade, found_in, tables = command.upgrade, ScriptDirectory.from_config, list[str]()
+    scripts = found_in(migrating._config())
 
-    def copied(config: Any, revision: str) -> None:
+    def known(config: Config) -> ScriptDirectory:
+        return found_in(config) if config.get_main_option("version_locations") else scripts
+
+    def copied(config: Config, revision: str) -> None:
         connection: Connection = config.attributes["connection"]
         new = connection.dialect.name == "sqlite" and revision == "head" and not inspect(connection).get_table_names()
         if not new or not tables:
@@ -95,5 +98,5 @@ def _tables_by_copy() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "upgrade", copied)
-        patch.setattr(ScriptDirectory, "from_config", lambda _config: scripts)
+        patch.setattr(ScriptDirectory, "from_config", known)
         yield

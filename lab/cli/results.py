@@ -11,7 +11,7 @@ from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.builds import remarks
-from lab.results import documents, listing, uploading
+from lab.results import documents, listing, schema, uploading
 from lab.results.evidence import evidence_lines
 from lab.results.figures import headline
 from lab.results.format import head_lines, numbers_and_failures
@@ -20,7 +20,6 @@ from lab.results.location import locate
 from lab.results.overview import overview
 from lab.results.recordings import write_recordings
 from lab.results.records import LAST_ID, RunStatus
-from lab.results.schema import NEWEST
 from lab.results.store import Store, open_store
 from lab.results.watch import watch
 from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
@@ -191,7 +190,7 @@ def migrate(*, db: Database = None) -> None:
     """Bring results of an older boardlab to this one's schema: beside an SQLite file a copy is left, a server's empty database gets its tables."""
     said: list[str] = []
     with open_store(db, create=locate(db).path is None, migrate=said.append) as store:
-        echo(*(said or [f"{store.url} has this boardlab's schema, {NEWEST}"]))
+        echo(*(said or [f"{store.url} has this boardlab's schema, {schema.NEWEST}"]))
 
 
 def _none(store: Store, wanted: listing.RunFilter) -> str:

@@ -301,7 +301,7 @@ class Watcher:
 
     location: Location
     _engine: Engine = field(repr=False)  # it shows the URL
-    _revision: str = field(default=schema.NEWEST)
+    _revision: str = field(factory=lambda: schema.NEWEST)
 
     @contextmanager
     def snapshot(self) -> Iterator[StoreSnapshot]:

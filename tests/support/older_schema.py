@@ -1,13 +1,59 @@
-"""Stores as earlier releases left them, made of one of today."""
+"""A boardlab whose schema is one revision newer, to which a store of today is an older one; as a plugin, for a whole session."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, inspect, make_url, text
+import pytest
+from alembic.config import Config
+from sqlalchemy import Connection, create_engine, make_url
 
-JOB_COLUMNS = ("options", "person", "program", "cancelled_by", "priority", "yields_to", "request")
+from lab.results import migrating, schema
+
+OLDER = schema.NEWEST
+NEWER = "0002_next"
+FOLDER = "BOARDLAB_TESTS_NEWER_SCHEMA"  # environment variable of a session: a folder for the revision
+_REVISION = f"""
+from alembic import op
+
+revision = "{NEWER}"
+down_revision = "{OLDER}"
+
+
+def upgrade():
+    op.execute("CREATE TABLE later (id INTEGER)")
+"""
+
+
+@contextmanager
+def newer_program(folder: Path) -> Iterator[None]:
+    """Within it, this program has one more revision."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{NEWER}.py").write_text(_REVISION)
+    usual = migrating._config
+
+    def config() -> Config:
+        made = usual()
+        made.set_main_option("path_separator", "newline")
+        made.set_main_option(
+            "version_locations", f"{Path(migrating.__file__).with_name('migrations')}/versions\n{folder}"
+        )
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "NEWEST", NEWER)
+        patch.setattr(migrating, "_config", config)
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Be newer until the session ends."""
+    newer = newer_program(Path(os.environ[FOLDER]))
+    newer.__enter__()
+    config.add_cleanup(lambda: newer.__exit__(None, None, None))
 
 
 @contextmanager
@@ -18,28 +64,3 @@ def raw(database: str) -> Iterator[Connection]:
     with engine.begin() as connection:
         yield connection
     engine.dispose()
-
-
-def back_to_verdicts(database: str) -> None:
-    """Make a store what it was before jobs had options, and runs knew their jobs."""
-    with raw(database) as connection:
-        for index in ("runs_place", "runs_release", "runs_finished_at", "runs_running", "attempts_failed"):
-            connection.execute(text(f"DROP INDEX ix_{index}"))
-        connection.execute(text("DROP INDEX ix_measurements_metric"))
-        for table in ("health_checks", "audit", "comments", "reservations", "provisions"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("DROP INDEX ix_runs_job_id"))
-        connection.execute(text("ALTER TABLE runs DROP COLUMN job_id"))
-        for column in JOB_COLUMNS:
-            connection.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
-        connection.execute(text("UPDATE boardlab_schema SET version_num = '0003_verdicts'"))
-
-
-def back_to_jobs(database: str) -> None:
-    """Make a store what it was before there were verdicts."""
-    back_to_verdicts(database)
-    with raw(database) as connection:
-        for table in ("verdicts", "reviews", "mutes"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("UPDATE boardlab_schema SET version_num = '0002_jobs'"))
-        assert "jobs" in inspect(connection).get_table_names()

@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import older_schema
 from support.byhand import by_hand
 from support.leansessions import LEAN
-from support.older_schema import back_to_verdicts
 
 from lab import pytest_plugin
 from lab.results import open_store
-from lab.results.schema import NEWEST
 from lab.run.options import TABLE
 
 ROOT = Path(__file__).parents[3]
@@ -111,18 +110,20 @@ def test_a_test_that_measures_says_what_the_environment_lacks(tmp_path: Path, wo
 
 
 def test_a_session_migrates_older_results_with_a_line_and_a_collection_does_not(
-    board_env: Path, tmp_path: Path
+    board_env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.db"
     open_store(str(results)).close()
-    back_to_verdicts(f"sqlite:///{results}")
-    words = (f"--lg-env={board_env}", "tests_perf/test_boot.py", "-k", "no_such_test")
+    monkeypatch.setenv(older_schema.FOLDER, str(tmp_path / "versions"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"), prepend=os.pathsep)
+    words = ("-p", older_schema.__name__, f"--lg-env={board_env}", "tests_perf/test_boot.py", "-k", "no_such_test")
     collected = session(ROOT, tmp_path, *words, "--collect-only")
     assert "lab results migrate" in collected.stdout + collected.stderr
     done = session(ROOT, tmp_path, *words)
-    assert f"migrated from schema 0003_verdicts to {NEWEST}" in done.stdout, done.stdout + done.stderr
-    with open_store(str(results), create=False):
-        assert (tmp_path / "results.db.0003_verdicts").exists()
+    assert f"migrated from schema {older_schema.OLDER} to {older_schema.NEWER}" in done.stdout, (
+        done.stdout + done.stderr
+    )
+    assert (tmp_path / f"results.db.{older_schema.OLDER}").exists()
 
 
 def test_low_power_is_selected_by_its_chapter(board_env: Path) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from sqlalchemy import text
-from support.jobbook import START, Steady, Wall, started
-from support.older_schema import back_to_verdicts, raw
+from support.jobbook import Steady, Wall, started
 
 from exporters.farm.schedules import Due, Schedules
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.results import AttemptRecord, SampleRecord, Store, joblist, open_store
+from lab.results import AttemptRecord, SampleRecord, Store, joblist
 from lab.results.jobrecords import BY_PYTEST, LEASE_S, Job, Order, Silence, call, number
 from lab.results.jobs import JobQueue
 from lab.results.watch import watch
@@ -179,37 +177,6 @@ def test_those_that_have_not_ended_are_always_listed(store: Store) -> None:
         book = queue(store, wall, "two")
         book.finish(book.enqueue(BOOTS).id, "refused")
     assert [each.job.called for each in joblist.jobs(store, 2, wall())] == ["j4", "j3", "j1"]
-
-
-def test_a_store_of_the_schema_before_is_upgraded_and_its_jobs_are_those_of_todays_schedules(database: str) -> None:
-    suites = ("boot", "low_power")
-    order = Order("am62xx_sk", "b1", suites, "am62x.yaml", "11.01", 20)
-    wall = Wall()
-    with open_store(database) as store:
-        book = queue(store, wall)
-        done, left = started(book, order), None
-        own = run(store, None)
-        wall.later(minutes=60)
-        book.finish(done.id, "completed")
-        left = started(book, order)
-        book.finish(left.id, "interrupted")
-        before = store.contents(own)
-    back_to_verdicts(database)
-    with raw(database) as connection:
-        connection.execute(text("UPDATE jobs SET suites = 'boot,power'"))
-    said = list[str]()
-    with open_store(database, migrate=said.append) as store:
-        assert len(said) == 1
-        assert store.contents(own) == before
-        after = joblist.job(store, done.id)
-        assert (after.suites, dict(after.options), after.program) == (suites, {}, "lab run")
-        assert (after.release, after.cycles, after.queued_at, after.state) == ("11.01", 20, START, "completed")
-        found = queue(store, wall).unfinished(order)
-        assert found is not None
-        assert found.called == call(left.id), "a timer goes on with the job of before"
-        due = Due("nightly", "b1", suites, suites, "11.01", 86400.0, lambda now: now, 20, {})
-        families = {family.name: family.samples for family in Schedules(watch(database), [due], wall).read()}
-        assert families["boardlab_schedule_last_success_timestamp_seconds"], "its nights are known to the schedule"
 
 
 def test_a_job_that_a_person_cancelled_is_no_failed_night(store: Store, database: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from support import recorded_run
-from support.older_schema import back_to_verdicts, raw
+from support.older_schema import NEWER, OLDER, newer_program, raw
 
 from lab.cli import main
 from lab.errors import BoardlabError, LabStableError, NoResultsError
@@ -26,7 +27,6 @@ from lab.results.schema import NEWEST
 from lab.results.watch import watch
 
 ROOT = Path(__file__).resolve().parents[3]
-OLDER = "0003_verdicts"
 REFUSED = [
     ["results", "list"],
     ["results", "show", "1"],
@@ -74,12 +74,22 @@ def test_a_list_of_runs_loads_no_migrations_and_nothing_else_that_it_does_not_ne
 
 
 @pytest.fixture
-def older(database: str) -> str:
+def older(database: str, tmp_path: Path) -> Iterator[str]:
     """Results as an older boardlab left them."""
     with open_store(database) as store:
         recorded_run.record(store, virtual=False, cycles=1)
-    back_to_verdicts(database)
-    return database
+    with newer_program(tmp_path / "versions"):
+        yield database
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """A file of such results."""
+    path = tmp_path / "results.db"
+    with open_store(str(path)) as store:
+        recorded_run.record(store, virtual=False, cycles=1)
+    with newer_program(tmp_path / "versions"):
+        yield path
 
 
 def state(database: str) -> tuple[str, set[str]]:
@@ -106,7 +116,7 @@ def test_no_command_but_those_that_measure_migrates_and_each_says_what_to_do(
     assert "lab results migrate" in shown
     assert code != 0 or words == ["status"], "the status of a lab has more than its results"
     assert state(older) == before
-    assert list(tmp_path.glob("*.0003*")) == []
+    assert list(tmp_path.glob(f"*.{OLDER}*")) == []
 
 
 def test_the_site_and_the_exporter_migrate_nothing_and_say_what_to_do(older: str) -> None:
@@ -125,20 +135,16 @@ def test_lab_run_migrates_with_a_line_that_names_both_schemas(older: str) -> Non
         assert runs(store) == 1
     (line,) = said
     assert OLDER in line
-    assert NEWEST in line
-    assert state(older)[0] == NEWEST
+    assert NEWER in line
+    assert state(older)[0] == NEWER
     with holding.opened(older, 0.0, said.append):
         assert len(said) == 1, "once"
 
 
 def test_the_command_migrates_sqlite_and_leaves_a_whole_copy_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "results.db"
-    with open_store(str(path)) as store:
-        recorded_run.record(store, virtual=False, cycles=1)
     path.chmod(0o640)
-    back_to_verdicts(f"sqlite:///{path}")
     before = state(f"sqlite:///{path}")
     assert main(["results", "migrate", "--db", str(path)]) == 0
     copy = tmp_path / f"results.db.{OLDER}"
@@ -150,14 +156,12 @@ def test_the_command_migrates_sqlite_and_leaves_a_whole_copy_beside_it(
     with open_store(str(path), create=False) as store:
         assert runs(store) == 1
     assert main(["results", "migrate", "--db", str(path)]) == 0
-    assert NEWEST in capsys.readouterr().out
+    assert NEWER in capsys.readouterr().out
     assert sorted(each.name for each in tmp_path.glob("results.db.*")) == [copy.name]
 
 
-def test_a_copy_that_is_there_already_stays(tmp_path: Path) -> None:
-    path, earlier = tmp_path / "results.db", tmp_path / f"results.db.{OLDER}"
-    open_store(str(path)).close()
-    back_to_verdicts(f"sqlite:///{path}")
+def test_a_copy_that_is_there_already_stays(path: Path, tmp_path: Path) -> None:
+    earlier = tmp_path / f"results.db.{OLDER}"
     earlier.write_text("of another time")
     with open_store(str(path), migrate=lambda _line: None):
         pass
@@ -166,11 +170,8 @@ def test_a_copy_that_is_there_already_stays(tmp_path: Path) -> None:
 
 
 def test_a_migration_that_fails_or_cannot_be_copied_changes_nothing_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "results.db"
-    open_store(str(path)).close()
-    back_to_verdicts(f"sqlite:///{path}")
     before = state(f"sqlite:///{path}")
 
     def fails(*_given: object) -> None:

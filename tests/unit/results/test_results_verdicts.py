@@ -6,12 +6,11 @@ import datetime as dt
 
 import pytest
 from attrs import evolve, fields_dict
-from support.older_schema import back_to_jobs
 from support.recorded_run import record
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.host.clock import utc_now
-from lab.results import Store, open_store
+from lab.results import Store
 from lab.results.verdictrecords import NewVerdict, Verdict
 from lab.results.verdicts import mute, mutes, read_verdicts, review, reviews, write_verdicts
 
@@ -140,15 +139,3 @@ def test_a_rerun_that_was_asked_for_is_open_until_a_later_run_of_the_number_is_j
     assert [verdict.open for verdict in read_verdicts(store, run_id=asked)] == [True]
     write_verdicts(store, later, [NewVerdict("boot.time", 1, SD, "none")])
     assert [(verdict.outdated, verdict.open) for verdict in read_verdicts(store, run_id=asked)] == [(True, False)]
-
-
-def test_a_store_of_the_schema_before_is_upgraded_and_loses_nothing(database: str) -> None:
-    with open_store(database) as store:
-        record(store)
-        before = store.contents(1)
-    back_to_jobs(database)
-    with open_store(database, migrate=lambda _line: None) as store:
-        assert store.contents(1) == before
-        assert read_verdicts(store) == []
-        write_verdicts(store, 1, [slower(1)])
-        assert [as_written(verdict) for verdict in read_verdicts(store)] == [slower(1)]
