@@ -9,22 +9,23 @@ from support.leansessions import LEAN, lean_pdudaemon
 
 from virtual import pdudaemon
 
-LONGEST = (
+LONGEST = (  # those that wait for boards, and those that compute, in turns
     "test_lab_run.py",
     "test_sim_faults.py",
     "test_low_power_bench.py",
-    "test_farm_buildbot.py",
     "test_full_guide.py",
-    "test_provisioning.py",
-    "test_judged_runs.py",
-    "test_farm_alerting.py",
-    "test_sim_bench.py",
-    "test_web_operator.py",
-    "test_verdict_mail.py",
     "test_farm_dashboards_drawn.py",
+    "test_farm_buildbot.py",
+    "test_provisioning.py",
+    "test_verdict_mail.py",
+    "test_judged_runs.py",
+    "test_web_browser.py",
+    "test_farm_alerting.py",
+    "test_web_operator.py",
+    "test_sim_bench.py",
     "test_farm_dashboards_live.py",
     "test_provision_place.py",
-    "test_web_browser.py",
+    "test_strategy_misbehaviour.py",
     "test_health.py",
     "test_farm_up.py",
 )

@@ -107,6 +107,8 @@ def night(engine: Engine, farm: Farm, ids: Ids, at: float, release: str, *, last
             _measured(rows, farm, ids, run=run, kind=kind, board=board, release=release, at=begun, number=n, last=last)
         job = {"board_type": TYPE, "board": board, "suites": "boot", "done": 1, "env": "e", "release": "", "cycles": 4}
         job |= {"state": "completed", "holder": "", "after_run": 0, "queued_at": when(start)}
+        job |= {"options": {}, "person": "", "program": "lab run", "cancelled_by": ""}
+        job |= {"priority": 10, "yields_to": "", "request": ""}
         rows[JobRow].append(
             {
                 **job,
