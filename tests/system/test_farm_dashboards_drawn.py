@@ -26,12 +26,12 @@ pytestmark = pytest.mark.longer
 RED = "rgb(242, 73, 92)"  # of Grafana's dark theme
 GREEN = "rgb(115, 191, 105)"
 NOW = float(int(time.time()) // farm_history.STEP_S * farm_history.STEP_S)
-EMPTY, ONE, LARGE = Farm("empty", 0, False, NOW), Farm("one", 1, False, NOW), Farm("large", either(12, 64), True, NOW)
+EMPTY, ONE, LARGE = Farm("empty", 0, False, NOW), Farm("one", 1, False, NOW), Farm("large", either(20, 64), True, NOW)
 PAGES = [
     (name, farm.name)
     for name in dashboards.ALL
     for farm in (EMPTY, ONE, LARGE)
-    if LONG or farm is LARGE or name == "boardlab-overview"
+    if LONG or farm is LARGE or name in {"boardlab-overview", "boardlab-board"}
 ]
 BOARDS = {"failed": LARGE.failed, "slower": LARGE.slower}
 LAPTOP = 1050  # what Grafana's menu leaves of 1280 pixels
