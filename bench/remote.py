@@ -1,18 +1,18 @@
 """How late the stamps of another host's consoles are, beside those of a reader on that host and labgrid's NetworkSerialPort.
 
-    uv run python bench/remote.py [--consoles 16] [--wires 0,0 20,0.01 200,0.01] [--readers ssh tls labgrid] [--boots 480] [--cuts 20] [--busy]
+    uv run python bench/remote.py [--consoles 16] [--wires 0,0 20,0.01 200,0.01] [--readers ssh labgrid] [--boots 480] [--cuts 20] [--busy]
 
 Two hosts are network namespaces of this one, with sshd on the one and a wire between them that delays what comes from it and loses
 packets both ways (bench/netlab.py; it needs root). The consoles are those of bench/stamps.py: boots at the full speed of 115200 Bd, and a log
 of when each byte left the UART.
 
-In each run the same console server is read on its host, and from the other one through ssh or by TLS, by a process for each console, as
+In each run the same console server is read on its host, and from the other one through ssh, by a process for each console, as
 measurements do: two rows of the same bytes, and the quotient of their errors. labgrid's SerialDriver reads the ports as `lab farm export` serves
 them (RFC 2217) in a run of its own, and is stamped when `expect` returns.
 "behind" is how long after its stamp a reader had a read. "lost" are bytes that the reader on the host got and this one did not, or otherwise.
 
 With `--cuts` all readers elsewhere are cut off so many times while the consoles stream, each time when all of them have bytes again: all
-connections of ssh are killed, or the TLS front is, which starts again. "cuts" is how many the reader saw that saw the fewest.
+connections of ssh are killed. "cuts" is how many the reader saw that saw the fewest.
 "core" is how busy the cores were on which all of this runs but the consoles, and the load that of the machine.
 A wire and a kind of reader take a minute with 480 boots; 20 cuts want some 1600.
 """
@@ -33,7 +33,7 @@ import psutil
 from aside import Core, stand_aside
 from remote_labgrid import Labgrid
 from remote_readers import Both, Elsewhere
-from remote_ways import WAYS
+from remote_ways import BySsh
 from stamps import Result, compare
 from stamps_compare import prepare, print_table, share, spread, watch
 from stamps_line import FIFO_BYTES, MARKERS
@@ -41,6 +41,7 @@ from stamps_peers import BENCH, Task
 
 from virtual.truth import read_truth
 
+SSH = "ssh"
 LABGRID = "labgrid"
 LABGRID_BOOTS = 10  # of a console: it falls behind with each, and what it does then takes as long
 HEADER = [
@@ -57,7 +58,7 @@ def main() -> int:
     parser.add_argument(
         "--wires", nargs="+", default=["0,0", "20,0.01", "200,0.01"], help="delay in ms, share of packets lost"
     )
-    parser.add_argument("--readers", nargs="+", choices=[*WAYS, LABGRID], default=[*WAYS, LABGRID])
+    parser.add_argument("--readers", nargs="+", choices=[SSH, LABGRID], default=[SSH, LABGRID])
     parser.add_argument("--cuts", type=int, default=0)
     parser.add_argument("--congestion", default="reno", help="how the hosts' TCP takes losses")
     parser.add_argument("--ssh-options", nargs="*", default=[], help="of ssh_config(5), e.g. 'Compression yes'")
@@ -90,7 +91,7 @@ def measure(hosts: netlab.Hosts, readers: str, consoles: int, boots: int, core: 
     if readers == LABGRID:
         peer, boots = Labgrid(task, hosts=hosts), min(boots, LABGRID_BOOTS)
     else:
-        way = WAYS[readers](hosts, folder)
+        way = BySsh(hosts, folder)
         peer = Both(task, elsewhere=Elsewhere(hosts, way, folder / "elsewhere", dict(task.markers), cuts))
     words = [
         sys.executable,

@@ -18,10 +18,8 @@ from typing import Any, Final
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, find_moments
 from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
-from lab.console.tlsway import TlsWay
 from lab.host.clock import MonotonicRaw
 from lab.host.sshlink import SshLink
-from lab.host.tls import Identity
 
 COUNT: Final = struct.Struct("<q")  # of a reader, in the shared file: how many cuts it has come back from
 DRAIN_S: Final = 120.0  # for what is on its way when the line has played everything
@@ -60,11 +58,8 @@ def main() -> None:
 
 
 def reader(order: dict[str, Any], device: str) -> ResumingClient:
-    """Connected, by ssh or by TLS."""
+    """Connected through ssh."""
     host = order["host"]
-    if "port" in order:
-        way = TlsWay(host, order["port"], Identity(Path(order["identity"])))
-        return ResumingClient(lambda: ConsoleClient(way, ELSEWHERE_S), lambda: None, PortOrder(device), host)
     link = SshLink(host, Path(order["sockets"]), order["config"])
     return ResumingClient(
         lambda: ConsoleClient(link.forwarded(order["server"]), ELSEWHERE_S), link.reset, PortOrder(device), host

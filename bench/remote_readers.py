@@ -15,7 +15,7 @@ import netlab
 import numpy as np
 from attrs import define, field
 from remote_reader import COUNT, DRAIN_S
-from remote_ways import Way
+from remote_ways import BySsh
 from stamps_peers import BENCH, ConsoleServer, Stamp
 
 from lab.console import Chunk
@@ -33,7 +33,7 @@ class Elsewhere:
     """
 
     hosts: netlab.Hosts
-    way: Way
+    way: BySsh
     folder: Path
     markers: dict[str, str]
     cuts: int = 0

@@ -26,12 +26,11 @@ def check(
 
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
-    remarks = [] if found else list(envfile.remarks(path))
     found = found or [*envfile.refusals(path), *target.lacks(path)]
     if as_json:
-        echo_json({"file": str(path), "problems": found, "remarks": remarks})
+        echo_json({"file": str(path), "problems": found})
     else:
-        for line in (*found, *remarks):
+        for line in found:
             echo(line)
         echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
     if found:

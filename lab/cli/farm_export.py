@@ -34,12 +34,6 @@ def export(
         typer.Option(metavar="ADDRESS", help="Of the TCP ports for labgrid's own clients, which know no password."),
     ] = LOOPBACK,
     isolated: Annotated[bool, typer.Option("--isolated", help="Let labgrid's own clients come through ssh.")] = False,
-    tls_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Of `lab console tls` here; 0: other hosts come through ssh."
-        ),
-    ] = 0,
     runtime: Runtime = None,
 ) -> None:
     """Export this host's boards to labgrid's coordinator, with the console server behind their serial ports."""
@@ -52,7 +46,6 @@ def export(
         hostname or getfqdn(),
         listen,
         isolated,
-        tls_port,
     )
     if not options.on_loopback:
         logging.warning(

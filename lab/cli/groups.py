@@ -50,9 +50,6 @@ COMMAND_GROUPS: Final = (
             CommandGroup("attach", "lab.cli.console_live", "Open a terminal on a port, through the server."),
             CommandGroup("tail", "lab.cli.console_live", "Print what comes from a port, until Ctrl-C."),
             CommandGroup("wait", "lab.cli.console_live", "Wait until somebody can type at a port."),
-            CommandGroup(
-                "tls", "lab.cli.console_tls", "Serve other hosts: TCP with TLS, and only with a certificate."
-            ),
             CommandGroup("replay", "lab.cli.console_recordings", "Find the moments of a recorded boot."),
             CommandGroup("show", "lab.cli.console_recordings", "Print a recording, each line with its time."),
             CommandGroup(

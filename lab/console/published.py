@@ -21,7 +21,6 @@ BARE_ADAPTER: Final = (
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _TEXT: Final = validators.instance_of(str)
 _NAMED: Final = validators.and_(_TEXT, validators.min_len(1))
-_TCP: Final = (validators.instance_of(int), validators.ge(0), validators.le(65535))
 
 
 @frozen
@@ -30,11 +29,10 @@ class PublishedPort:
 
     Attributes:
         socket: path of the console server's socket on its host.
-        host: name or address by which other hosts reach that host; the name in its certificate, where it serves TLS.
+        host: name or address by which other hosts reach that host.
         machine: its machine-id(5); empty where it has none. line: the time line of the stamps, see `time_line`.
         pty: a pseudo terminal: no real board hangs on it.
         rails: path of the rails server's socket there; empty: none runs.
-        tls_port: where the console server and the rails server are reached by TCP with TLS; 0: by ssh only.
         device: path of the port there. id_path, serial: what udev knows of its adapter (ID_PATH, ID_SERIAL_SHORT); empty where nothing.
     """
 
@@ -47,7 +45,6 @@ class PublishedPort:
     serial: str = field(default="", validator=_TEXT)
     pty: bool = field(default=False, validator=validators.instance_of(bool))
     rails: str = field(default="", validator=validators.matches_re(r"(/[^:\x00-\x1f]+)?"))
-    tls_port: int = field(default=0, validator=_TCP)
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
@@ -83,12 +80,10 @@ class PublishedHost:
 
     Attributes:
         host: name or address by which other hosts reach it. line: its time line.
-        tls_port: where it is reached by TCP with TLS; 0: by ssh only.
     """
 
     host: str = field(validator=_NAMED)
     line: str = field(validator=_TEXT)
-    tls_port: int = field(default=0, validator=_TCP)
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
@@ -97,11 +92,11 @@ class PublishedHost:
         Raises:
             ConfigurationError: one of ours wrote it, and something is wrong.
         """
-        host, line, tls_port = (extra.get(f"{PREFIX}{name}") for name in ("host", "line", "tls_port"))
+        host, line = (extra.get(f"{PREFIX}{name}") for name in ("host", "line"))
         if not isinstance(host, str) or not isinstance(line, str):
             return None
         try:
-            return cls(host, line, 0 if tls_port is None else tls_port)  # type: ignore[arg-type]
+            return cls(host, line)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"the exporter of this outlet says something wrong of it ({error}): it is of another boardlab than this one; update both"

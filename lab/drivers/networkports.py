@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
 from labgrid.resource import SerialPort
@@ -18,17 +18,17 @@ from lab.console.published import PublishedPort
 from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.console.status import PortInfo
 from lab.console.stream import ServedWay
-from lab.console.tlsdoor import SharedTls, TlsDoor
-from lab.console.tlsway import TlsWay
-from lab.console.tlswords import RAILS
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
-from lab.drivers.transport import AUTO, SSH, is_tls, tls_way
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.addresses import is_own
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
 from lab.rails.elsewhere import RailsServer, by_socket
+
+AUTO: Final = "auto"
+SSH: Final = "ssh"
+TRANSPORTS: Final = (AUTO, SSH)
 
 
 def port_of(port: Any, runtime: str, transport: str = AUTO) -> ConsolePort:
@@ -50,8 +50,7 @@ class ServedPort:
     """A port behind a console server, on another host or on this one.
 
     Attributes:
-        transport: "auto": directly where the server is on this host, else by TLS where its exporter names a port for that, else
-            through ssh. "ssh", "tls": so, also on this host.
+        transport: "auto": directly where the server is on this host, else through ssh. "ssh": so, also on this host.
     """
 
     published: PublishedPort
@@ -83,8 +82,6 @@ class ServedPort:
         if self.transport == AUTO and self._is_here:
             way = ServedWay(Path(published.socket), published.host, published.socket)
             connect, reset = partial(ConsoleClient, way), _nothing
-        elif is_tls(self.transport, published.tls_port):
-            connect, reset = partial(ConsoleClient, self._tls_way(), ELSEWHERE_S), _nothing
         else:
             ssh = _SshWay(self._link(), published.socket)
             connect, reset = ssh.connect, ssh.reset
@@ -106,7 +103,6 @@ class ServedPort:
 
         Raises:
             LabTransientError: none runs there.
-            ConfigurationError: it shall be reached by TLS, and its exporter names no port for that.
         """
         published = self.published
         if not published.rails:
@@ -118,9 +114,6 @@ class ServedPort:
         runtime = self._runtime
         if self.transport != SSH and self._is_here:
             return RailsServer(by_socket(lambda: Path(published.rails)), published.host, runtime)
-        if is_tls(self.transport, published.tls_port):
-            door = TlsDoor(self._tls_way(), RAILS)
-            return RailsServer(lambda timeout_s: SharedTls(door.connect(timeout_s)), published.host, runtime)
         link = self._link()
         return RailsServer(by_socket(partial(link.forwarded, published.rails)), published.host, runtime)
 
@@ -128,9 +121,6 @@ class ServedPort:
     def _is_here(self) -> bool:
         """Whether the sockets are this host's."""
         return self.published.is_here and os.access(self.published.socket, os.W_OK)
-
-    def _tls_way(self) -> TlsWay:
-        return tls_way(self.published.host, self.published.tls_port, self.shown)
 
     def _link(self) -> SshLink:
         return SshLink.to(self.published.host, self._runtime)

@@ -14,8 +14,7 @@ from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
-from lab.drivers.networkports import BareNetworkPort, port_of
-from lab.drivers.transport import AUTO, TRANSPORTS
+from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation
@@ -37,7 +36,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         txdelay (float), txchunk (int): as of SerialDriver
         runtime (str): the console server's runtime directory; default as `lab console` has it
         transport (str): how another host's console server is reached, and its rails server and pdudaemon: "auto": directly where it is
-            this host's, else as its exporter says; "ssh" or "tls": so, and the console never directly
+            this host's, else through ssh; "ssh": so, and the console never directly
 
     Attributes:
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.

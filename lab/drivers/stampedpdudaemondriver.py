@@ -12,13 +12,9 @@ from labgrid.factory import target_factory
 from labgrid.util.proxy import proxymanager
 
 from lab.console.published import PublishedHost
-from lab.console.tlsdoor import TlsDoor
-from lab.console.tlswords import power
-from lab.drivers.consolehost import console_of
 from lab.drivers.outlets import PDUDAEMON_PORT, Outlet, outlet_of
-from lab.drivers.pdudaemonthere import ByTls, PdudaemonThere, ThroughSsh
+from lab.drivers.remote_pdudaemon import RemotePdudaemon
 from lab.drivers.switching import EdgePowerDriver
-from lab.drivers.transport import AUTO, is_tls, tls_way
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
@@ -34,7 +30,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
     pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
     verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of another
-    host, which `lab farm export` offers, is reached through ssh or by TLS, as that host's consoles are.
+    host, which `lab farm export` offers, is reached through ssh, as that host's consoles are.
 
     Args:
         delay (float): seconds between off and on in `cycle`
@@ -47,7 +43,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._address = self._shown = ""
-        self._there: PdudaemonThere | None = None
+        self._remote: RemotePdudaemon | None = None
         self._http = requests.Session()
         self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
 
@@ -64,13 +60,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
         if behind.is_here:
             return
         self._shown = f"{at} on {behind.host}"
-        console = console_of(self.target)
-        transport = console.transport if console is not None else AUTO
-        if is_tls(transport, behind.tls_port):
-            way = tls_way(behind.host, behind.tls_port, f"pdudaemon at {self._shown}")
-            self._there = ByTls(TlsDoor(way, power(port)), at, self._http)
-        else:
-            self._there = ThroughSsh(SshLink.to(behind.host, prepare(runtime_dir())), at, self._http)
+        self._remote = RemotePdudaemon(SshLink.to(behind.host, prepare(runtime_dir())), at, self._http)
 
     @property
     def limit_s(self) -> float:
@@ -84,8 +74,8 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     def prepare(self) -> None:
         """See `EdgePowerDriver`."""
-        if self._there is not None:
-            self._there.prepare(self.timeout)
+        if self._remote is not None:
+            self._remote.prepare()
 
     def order(self, command: str) -> None:
         """See `EdgePowerDriver`."""
@@ -120,11 +110,11 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
         try:
             return self._http.get(url, params=params, timeout=self.timeout)
         except (requests.ConnectionError, requests.Timeout) as error:
-            if self._there is None:
+            if self._remote is None:
                 raise
-            is_another = self._there.mended()
-            if isinstance(error, requests.Timeout) and not is_another:
-                raise  # the way there is not what did not answer
+            reconnected = self._remote.reconnected()
+            if isinstance(error, requests.Timeout) and not reconnected:
+                raise  # the connection is not what did not answer
             return self._http.get(url, params=params, timeout=self.timeout)  # what was obeyed may be ordered again
 
 

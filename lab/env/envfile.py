@@ -20,7 +20,6 @@ from labgrid.util.yaml import load
 
 from lab import shipped, yamlfile
 from lab.benchmarks import site
-from lab.env import sshneeds
 from lab.env import wiring as envwiring
 from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
@@ -123,26 +122,6 @@ def refusals(path: Path) -> Iterator[str]:
         site.of_options(target_options(path).get(site.OPTION, {}), f"{path}: targets.main.options.{site.OPTION}")
     except ConfigurationError as error:
         yield str(error)
-
-
-def remarks(path: Path) -> Iterator[str]:
-    """What an environment without problems needs of another host, see `lab.env.sshneeds`.
-
-    Raises:
-        ConfigurationError: the file cannot be understood.
-    """
-    data = _parse(path)
-    imports = _imports(path, data)
-    for role, target in _targets(path, data):
-        rooms = [
-            [
-                entry
-                for entry in _entries(path, f"targets.{role}.{room}", target.get(room), imports)
-                if not isinstance(entry, str)
-            ]
-            for room in ("resources", "drivers")
-        ]
-        yield from (f"{path}: {found}" for found in sshneeds.remarks(*rooms))
 
 
 def names(path: Path, cls: str) -> bool:

@@ -16,7 +16,6 @@ from cattrs.gen import make_dict_structure_fn, override
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import reasons, suites, values
-from lab.farm.consoletls import OFF, ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
@@ -104,7 +103,6 @@ class Farm:
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
-        console_tls: consoles, rails and power for other hosts without ssh; no addresses: off.
         exports: path of what this host exports to the coordinator; empty: nothing.
         reports: address of a run's page, with {run}, for links in mails; empty: the site's, see `run_page`.
         documents: address of the documents' site, to which alerts and dashboards link. limits: what the programs of a host leave each other.
@@ -124,7 +122,6 @@ class Farm:
     coordinator_host: str = field(default="", validator=values.word)
     exports: str = field(default="", validator=values.path_if_any)
     ssh_config: str = field(default="", validator=values.path_if_any)
-    console_tls: ConsoleTls = OFF
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
     documents: str = field(default=DOCUMENTS, validator=values.site)
@@ -155,11 +152,6 @@ class Farm:
             if known.get(schedule.board) != schedule.env:
                 raise ValueError(
                     f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of `boards`"
-                )
-        for host in (*self.console_tls.listen, *self.console_tls.pdudaemon):
-            if host not in hosts or not self.exports:
-                raise ValueError(
-                    f"console_tls: {host!r}: needs `exports`, and to be one of the hosts: {', '.join(hosts)}"
                 )
         self._check_hosts(hosts)
         measured = {*known, *(schedule.board for schedule in self.schedules)}
@@ -279,7 +271,6 @@ def _anchored(farm: Farm, folder: Path) -> Farm:
         database=_database(farm.database, base),
         exports=at(farm.exports),
         ssh_config=at(farm.ssh_config),
-        console_tls=evolve(farm.console_tls, certificates=at(farm.console_tls.certificates)),
         exporter=evolve(farm.exporter, web_config=at(farm.exporter.web_config)),
         web=evolve(farm.web, web_config=at(farm.web.web_config), users=at(farm.web.users)),
         pdudaemon=evolve(farm.pdudaemon, program=program(farm.pdudaemon.program), config=at(farm.pdudaemon.config)),

@@ -164,14 +164,6 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
     if farm.exports:
         words: tuple[str, ...] = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
         host = buildbot.hosts(farm)[0]
-        if port := farm.console_tls.port(host):
-            serve = (
-                *farm.console_tls.words(host, farm.own_pdudaemon),
-                "--certificates",
-                farm.console_tls.certificates,
-            )
-            found.append(Program("console-tls", (lab, "console", "tls", *serve, *runtime)))
-            words += ("--tls-port", str(port))
         if farm.hosts:
             words += ("--name", host, "--hostname", host)
         from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import

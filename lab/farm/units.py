@@ -47,17 +47,9 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
             listen=with_port(farm.coordinator),
         )
     if farm.exports:
-        tls_port = farm.console_tls.port(host or hosts[0])
-        # By the name of farm.yaml, as ssh and certificates have it; what the machine calls itself may be another one.
-        found["boardlab-export.service"] = _text(
-            "boardlab-export.service", farm=farm, tls_port=tls_port, host=its_name
-        )
+        # By the name of farm.yaml, as ssh has it; what the machine calls itself may be another one.
+        found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, host=its_name)
         found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
-        if tls_port:
-            words_of_tls = farm.console_tls.words(host or hosts[0], farm.own_pdudaemon)
-            found["boardlab-console-tls.service"] = _text(
-                "boardlab-console-tls.service", farm=farm, words=words_of_tls
-            )
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:

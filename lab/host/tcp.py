@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -15,7 +14,6 @@ _ALIVE: Final = (
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 )
-_ABORT: Final = struct.pack("ii", 1, 0)  # struct linger: on, no seconds
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -25,14 +23,6 @@ def keep_alive(connection: socket.socket) -> None:
     """
     for level, option, value in _ALIVE:
         connection.setsockopt(level, option, value)
-
-
-def forget_unsent(connection: socket.socket) -> None:
-    """Let the end of a connection throw away what the other end has not got yet (SO_LINGER of socket(7)).
-
-    Else the kernel goes on sending it for a minute and more after the end: an order that was given up would be obeyed then.
-    """
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
 
 
 def family_of(address: str) -> socket.AddressFamily:

@@ -53,7 +53,6 @@ class ExporterOptions:
         runtime: the console server's folder.
         listen: address of the TCP ports for stock clients.
         isolated: all that is exported is reached through ssh by stock clients (labgrid's `--isolated`).
-        tls_port: of `lab console tls` beside the console server; 0: boardlab's programs of other hosts come through ssh.
     """
 
     resources: Path
@@ -63,7 +62,6 @@ class ExporterOptions:
     hostname: str = field(factory=getfqdn)
     listen: str = LOOPBACK
     isolated: bool = False
-    tls_port: int = 0
 
     @property
     def known(self) -> dict[str, object]:
@@ -195,7 +193,6 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
             serial=known.get("ID_SERIAL_SHORT", ""),
             pty=is_pty(Path(self.serial.port or "")),
             rails=str(rails) if (rails := rails_socket(options.runtime)).is_socket() else "",
-            tls_port=options.tls_port,
         )
         return {
             "host": options.reached_at,
@@ -218,7 +215,7 @@ class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
         if is_loopback(urlsplit(f"//{self.data['params'].get('host', '')}").hostname or ""):
             extra = self.data["params"].setdefault("extra", {})
             extra |= {"proxy": self.options.hostname, "proxy_required": True}
-            extra |= PublishedHost(self.options.hostname, time_line(), self.options.tls_port).extra()
+            extra |= PublishedHost(self.options.hostname, time_line()).extra()
 
 
 def _udev(device: str | None) -> dict[str, str]:

@@ -48,9 +48,7 @@ def test_a_stock_client_and_ours_share_a_port_that_outlives_the_exporter(
     adapter = bench.adapter()
     with (
         bench.client() as ours,
-        running_exporter(
-            coordinator, tmp_path, bench.runtime, serial_port(adapter.link), "--tls-port", "7443"
-        ) as exporter,
+        running_exporter(coordinator, tmp_path, bench.runtime, serial_port(adapter.link)) as exporter,
     ):
         info = ours.open(adapter.link)
         ours.attach(info.name, since=info.position)
@@ -59,7 +57,6 @@ def test_a_stock_client_and_ours_share_a_port_that_outlives_the_exporter(
         said = shown(coordinator)
         assert f"'{PREFIX}socket': '{socket_path(bench.runtime)}'" in said
         assert f"'{PREFIX}device': '{adapter.link}'" in said
-        assert f"'{PREFIX}tls_port': 7443" in said
         assert "'protocol': 'rfc2217'" in said
         theirs = stock(tcp_port(coordinator))
         adapter.say(b"both \xff hear this")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +10,10 @@ from attrs import frozen
 from support.coordinator import ALICE, client
 from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 from support.otherhost import AHEAD_S
-from support.placedboard import BOARD, running_place, running_place_by_tls
+from support.placedboard import BOARD, running_place
 from support.railbench import true_energy_j
-from support.tlsfront import Front
 
 from lab import boards
-from lab.host.tls import VARIABLE
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt, open_store
 from virtual.sim.trueboots import TrueBoot, true_boots
@@ -35,12 +32,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @frozen
 class Place:
-    """The board as whoever is on another host has it; `front`: what leads there by TLS."""
+    """The board as a user of another host has it."""
 
     lab: Lab
     env: Path
     coordinator: str
-    front: Front | None = None
 
     def boots(self, cycles: int) -> Iterator[tuple[Attempt, TrueBoot]]:
         """The good attempts of a session, each beside the truth."""
@@ -75,32 +71,21 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Alice has acquired it."""
     folder = tmp_path_factory.mktemp("place")
-    with contextlib.ExitStack() as running:
-        if request.param == "by TLS":
-            env, coordinator, front = running.enter_context(running_place_by_tls(lab, folder))
-            lab.environ[VARIABLE] = str(front.folder / "client")
-            place = Place(lab, env, coordinator, front)
-        else:
-            place = Place(lab, *running.enter_context(running_place(lab, folder)))
+    with running_place(lab, folder) as (env, coordinator):
+        place = Place(lab, env, coordinator)
         client(place.coordinator, "-p", BOARD, "acquire")
         yield place
         client(place.coordinator, "-p", BOARD, "release")
 
 
-directly = pytest.mark.parametrize("place", ["directly"], indirect=True)
-by_both = pytest.mark.parametrize("place", ["directly", pytest.param("by TLS", marks=pytest.mark.soak)], indirect=True)
-
-
-@directly
 def test_a_boot_on_another_hosts_clock_is_timed_from_the_switch_here_within_its_bound(place: Place) -> None:
     assert_true(place.numbers(CYCLES), more=lambda: place.numbers(ENOUGH // 2))
 
 
 @pytest.mark.soak
-@by_both
 def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_its_energy_from_the_sensors_there(
     place: Place,
 ) -> None:

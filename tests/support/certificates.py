@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -43,15 +42,6 @@ def sign(folder: Path, name: str, hosts: str = "IP:127.0.0.1,IP:::1", days: int 
         "extensions.cnf",
     )
     _openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
-
-
-def identity(folder: Path, name: str, into: Path) -> Path:
-    """A folder as `lab console tls` wants it: ca.crt, host.crt and host.key, of a certificate that `sign` made."""
-    into.mkdir()
-    for source, target in (("ca.crt", "ca.crt"), (f"{name}.crt", "host.crt"), (f"{name}.key", "host.key")):
-        shutil.copy(folder / source, into / target)
-    (into / "host.key").chmod(0o600)
-    return into
 
 
 def _openssl(folder: Path, *words: str) -> None:

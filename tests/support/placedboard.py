@@ -11,8 +11,7 @@ import yaml
 from support.coordinator import running_coordinator
 from support.exported import make_place, running_exporter
 from support.measuring_lab import Lab
-from support.otherhost import console_server_with_another_clock, on_its_host, rails_server_beside
-from support.tlsfront import Front, running_front
+from support.otherhost import console_server_with_another_clock, rails_server_beside
 
 BOARD = "am62xx_sk-1"
 
@@ -56,30 +55,3 @@ def running_place(
     ):
         make_place(coordinator, board)
         yield folder / "place.yaml", coordinator
-
-
-@contextmanager
-def running_place_by_tls(lab: Lab, folder: Path, board: str = BOARD) -> Iterator[tuple[Path, str, Front]]:
-    """The same, whose exporter has the clock of the console server, as on another host, and names the TLS front there: no ssh leads to it.
-
-    Who measures needs the identity `client` of the front.
-    """
-    env, exported = elsewhere(lab.bench.folder / board / "env.yaml", board)
-    (folder / "place.yaml").write_text(env)
-    (outlet,) = [each for each in yaml.safe_load(exported)[board].values() if each["cls"] == "PDUDaemonPort"]
-    with (
-        running_coordinator(folder) as coordinator,
-        console_server_with_another_clock(lab.folder / "host") as console,
-        rails_server_beside(console),
-        running_front(folder, lab.folder / "host", outlet["host"]) as front,
-        running_exporter(
-            coordinator,
-            folder,
-            lab.folder / "host",
-            exported,
-            *("--tls-port", str(front.port)),
-            within=on_its_host(console),
-        ),
-    ):
-        make_place(coordinator, board)
-        yield folder / "place.yaml", coordinator, front

@@ -31,7 +31,7 @@ UNITS: Final = Path("/etc/systemd/system")
 STATE: Final = Path("/var/lib")  # of systemd's StateDirectory=
 _OF_THE_HOST: Final = frozenset({"environ", "alerts"})  # of Buildbot's file: where it runs, and where farm.yaml is
 _ANSWERING: Final = frozenset(
-    {"console", "console-tls", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
+    {"console", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
 )  # they are asked themselves, or the coordinator is, whoever keeps them
 _FARM_OF_UNIT: Final = re.compile(r'^ExecStart=.* exporter --farm ("[^"]*"|\S+)', re.MULTILINE)
 
@@ -72,8 +72,6 @@ def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
         if not sockets_user(host, runtime):
             yield _rails(host, runtime)
         yield _exported(farm, host)
-    if listen := farm.console_tls.listen.get(host.name, ""):
-        yield _listens("console-tls", listen, host)
     names = [name for name in kept(farm, host.name) if name not in _ANSWERING]
     yield from _supervised(host, runtime) if host.supervised else _units(names, host)
     yield from outdated(host, runtime)
@@ -208,15 +206,6 @@ def _rails(host: HostFile, runtime: Path) -> Finding:
         except OSError as error:
             return Finding(AREA, "rails", "bad", f"{path}: {error.strerror or error}", mend("rails", host))
     return Finding(AREA, "rails", "ok", f"listens at {path}")
-
-
-def _listens(name: str, address: str, host: HostFile) -> Finding:
-    machine, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((machine.strip("[]"), int(port)), ANSWER_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        return Finding(AREA, name, "bad", f"{address}: {getattr(error, 'strerror', None) or error}", mend(name, host))
-    return Finding(AREA, name, "ok", f"listens at {address}")
 
 
 def _units(names: list[str], host: HostFile) -> Iterator[Finding]:

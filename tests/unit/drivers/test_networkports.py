@@ -13,7 +13,6 @@ from labgrid import Target
 from labgrid.resource import NetworkSerialPort, Resource
 from support.console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
 from support.railsserved import hwmon, running_rails_server
-from support.tlsfront import HOST, Front, running_front
 
 from lab.benchmarks.boot import PowerEdge
 from lab.console.bareport import HOLD_NS
@@ -28,7 +27,6 @@ from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
 from lab.host.sshlink import SshLink
-from lab.host.tls import VARIABLE
 from lab.metrics import Flag
 from lab.rails.server import rails_socket
 from lab.run.recorded import check_clocks, clocks_document, port_flags
@@ -72,44 +70,11 @@ def test_a_published_port_of_this_host_is_read_without_ssh_with_the_stamps_of_it
     console.target.deactivate(console)
 
 
-@pytest.fixture
-def front(bench: ConsoleBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+@pytest.mark.parametrize(("transport", "line"), [("auto", "another host's"), ("ssh", time_line())])
+def test_the_rails_of_a_ports_host_are_reached_through_ssh(
+    bench: ConsoleBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str, line: str
+) -> None:
     bench.client().close()
-    with running_front(tmp_path, bench.runtime) as front:
-        monkeypatch.setenv(VARIABLE, str(tmp_path / "client"))
-        yield front
-
-
-@pytest.mark.parametrize("transport", ["auto", "tls"])
-def test_a_published_port_with_tls_is_read_through_it_unless_it_is_this_hosts(
-    bench: ConsoleBench, front: Front, transport: str
-) -> None:
-    line = time_line() if transport == "tls" else "another host's"
-    device = str(bench.adapter().link)
-    port = PublishedPort(
-        str(socket_path(bench.runtime)), HOST, machine_id(), line, device, pty=True, tls_port=front.port
-    )
-    console = driver(4000, port.extra(), transport=transport)
-    console.target.activate(console)
-    console.start_capture()
-    bench.adapters[0].say(b"hello")
-    wait_for(lambda: console.poll(0.1) or console.captured() == b"hello", "the bytes came")
-    assert b"client is here" in front.said()
-    console.target.deactivate(console)
-
-
-@pytest.mark.parametrize(
-    ("transport", "tls_port", "by_tls"), [("auto", True, True), ("auto", False, False), ("ssh", True, False)]
-)
-def test_the_rails_of_a_ports_host_are_reached_as_the_port_is(
-    bench: ConsoleBench,
-    front: Front,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    transport: str,
-    tls_port: bool,
-    by_tls: bool,
-) -> None:
     through_ssh = []
 
     def forwarded(link: SshLink, remote: str) -> Path:
@@ -119,30 +84,17 @@ def test_the_rails_of_a_ports_host_are_reached_as_the_port_is(
     monkeypatch.setattr(SshLink, "forwarded", forwarded)
     port = PublishedPort(
         str(socket_path(bench.runtime)),
-        HOST,
+        "127.0.0.1",
         machine_id(),
-        "another host's",
+        line,
         "/dev/ttyUSB0",
         rails=str(rails_socket(bench.runtime)),
-        tls_port=front.port if tls_port else 0,
     )
     way = port_of(driver(4000, port.extra()).port, str(bench.runtime), transport)
     assert isinstance(way, ServedPort)
     with running_rails_server(bench.runtime):
         assert way.rails_server().volts(hwmon(tmp_path), 0.1) == {"vdd_core": pytest.approx(0.85)}
-    assert (b"client is here (boardlab-rails)" in front.said()) is by_tls
-    assert bool(through_ssh) is not by_tls
-
-
-def test_tls_that_the_exporter_does_not_name_is_said(bench: ConsoleBench) -> None:
-    console = driver(4000, published(bench), transport="tls")
-    with pytest.raises(ConfigurationError, match="its exporter names no port for that"):
-        console.target.activate(console)
-    elsewhere = PublishedPort("/a", "lab-2", "m", "another host's", "/dev/x", rails="/rails.sock")
-    port = port_of(driver(4000, elsewhere.extra()).port, str(bench.runtime), "tls")
-    assert isinstance(port, ServedPort)
-    with pytest.raises(ConfigurationError, match="its exporter names no port for that"):
-        port.rails_server()
+    assert set(through_ssh) == {"127.0.0.1"}
 
 
 def test_a_published_port_that_nobody_serves_says_what_to_look_at() -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from labgrid import Target
-from labgrid.resource import NetworkSerialPort, PDUDaemonPort
-from support import certificates
+from labgrid.resource import PDUDaemonPort
 
 from lab.console.published import PublishedHost
-from lab.drivers import StampedConsoleDriver, StampedPDUDaemonDriver
-from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.drivers import StampedPDUDaemonDriver
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host import statusfiles
 from lab.host.clock import time_line
 from lab.host.sshlink import SshLink
 from lab.host.statusfiles import OutletStatus
-from lab.host.tls import VARIABLE
 
 
 class Daemon(ThreadingHTTPServer):
@@ -205,47 +201,10 @@ def test_a_pdudaemon_on_another_hosts_loopback_is_reached_through_ssh_and_again_
     thread.join()
 
 
-@pytest.mark.parametrize(
-    ("transport", "tls_port", "says"),
-    [
-        ("auto", 1, "nobody answers at 127.0.0.1:1 "),
-        ("tls", 1, "nobody answers at 127.0.0.1:1 "),
-        ("auto", 0, "through ssh"),
-        ("ssh", 1, "through ssh"),
-        ("tls", 0, "pdudaemon at localhost:16421 on 127.0.0.1: transport: tls, but its exporter names no port"),
-        ("tls", 0, "One of an earlier boardlab names none for power: update it"),
-    ],
-)
-def test_a_pdudaemon_is_reached_as_the_console_is(
-    runtime: Path, monkeypatch: pytest.MonkeyPatch, transport: str, tls_port: int, says: str
-) -> None:
-    def forwarded(_link: SshLink, _remote: str) -> Path:
-        raise LabTransientError("through ssh")
-
-    monkeypatch.setattr(SshLink, "forwarded", forwarded)
-    (runtime / "made").mkdir()
-    certificates.make(runtime / "made", "client")
-    monkeypatch.setenv(VARIABLE, str(certificates.identity(runtime / "made", "client", runtime / "client")))
-    target = Target("main")
-    NetworkSerialPort(target, None, host="127.0.0.1", port=4000, protocol="raw")
-    console = StampedConsoleDriver(target, None, transport=transport)
-    monkeypatch.setattr(target, "get_strategy", lambda: SimpleNamespace(console=console))
-    port = PDUDaemonPort(target, None, host="localhost", pdu="rack 1", index=3)
-    port.extra = PublishedHost("127.0.0.1", "another boot", tls_port).extra()
-    pdu = StampedPDUDaemonDriver(target, None)
-
-    def switched() -> None:
-        target.activate(pdu)
-        pdu.on()
-
-    with pytest.raises(BoardlabError, match=re.escape(says)):
-        switched()
-
-
 def test_an_exporter_that_says_something_wrong_of_an_outlet_is_of_another_version() -> None:
     target = Target("main")
     port = PDUDaemonPort(target, None, host="localhost", pdu="rack 1", index=3)
-    port.extra = {**PublishedHost("lab-2", "another boot").extra(), "boardlab_tls_port": 70_000}
+    port.extra = {**PublishedHost("lab-2", "another boot").extra(), "boardlab_host": ""}
     pdu = StampedPDUDaemonDriver(target, None)
     with pytest.raises(ConfigurationError, match="of another boardlab than this one; update both"):
         target.activate(pdu)

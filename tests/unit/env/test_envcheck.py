@@ -297,40 +297,6 @@ def test_a_command_at_a_console_that_does_not_say_where_it_is_is_no_strap(tmp_pa
     assert "does not say where it is" in "".join(envfile.problems(tmp_path / "lab.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("resource", "driver", "transport", "says"),
-    [
-        (
-            "",
-            "CommandOutputDriver: {name: B0, asserted: [x], at: console}",
-            "",
-            "its commands run on the console's host",
-        ),
-        ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}", "transport: tls", "through ssh"),
-        ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}", "transport: ssh", ""),
-        ("", "CommandOutputDriver: {name: B0, asserted: [x]}", "", ""),
-        ("", "USBSDMuxDriver: {}\n      - MultiplexedCardDriver: {}", "", "`lab farm card` writes the card"),
-        (SENSORS % ", at: console", "RailsDriver: {}", "", ""),
-        (
-            "- RawSerialPort: {port: /dev/null}",
-            "CommandOutputDriver: {name: B0, asserted: [x], at: console}",
-            "",
-            "",
-        ),
-    ],
-)
-def test_what_needs_ssh_even_where_consoles_go_by_tls_is_said_and_is_no_problem(
-    tmp_path: Path, resource: str, driver: str, transport: str, says: str
-) -> None:
-    text = (PLACE % (resource, driver)).replace("StampedConsoleDriver: {}", f"StampedConsoleDriver: {{{transport}}}")
-    (tmp_path / "lab.yaml").write_text(text)
-    assert list(envfile.problems(tmp_path / "lab.yaml")) == []
-    said = list(envfile.remarks(tmp_path / "lab.yaml"))
-    assert bool(said) is bool(says)
-    assert says in "".join(said)
-    assert all("`ssh HOST true` must work" in each and "power go by TLS" in each for each in said)
-
-
 STRAPPED = """
 targets:
   main:
@@ -428,7 +394,7 @@ def test_of_a_damaged_environment_each_mistake_is_a_line_and_pytest_starts_with_
         path.write_text(mutated(chance.choice(texts), chance), encoding="utf-8")
         found = list(envfile.problems(path))
         if not found:
-            assert all(str(path) in each for each in (*envfile.refusals(path), *envfile.remarks(path)))
+            assert all(str(path) in each for each in envfile.refusals(path))
         said = ""
         try:
             board.configure(SimpleNamespace(option=SimpleNamespace(lg_env=str(path))))  # type: ignore[arg-type]

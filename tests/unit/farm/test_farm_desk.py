@@ -56,23 +56,11 @@ def test_simulated_boards_have_their_bench_and_real_ones_their_pdudaemon(tmp_pat
     assert "pdudaemon" not in commands(desk(tmp_path, "user: me\n"))
 
 
-@pytest.mark.parametrize(
-    "own", ["pdudaemon: {program: /opt/pdudaemon, ", "virtual: {types: [am62xx_sk]}\npdudaemon: {"]
-)
-def test_boards_that_are_exported_have_consoles_and_power_by_tls_where_farm_yaml_says_so(
-    tmp_path: Path, own: str
-) -> None:
-    exports = "coordinator: '10.0.0.1'\nexports: /e.yaml\nconsole_tls: {listen: {local: '10.0.0.1:7443'}, certificates: /c}\n"
-    found = commands(desk(tmp_path, f"{own}address: '127.0.0.1:77'}}\n{exports}"))
-    words = "console tls --listen 10.0.0.1:7443 --pdudaemon 127.0.0.1:77 --certificates /c --runtime"
-    assert shlex.join(found["console-tls"]).startswith(words)
-    assert shlex.join(found["export"]).endswith("--tls-port 7443")
-    named = commands(
-        desk(
-            tmp_path, f"{own}address: '127.0.0.1:77'}}\n{exports.replace('local', 'lab-1')}hosts: [{{name: lab-1}}]\n"
-        )
-    )
-    assert shlex.join(named["export"]).endswith("--tls-port 7443 --name lab-1 --hostname lab-1")
+def test_a_host_of_several_exports_its_boards_by_its_name(tmp_path: Path) -> None:
+    exports = "coordinator: '10.0.0.1'\nexports: /e.yaml\n"
+    assert "--name" not in commands(desk(tmp_path, exports))["export"]
+    named = commands(desk(tmp_path, f"{exports}hosts: [{{name: lab-1}}]\n"))
+    assert shlex.join(named["export"]).endswith("--name lab-1 --hostname lab-1")
 
 
 def test_every_program_is_of_the_same_console_server_and_results(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ exports: /etc/boardlab/exports.yaml
 hosts: [{name: lab-1}, {name: lab-2}]
 boards: [{name: b, env: b.yaml, host: lab-1}]
 buildbot: {program: /b}
-console_tls: {listen: {lab-2: '127.0.0.1:1'}}
 """
 ABSENT = Service("console server", "absent", "does not run; the first measurement starts it")
 
@@ -104,22 +103,14 @@ def test_an_exporter_that_the_coordinator_does_not_list_is_bad(
     assert "systemctl start boardlab-export;" in away.mend
 
 
-def test_rails_and_tls_are_asked_where_they_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rails_are_asked_where_they_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systemd(monkeypatch)
     coordinator(monkeypatch)
-    second = found(host_of(tmp_path, "lab-2"), tmp_path)
-    assert (second["rails"].level, second["console-tls"].level) == ("bad", "bad")
-    assert "console-tls" not in found(host_of(tmp_path, "lab-1"), tmp_path)
-    with (
-        TemporaryDirectory() as short,
-        socket.socket(socket.AF_UNIX) as rails,
-        socket.create_server(("127.0.0.1", 0)) as tls,
-    ):
+    assert found(host_of(tmp_path, "lab-2"), tmp_path)["rails"].level == "bad"
+    with TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as rails:
         rails.bind(os.fspath(rails_socket(Path(short))))
         rails.listen()
-        text = FARM.replace("{lab-2: '127.0.0.1:1'}", f"{{lab-2: '127.0.0.1:{tls.getsockname()[1]}'}}")
-        second = found(host_of(tmp_path, "lab-2", text), Path(short))
-    assert (second["rails"].level, second["console-tls"].level) == ("ok", "ok")
+        assert found(host_of(tmp_path, "lab-2"), Path(short))["rails"].level == "ok"
 
 
 def test_systemd_is_asked_for_what_listens_nowhere_and_each_that_does_not_run_is_bad(

@@ -15,10 +15,8 @@ from lab.places import exporter
 from lab.places.exporter import LOOPBACK, ExporterOptions, exports, run
 
 
-def options(folder: Path, listen: str = LOOPBACK, *, isolated: bool = False, tls_port: int = 0) -> ExporterOptions:
-    return ExporterOptions(
-        folder / "exporter.yaml", "127.0.0.1:1", folder, "lab-1", "lab-1.example", listen, isolated, tls_port
-    )
+def options(folder: Path, listen: str = LOOPBACK, *, isolated: bool = False) -> ExporterOptions:
+    return ExporterOptions(folder / "exporter.yaml", "127.0.0.1:1", folder, "lab-1", "lab-1.example", listen, isolated)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_another_adapter_at_the_same_path_is_another(tmp_path: Path, monkeypatch
 def test_an_outlet_on_this_hosts_loopback_says_how_others_reach_it(
     tmp_path: Path, host: str, through_ssh: bool
 ) -> None:
-    kind = exports(options(tmp_path, tls_port=7443))["PDUDaemonPort"]
+    kind = exports(options(tmp_path))["PDUDaemonPort"]
     outlet = kind(
         {"cls": "PDUDaemonPort", "avail": False, "params": {"host": host, "pdu": "p", "index": 1, "extra": {}}}
     )
@@ -115,7 +113,6 @@ def test_an_outlet_on_this_hosts_loopback_says_how_others_reach_it(
     assert outlet.extra.get("proxy") == ("lab-1.example" if through_ssh else None)
     published = PublishedHost.of(outlet.extra)
     assert (published is not None and published.is_here) is through_ssh
-    assert (published is not None and published.tls_port == 7443) is through_ssh
 
 
 def test_a_comment_that_is_a_statement_to_labgrid_is_said_so(tmp_path: Path) -> None:

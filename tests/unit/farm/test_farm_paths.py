@@ -28,7 +28,6 @@ PATHS: dict[str, Any] = {
     "coordinator": "127.0.0.1:1",
     "exports": "exports.yaml",
     "ssh_config": "ssh/config",
-    "console_tls": {"listen": {"local": "127.0.0.1:7443"}, "certificates": "tls"},
     "exporter": {"web_config": "exporter.yml"},
     "web": {"web_config": "web.yml", "users": "users.json"},
     "pdudaemon": {"program": "bin/pdudaemon", "config": "pdudaemon.conf"},
@@ -121,7 +120,7 @@ def test_the_site_and_lab_status_know_the_boards_of_a_farm_whose_folder_is_not_t
 ) -> None:
     monkeypatch.setenv("LAB_DB", f"sqlite:///{lab / 'none.db'}")  # not the results of this user's own boards
     file = lab / "farm.yaml"
-    loaded(file, coordinator="", exports="", console_tls={}, database="sqlite:///r.db")
+    loaded(file, coordinator="", exports="", database="sqlite:///r.db")
     boards = {each.board: each for each in now.look(farm=file).boards}
     assert {name: each.board_type for name, each in boards.items()} == {"one": "am62xx_sk", "two": "am62xx_sk"}
     site = Site(farm=file)

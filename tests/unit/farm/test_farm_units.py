@@ -16,7 +16,6 @@ from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import Farm, Schedule, load
-from lab.farm.consoletls import ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.hostfiles import write
 from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
@@ -60,8 +59,7 @@ def here(tmp_path: Path) -> Farm:
     example = load(EXAMPLE)
     pdudaemon = attrs.evolve(example.pdudaemon, program=str(program))
     farm = attrs.evolve(example, user="daemon", program=str(program), pdudaemon=pdudaemon)
-    tls = ConsoleTls({"local": "[::1]:7443"})
-    return attrs.evolve(farm, coordinator="[::1]:20408", exports="/etc/boardlab/exports.yaml", console_tls=tls)
+    return attrs.evolve(farm, coordinator="[::1]:20408", exports="/etc/boardlab/exports.yaml")
 
 
 def test_the_reference_board_is_checked_by_a_timer_of_its_own(tmp_path: Path) -> None:
@@ -214,51 +212,6 @@ def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() ->
         attrs.evolve(hosts, coordinator_host="lab-3")
 
 
-def test_consoles_are_served_by_tls_where_farm_yaml_says_an_address_and_nowhere_else() -> None:
-    example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1:20408", exports="/etc/boardlab/exports.yaml")
-    hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
-    served = attrs.evolve(hosts, console_tls=ConsoleTls({"lab-2": "10.0.0.2:7443"}, "/srv/tls"))
-    first, second = units(served, INSTALLED, "lab-1"), units(served, INSTALLED, "lab-2")
-    unit = second["boardlab-console-tls.service"]
-    assert "console tls --listen 10.0.0.2:7443 --pdudaemon 127.0.0.1:16421\n" in unit
-    assert "Environment=BOARDLAB_TLS=/srv/tls\n" in unit
-    assert "--coordinator 10.0.0.1:20408 --tls-port 7443 --name" in second["boardlab-export.service"]
-    assert "boardlab-console-tls.service" not in first
-    assert "--coordinator 10.0.0.1:20408 --name" in first["boardlab-export.service"]
-    assert "BOARDLAB_TLS" in first["boardlab-export.service"]
-    assert not any("BOARDLAB_TLS" in text for text in units(hosts, INSTALLED, "lab-2").values())
-    with pytest.raises(ValueError, match="needs `exports`, and to be one of the hosts: lab-1, lab-2"):
-        attrs.evolve(hosts, console_tls=ConsoleTls({"lab-3": "10.0.0.3:7443"}))
-    with pytest.raises(ValueError, match="expected an address of that host and a port"):
-        ConsoleTls({"lab-2": "lab-2:7443"})
-
-
-def test_power_goes_by_tls_where_a_host_has_a_pdudaemon_on_its_loopback() -> None:
-    example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1:20408", exports="/etc/boardlab/exports.yaml")
-    listen = {"lab-1": "10.0.0.1:7443", "lab-2": "10.0.0.2:7443"}
-
-    def told(own: PduDaemonConfig, named: dict[str, list[str]]) -> list[list[str]]:
-        """On each host."""
-        hosts, tls = [HostEntry("lab-1"), HostEntry("lab-2")], ConsoleTls(listen, pdudaemon=named)
-        farm = attrs.evolve(example, hosts=hosts, pdudaemon=own, console_tls=tls)
-        found = [units(farm, INSTALLED, host)["boardlab-console-tls.service"] for host in listen]
-        return [re.findall(r"--pdudaemon (\S+)", text) for text in found]
-
-    started = PduDaemonConfig(program="/srv/pdudaemon")
-    assert told(started, {}) == [["127.0.0.1:16421"]] * 2
-    assert told(attrs.evolve(started, address="localhost:1"), {}) == [["127.0.0.1:1"]] * 2
-    assert told(attrs.evolve(started, address="10.0.0.9:16421"), {}) == [[], []], "it is reached without this"
-    assert told(PduDaemonConfig(), {}) == [[], []]
-    own = ["127.0.0.1:1", "[::1]:2"]
-    assert told(PduDaemonConfig(), {"lab-2": own}) == [[], own]
-    assert told(started, {"lab-2": []}) == [["127.0.0.1:16421"], []]
-    for wrong in ("10.0.0.1:16421", "127.0.0.1", "localhost:16421"):
-        with pytest.raises(ValueError, match="expected a list of loopback addresses of that host"):
-            ConsoleTls(listen, pdudaemon={"lab-1": [wrong]})
-    with pytest.raises(ValueError, match="lab-3"):
-        told(started, {"lab-3": own})
-
-
 def test_they_are_hardened(tmp_path: Path) -> None:
     for path in write(units(here(tmp_path), INSTALLED), tmp_path):
         if path.suffix == ".service":
@@ -390,7 +343,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
 def test_the_page_on_the_farm_explains_every_key() -> None:
     page = (ROOT / "docs" / "farm" / "farm-yaml.md").read_text(encoding="utf-8")
     keys = {f.name for record in RECORDS for f in attrs.fields(record)}
-    keys = (keys - {"options", "console_tls"}) | set(options.NAMES)
+    keys = (keys - {"options"}) | set(options.NAMES)
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 

@@ -1,8 +1,7 @@
-"""An order to another host's pdudaemon that is given up does not come late: each has a connection of its own, which ends with what it has not sent."""
+"""Orders to another host's pdudaemon: each has a connection of its own, so that one that is given up does not come late."""
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -15,16 +14,11 @@ import pytest
 import requests
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
-from support.tlsfront import HOST, identities
 
 from lab.console.published import PublishedHost
-from lab.console.tlsdoor import TlsDoor
-from lab.console.tlsway import TlsWay
-from lab.console.tlswords import ADMITTED, power
 from lab.drivers import StampedPDUDaemonDriver
-from lab.drivers.pdudaemonthere import ByTls, ThroughSsh
+from lab.drivers.remote_pdudaemon import RemotePdudaemon
 from lab.host.sshlink import SshLink
-from lab.host.tls import Identity
 
 DEADLINE_S = 60.0
 AT = "localhost:16421"
@@ -71,42 +65,11 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 def test_each_order_through_ssh_has_a_channel_of_its_own(daemon: Daemon) -> None:
     link = SimpleNamespace(forwarded=lambda _at: Path(str(daemon.server_address)), generation=lambda: "one")
     session = requests.Session()
-    there = ThroughSsh(cast(SshLink, link), AT, session)
+    remote = RemotePdudaemon(cast(SshLink, link), AT, session)
     for _ in range(3):
-        there.prepare(DEADLINE_S)
+        remote.prepare()
         assert session.get(f"http://{AT}/power/control/on", timeout=DEADLINE_S).ok
     assert daemon.connections == 3
-
-
-def test_what_was_not_sent_by_tls_is_thrown_away_with_its_connection(tmp_path: Path) -> None:
-    """Its end is a reset: then the kernel has nothing left to send."""
-    identities(tmp_path)
-    server = Identity(tmp_path / "server").server()
-    server.set_alpn_protocols([power(16421)])
-    ends: list[str] = []
-
-    def take_an_order_and_never_obey() -> None:
-        accepted, _ = listening.accept()
-        agreed = server.wrap_socket(accepted, server_side=True)
-        agreed.sendall(ADMITTED)
-        with socket.socket(fileno=agreed.detach()) as bare:  # OpenSSL tells a reset as an end
-            try:
-                while bare.recv(4096):
-                    pass
-                ends.append("as if all was said")
-            except ConnectionResetError:
-                ends.append("reset")
-
-    with socket.create_server((HOST, 0)) as listening:
-        thread = threading.Thread(target=take_an_order_and_never_obey)
-        thread.start()
-        way = TlsWay(HOST, listening.getsockname()[1], Identity(tmp_path / "client"))
-        session = requests.Session()
-        ByTls(TlsDoor(way, power(16421)), AT, session).prepare(DEADLINE_S)
-        with pytest.raises(requests.Timeout):
-            session.get(f"http://{AT}/power/control/off", timeout=0.05)
-        thread.join(DEADLINE_S)
-    assert ends == ["reset"]
 
 
 def test_a_pdudaemon_on_the_loopback_of_ipv6_is_asked_there(
