@@ -55,9 +55,6 @@ COMMAND_GROUPS: Final = (
             CommandGroup(
                 "check", "lab.cli.console_check", "Which moments and evidence does a board type find in a bare log?"
             ),
-            CommandGroup(
-                "torture", "lab.cli.console_torture", "Does any mutation of a good boot give a wrong number?"
-            ),
         ),
     ),
     CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask whether it has power."),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from torture_boot import GoodBoot, good_boot
+
 from lab import boards
 from lab.console import Chunk, Event, Recording, RecordingMeta, encode
-from lab.run.torture.boot import GoodBoot, good_boot
 from support.simlab import SimLab
 
 SPEED_BD = 115200

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import bare_logs
 from support.torture_boots import good
+from torture_boot import GoodBoot, answer_of, events
+from torture_campaign import rewatcher
 
 from lab import boards
 from lab.benchmarks.boot import BootSample
@@ -22,9 +24,6 @@ from lab.metrics.catalogue import HEADLINES
 from lab.run.check.barelog import read
 from lab.run.check.findings import examine
 from lab.run.rewatch import Rewatcher
-from lab.run.torture.boot import GoodBoot, answer_of
-from lab.run.torture.judgement import rewatcher
-from lab.run.torture.tape import events
 
 QUIET = bare_logs.of_flow("quiet")
 AT_START = QUIET.index("Starting kernel ...") + 1

@@ -6,9 +6,13 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torture_campaign as campaign
 from attrs import evolve
 from support.atlength import either
 from support.torture_boots import good, recording
+from torture_boot import POWER, GoodBoot, events, good_boot
+from torture_campaign import Case, Lot, Outcome, judge, lots, rewatcher, run, try_case
+from torture_damage import KINDS, mutate
 
 from lab import boards
 from lab.benchmarks.boot import START, BootSample
@@ -17,12 +21,6 @@ from lab.console.recording import Recording
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.metrics import Flag
 from lab.run.rewatch import Rewatched, Rewatcher, rewatch
-from lab.run.torture import table
-from lab.run.torture.boot import POWER, GoodBoot, good_boot
-from lab.run.torture.campaign import Lot, lots, run
-from lab.run.torture.judgement import Case, Outcome, judge, rewatcher, try_case
-from lab.run.torture.kinds import KINDS, mutate
-from lab.run.torture.tape import events
 
 pytestmark = pytest.mark.longer
 
@@ -51,7 +49,7 @@ def test_no_mutation_makes_a_wrong_number_that_does_not_say_so(kind: str) -> Non
         for seed in range(SEED, SEED + CASES):
             case = try_case(boot, watcher, kind, seed)
             if case.outcome is Outcome.WRONG:
-                wrong.append(f"{board} from {medium}: " + " ".join(table.case_lines(case)))
+                wrong.append(f"{board} from {medium}: " + " ".join(campaign.case_lines(case)))
     assert not wrong, "\n".join(wrong)
 
 

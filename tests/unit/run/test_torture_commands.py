@@ -1,4 +1,4 @@
-"""`lab console torture`."""
+"""tools/torture.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torture as program
 from support.torture_boots import files
+from torture_damage import KINDS
 
-from lab.cli import main
 from lab.console import Recording
-from lab.run.torture.kinds import KINDS
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def good_recording(tmp_path: Path) -> Path:
 
 
 def torture(*words: object) -> int:
-    return main(["console", "torture", *map(str, words)])
+    return program.main([*map(str, words)])
 
 
 def test_a_table_counts_the_cases_and_says_their_seeds(
@@ -56,7 +56,7 @@ def test_every_kind_is_tried_unless_told_otherwise(good_recording: Path, capsys:
 def test_a_wrong_number_is_named_with_its_case_and_ends_with_1(
     good_recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.run.torture.judgement.ROUNDING_S", -1.0)  # nothing is exact enough
+    monkeypatch.setattr("torture_campaign.ROUNDING_S", -1.0)  # nothing is exact enough
     assert torture(good_recording, "--count", 2, "--kind", "delay", "--seed", 3, "--processes", 1) == 1
     output = capsys.readouterr().out
     assert "WRONG, the worst of 2" in output
@@ -93,16 +93,9 @@ def test_bad_words_are_named(
     assert says in capsys.readouterr().err
 
 
-def test_the_other_words_of_the_console_are_still_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["console", "--help"]) == 0
-    output = capsys.readouterr().out
-    assert all(word in output for word in ("replay", "attach", "status", "torture"))
-
-
 def test_who_kills_the_command_leaves_no_process_behind(good_recording: Path) -> None:
-    program = "import sys; from lab.cli import main; sys.exit(main(sys.argv[1:]))"
-    words = ["console", "torture", str(good_recording), "--processes", "2"]
-    command = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE)
+    words = [program.__file__, str(good_recording), "--processes", "2"]
+    command = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE)
     assert command.stderr is not None
     with command.stderr as bar:
         bar.read(1)  # it is shown when the first cases are done, or just before

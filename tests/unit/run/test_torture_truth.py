@@ -8,16 +8,27 @@ from random import Random
 
 import numpy as np
 import pytest
+from lab.run.torture import damage
 from support.atlength import either
 from support.torture_boots import good
+from torture_boot import (
+    KERNEL_TIME,
+    POWER,
+    GoodBoot,
+    Mutated,
+    events,
+    held,
+    joined,
+    queued,
+    recorded,
+    shuffled,
+    typed,
+)
+from torture_damage import KINDS, DamageKind, mutate
 
 from lab.benchmarks.boot import START
 from lab.console import Chunk, Event, Lateness
 from lab.console.model import Suspended
-from lab.run.torture import damage, disorder, slowness
-from lab.run.torture.boot import KERNEL_TIME, POWER, GoodBoot, Mutated
-from lab.run.torture.kinds import KINDS, DamageKind, mutate
-from lab.run.torture.tape import events, held, joined, queued, recorded, shuffled, typed
 
 CASES = either(80, 400)  # of one kind, to find among them what a test is about
 S, MS = 1_000_000_000, 1_000_000
@@ -114,13 +125,13 @@ def test_a_kernel_that_has_not_begun_knows_nothing_of_a_pause(boot: GoodBoot) ->
 
 
 def test_a_busy_host_or_a_server_that_stands_still_changes_no_truth(boot: GoodBoot) -> None:
-    for mutated in (*cases(slowness.delay, "busy"), *cases(slowness.stall, "server")):
+    for mutated in (*cases(damage.delay, "busy"), *cases(damage.stall, "server")):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert any(isinstance(event, Lateness) for event in mutated.events) or said(mutated.events) == boot.tape.data
 
 
 def test_a_suspended_host_has_stamps_that_are_too_close_and_a_record_of_it(boot: GoodBoot) -> None:
-    for mutated in cases(slowness.stall, "is suspended"):
+    for mutated in cases(damage.stall, "is suspended"):
         (stood,) = (event for event in mutated.events if isinstance(event, Suspended))
         assert boot_s(mutated) == pytest.approx(good_s(boot))
         last = boot.tape.t_ns[-1] - (stood.missing_ns if stood.t_ns <= mutated.events[-1].t_ns else 0)
@@ -128,7 +139,7 @@ def test_a_suspended_host_has_stamps_that_are_too_close_and_a_record_of_it(boot:
 
 
 def test_a_paused_machine_leaves_no_record(boot: GoodBoot) -> None:
-    for mutated in cases(slowness.stall, "virtual machine"):
+    for mutated in cases(damage.stall, "virtual machine"):
         assert not any(isinstance(event, Suspended | Lateness) for event in mutated.events)
         assert boot_s(mutated) == pytest.approx(good_s(boot))
 
@@ -183,7 +194,7 @@ def test_other_line_ends_keep_the_text(boot: GoodBoot) -> None:
 
 
 def test_after_a_reset_only_the_last_boot_counts_and_nothing_from_power_on(boot: GoodBoot) -> None:
-    for mutated in cases(disorder.splice, "reset"):
+    for mutated in cases(damage.splice, "reset"):
         at, begin = map(int, re.findall(r"reset at (\d+) to (\d+)", mutated.what)[0])
         if at < boot.at["spl"] or not boot.tape.data[begin:at].strip().count(b"\n"):
             assert POWER in mutated.truth_ns
@@ -197,14 +208,14 @@ def test_after_a_reset_only_the_last_boot_counts_and_nothing_from_power_on(boot:
 
 
 def test_an_inserted_text_delays_what_comes_behind_it_and_is_no_moment_itself(boot: GoodBoot) -> None:
-    for mutated in cases(disorder.insert, "^at "):
+    for mutated in cases(damage.insert, "^at "):
         assert boot_s(mutated) >= good_s(boot) - 0.2
         assert set(mutated.truth_ns) == set(boot.truth(boot.tape))
         assert len(said(mutated.events)) > len(boot.tape)
 
 
 def test_what_is_printed_behind_the_prompt_changes_no_truth(boot: GoodBoot) -> None:
-    for mutated in cases(disorder.insert, "^behind"):
+    for mutated in cases(damage.insert, "^behind"):
         assert mutated.truth_ns == boot.truth(boot.tape)
         assert said(mutated.events).startswith(boot.tape.data)
 

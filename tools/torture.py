@@ -1,26 +1,33 @@
-"""`lab console torture`: does any mutation of a good boot give a wrong number?"""
+"""Does any mutation of a good boot's recording give a wrong number?
+
+    python tools/torture.py FILE
+
+A mutation changes what happened, to the board, the line or the host, and so also what number would be right. The recognition of a live boot
+reads each: its number must be right within its ±, flagged, or refused.
+"""
 
 from __future__ import annotations
 
 import re
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import torture_campaign as campaign
 import typer
+from torture_boot import GoodBoot, good_boot
+from torture_campaign import Case, Outcome, rewatcher, try_case
+from torture_damage import KINDS, mutate
 
 from lab import boards
 from lab.boards import BoardType
 from lab.cli.options import Json
 from lab.console.recording import Recording, encode, paths
 from lab.console.replay import guess_board
-from lab.errors import ConfigurationError
-from lab.run.torture import campaign, table
-from lab.run.torture.boot import GoodBoot, good_boot
-from lab.run.torture.judgement import Case, Outcome, rewatcher, try_case
-from lab.run.torture.kinds import KINDS, mutate
-from lab.shown import echo, echo_json
+from lab.errors import BoardlabError, ConfigurationError
+from lab.shown import echo, echo_json, tell
 
 FOUND_WRONG = 1
 MAX_SEED = 1_000_000_000
@@ -64,12 +71,12 @@ def torture(
     if only is not None:
         cases = [_one(boot, recording, only, save)]
         first = cases[0].seed
-        said = table.case_lines(cases[0])
+        said = campaign.case_lines(cases[0])
     else:
         first = secrets.randbelow(MAX_SEED) if seed is None else seed
         cases = _all(boot, campaign.lots(kinds, count, first), processes)
-        said = table.lines(boot, cases, first)
-    found = table.case_document(cases[0]) if only else table.document(boot, cases, first)
+        said = campaign.lines(boot, cases, first)
+    found = campaign.case_document(cases[0]) if only else campaign.document(boot, cases, first)
     if as_json:
         echo_json(found)
     else:
@@ -115,3 +122,19 @@ def _write(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise ConfigurationError(f"--save: {path} cannot be written: {error.strerror}") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code: 1: a number is wrong, 2: a wrong option or file."""
+    try:
+        app(args=arguments, prog_name="torture.py")
+    except BoardlabError as error:
+        tell(error)
+        return 2
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
