@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from lab.run.torture import damage
+import torture_damage as damage
 from support.atlength import either
 from support.torture_boots import good
 from torture_boot import (
