@@ -19,7 +19,7 @@ from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, find_moments
 from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.host.clock import MonotonicRaw
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 COUNT: Final = struct.Struct("<q")  # of a reader, in the shared file: how many cuts it has come back from
 DRAIN_S: Final = 120.0  # for what is on its way when the line has played everything

@@ -8,7 +8,7 @@ import netlab
 from attrs import define
 
 from lab.host.runtime import socket_path
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 
 @define

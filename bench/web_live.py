@@ -40,7 +40,7 @@ from page_looks import Look
 
 from lab.console import ConsoleClient, ensure_server
 from lab.console.recording import Recording
-from lab.host import timeslice
+from lab.host import scheduling
 from lab.host.clock import MonotonicRaw
 
 LAB = Path(sys.executable).with_name("lab")
@@ -89,7 +89,7 @@ def step_aside() -> None:
     """Let everything else on this machine go first."""
     with contextlib.suppress(FileNotFoundError):  # a kernel without autogroups
         Path("/proc/self/autogroup").write_text("19")
-    timeslice.choose_slice(timeslice.LONGEST_NS)
+    scheduling.choose_slice(scheduling.LONGEST_NS)
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

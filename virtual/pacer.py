@@ -7,8 +7,7 @@ import heapq
 import itertools
 from typing import Protocol
 
-from lab.host.clock import Clock
-from lab.host.timerfd import TimerFd
+from lab.host.clock import Clock, TimerFd
 
 _EXPIRED = -1  # no deadline: the timer went off and has to be set or stopped
 

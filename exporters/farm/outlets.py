@@ -10,8 +10,8 @@ from prometheus_client import Metric
 
 from exporters.farm.build import counter, gauge
 from lab.errors import LabTransientError
-from lab.host import statusfiles
-from lab.host.statusfiles import OutletStatus
+from lab.host import runtime
+from lab.host.runtime import OutletStatus
 
 TIMEOUT_S = 5.0
 
@@ -24,7 +24,7 @@ class Outlets:
 
     def read(self) -> list[Metric]:
         """What was told last of each outlet."""
-        found = statusfiles.read_all(self.runtime / statusfiles.OUTLETS, OutletStatus)
+        found = runtime.read_all(self.runtime / runtime.OUTLETS, OutletStatus)
         labels = ["server", "pdu", "outlet"]
         return [
             gauge(

@@ -1,4 +1,4 @@
-"""Rail sensors, as the sampler tells (lab.host.statusfiles.RailStatus). Where nobody samples there is nothing."""
+"""Rail sensors, as the sampler tells (lab.host.runtime.RailStatus). Where nobody samples there is nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import counter, gauge
-from lab.host import statusfiles
-from lab.host.statusfiles import RailStatus
+from lab.host import runtime
+from lab.host.runtime import RailStatus
 
 
 @frozen
@@ -20,7 +20,7 @@ class RailsCollector:
 
     def read(self) -> list[Metric]:
         """What was told last of each rail."""
-        found = [((r.board, r.rail), r) for r in statusfiles.read_all(self.runtime / statusfiles.RAILS, RailStatus)]
+        found = [((r.board, r.rail), r) for r in runtime.read_all(self.runtime / runtime.RAILS, RailStatus)]
         labels = ["board", "rail"]
         return [
             gauge("boardlab_rail_rate_hertz", "Samples per second.", labels, [(k, r.rate_hz) for k, r in found]),

@@ -16,7 +16,7 @@ from lab.cli import web_user
 from lab.cli.exporter import address
 from lab.cli.options import FarmFile, HostDatabase, Runtime, WebConfigFile
 from lab.errors import LabStableError
-from lab.host import timeslice
+from lab.host import scheduling
 from lab.shown import echo, log_to
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.entry import BROWSERS_LOOPBACK, access_of
@@ -75,7 +75,7 @@ def web(
     server = LimitedServer(served, proxies, timeout_graceful_shutdown=_LAST_S, **_tls(protection))
     gc.collect()
     gc.freeze()  # modules stay: to look through them for garbage, again and again, made a page in ten wait 0.1 s
-    timeslice.choose_slice(timeslice.SHORTEST_NS)  # no stamp waits long while many viewers are handed a line
+    scheduling.choose_slice(scheduling.SHORTEST_NS)  # no stamp waits long while many viewers are handed a line
     server.run(sockets)
 
 

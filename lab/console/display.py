@@ -11,7 +11,7 @@ from lab.console.replay import Replay
 from lab.console.status import PortStatus, ServerStatus
 from lab.console.text import stamped_lines
 from lab.host.clock import NS_PER_S
-from lab.host.people import described
+from lab.host.process import described
 from lab.shown import bad, plain_bytes, table
 
 _NS_PER_MS = 1e6

@@ -16,7 +16,7 @@ from pathlib import Path
 from attrs import frozen
 
 from lab.errors import LabTransientError
-from lab.host.people import user_name
+from lab.host.process import user_name
 
 PROC = Path("/proc")
 AGAIN_S = 0.02  # until the second look

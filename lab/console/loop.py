@@ -30,11 +30,9 @@ from lab.console.status import ServerStatus
 from lab.console.ttylatency import TtyLatencyProbe
 from lab.console.wire import Frame, FrameType, Message, refusal
 from lab.errors import BoardlabError, LabStableError
-from lab.host.clock import Clock, utc_now
-from lab.host.clockmonitor import ClockMonitor, wall_monitor
-from lab.host.cpuidle import IdleStates
+from lab.host.clock import Clock, ClockMonitor, utc_now, wall_monitor
 from lab.host.runtime import log_path, recordings_dir, socket_path
-from lab.host.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority, stood_still_ns
+from lab.host.scheduling import EVIDENCE_NS, Heartbeat, IdleStates, RunQueue, raise_priority, stood_still_ns
 
 READ_BYTES = 4096  # N_TTY_BUF_SIZE of the kernel: a tty never has more for one read
 BACKLOG_CHUNKS = 64  # more are published before the next look, so that memory stays bounded

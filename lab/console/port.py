@@ -19,7 +19,7 @@ from lab.console.status import PortInfo, PortStatus
 from lab.console.wire import encode_event
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
-from lab.host.people import described
+from lab.host.process import described
 
 _log = logging.getLogger(__name__)
 

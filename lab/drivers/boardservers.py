@@ -11,7 +11,7 @@ from typing import Final
 from attrs import define, field
 
 from lab.errors import ConfigurationError
-from lab.host.addresses import is_loopback, own_address
+from lab.host.tcp import is_loopback, own_address
 from lab.provision.ways.carriers import FolderServer
 from lab.provision.ways.command import Prompt
 from lab.provision.ways.serving import serving

@@ -14,7 +14,7 @@ from labgrid.step import step
 from lab.drivers.consolehost import link_of
 from lab.drivers.railsensors import AT_CONSOLE
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 _ASSERTED: Final = {"1": True, "0": False}
 _NO_PROGRAM: Final = 127  # of the shell that sshd starts

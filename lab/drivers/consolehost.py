@@ -10,7 +10,7 @@ from labgrid.exceptions import NoStrategyFoundError
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.errors import ConfigurationError
 from lab.host.runtime import prepare, runtime_dir
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 
 def console_of(target: Any) -> StampedConsoleDriver | None:

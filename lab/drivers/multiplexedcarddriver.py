@@ -18,9 +18,9 @@ from labgrid.step import step
 from lab.drivers import guarded
 from lab.drivers.guarded import MULTIPLEXER, SWITCH_LIMIT_S
 from lab.drivers.provisionprotocol import ProvisionProtocol
-from lab.host.addresses import is_loopback
 from lab.host.runtime import prepare, runtime_dir
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
+from lab.host.tcp import is_loopback
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.way import Way
 from lab.provision.ways.blockdevice import STALL_S, Opener

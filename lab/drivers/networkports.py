@@ -20,10 +20,10 @@ from lab.console.status import PortInfo
 from lab.console.stream import ServedWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
 from lab.errors import BoardlabError, LabTransientError
-from lab.host.addresses import is_own
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
+from lab.host.tcp import is_own
 from lab.rails.elsewhere import RailsServer, by_socket
 
 AUTO: Final = "auto"

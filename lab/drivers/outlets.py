@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 from attrs import frozen
 from labgrid.resource import Resource
 
-from lab.host import statusfiles
-from lab.host.runtime import runtime_dir
-from lab.host.statusfiles import OutletStatus
+from lab.host import runtime
+from lab.host.runtime import OutletStatus, runtime_dir
 from lab.redaction import redacted
 
 PDUDAEMON_PORT = 16421
@@ -60,7 +59,7 @@ def pdudaemon_of(port: Any) -> str:
 
 def last_command(outlet: Outlet) -> OutletStatus | None:
     """What a program of this host's user told this outlet last; None: nothing is known."""
-    found = statusfiles.read_all(runtime_dir() / statusfiles.OUTLETS, OutletStatus)
+    found = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
     return next((each for each in found if (each.server, each.pdu, each.outlet) == _key(outlet)), None)
 
 
@@ -69,7 +68,7 @@ def record_command(outlet: Outlet, command: str, at: float, duration_s: float, *
     before = last_command(outlet)
     commands, failures = (before.commands, before.failures) if before else (0, 0)
     status = OutletStatus(*_key(outlet), command, at, duration_s, commands + 1, failures + (not done))
-    statusfiles.write(runtime_dir() / statusfiles.OUTLETS, "/".join(_key(outlet)), status)
+    runtime.write(runtime_dir() / runtime.OUTLETS, "/".join(_key(outlet)), status)
 
 
 def _key(outlet: Outlet) -> tuple[str, str, str]:

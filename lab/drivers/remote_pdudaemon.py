@@ -20,8 +20,8 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
 
-from lab.host.sshlink import SshLink
-from lab.host.unixsocket import connected
+from lab.host.ssh import SshLink
+from lab.host.tcp import connected
 
 Connect = Callable[[float | None], socket.socket]
 

@@ -17,7 +17,7 @@ from lab.drivers.remote_pdudaemon import RemotePdudaemon
 from lab.drivers.switching import EdgePowerDriver
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 _SAID_CHARACTERS = 300  # of an answer that is not pdudaemon's
 

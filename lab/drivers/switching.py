@@ -16,7 +16,7 @@ from lab.benchmarks.boot import PowerEdge
 from lab.drivers import guarded
 from lab.drivers.guarded import POWER, POWER_LIMIT_S
 from lab.drivers.outlets import Outlet, outlet_of, record_command
-from lab.host import turns
+from lab.host import locks
 from lab.host.clock import Clock, MonotonicRaw, utc_now
 
 
@@ -197,6 +197,6 @@ class _Order:
 
     def _wait(self) -> None:
         """Where a lab staggers its power-ons: until the last one at the same switch is long enough ago."""
-        gap_s = turns.power_on_gap_s()
+        gap_s = locks.power_on_gap_s()
         if gap_s:
-            turns.keep_gap(f"power on {self.outlet.server} {self.outlet.pdu}", gap_s)
+            locks.keep_gap(f"power on {self.outlet.server} {self.outlet.pdu}", gap_s)

@@ -16,8 +16,8 @@ from lab.drivers.guarded import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
 from lab.health.model import PARTS, Part
-from lab.host.addresses import is_loopback
 from lab.host.clock import Clock, MonotonicRaw
+from lab.host.tcp import is_loopback
 from lab.rails.selftest import NEAR
 from lab.shown import plain
 

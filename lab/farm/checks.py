@@ -15,7 +15,7 @@ from lab.farm import notify, orders, suites
 from lab.farm.config import Farm
 from lab.farm.doctor import Finding, software
 from lab.farm.queueing import BoardEntry
-from lab.host.people import user_name
+from lab.host.process import user_name
 
 _FILES: Final = re.compile(
     r"^sqlite:///(.+)|[?&]passfile=([^&]+)"

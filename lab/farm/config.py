@@ -29,7 +29,7 @@ from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
-SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"  # as lab.host.sshlink reads it
+SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"  # as lab.host.ssh reads it
 HERE: Final = "local"  # the host of a farm that names none
 ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine that is none of `hosts`
 _PASSFILE: Final = re.compile(r"([?&]passfile=)([^&]+)")

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import field, frozen, validators
 
-from lab.host.turns import LONGEST_GAP_S
+from lab.host.locks import LONGEST_GAP_S
 
 LATE_MS: Final = 5.0  # a hundredth of the stage that boards boot fastest through, and above what one busy core does
 

@@ -22,7 +22,7 @@ from lab.farm import services
 from lab.farm.placing import held_by_others
 from lab.farm.services import Service
 from lab.health import DEFAULT_RULE, Health, Rule
-from lab.host import people, process
+from lab.host import process
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
 from lab.results import joblist, listing
@@ -202,7 +202,7 @@ def _strategies(data: object) -> Iterator[dict[str, Any]]:
 
 
 def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
-    writer = "" if port.writer is None else people.described(port.writer)
+    writer = "" if port.writer is None else process.described(port.writer)
     troubles = [] if port.state == "open" else [f"port {port.info.name}: {port.state}"]
     troubles += [f"not recorded: {port.recording_broken}"] if port.recording_broken else []
     return evolve(board, console=board.console or writer, port="; ".join(filter(None, [board.port, *troubles])))
@@ -267,8 +267,8 @@ def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
 
 def _through(person: str, pid: int) -> str:
     """Whose job a process has: who asked `lab web` for it is not who runs it."""
-    known, described = people.person(pid), people.described(pid)
-    return described if person in {"", known, people.user_name(os.getuid())} else f"{person}, {described}"
+    known, described = process.person_of(pid), process.described(pid)
+    return described if person in {"", known, process.user_name(os.getuid())} else f"{person}, {described}"
 
 
 def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:

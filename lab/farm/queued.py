@@ -14,7 +14,7 @@ from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION, kept_from, place_of
 from lab.farm.room import Room
-from lab.host import turns
+from lab.host import locks
 from lab.results.joblist import obstacle
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
@@ -88,7 +88,7 @@ class Queued:
                 wait_on(self.book, job.id, self._lacks)
             return None if self._lacks else self.book.start(job.id)
         if not self._lacks:
-            with turns.turn("start", job.called, lambda _holder: None):
+            with locks.turn("start", job.called, lambda _holder: None):
                 self._lacks = self.room.lacks() if self.room is not None else ""
                 if not self._lacks:
                     return self.book.start(job.id)

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from lab import shipped
 from lab.farm.config import Farm
-from lab.host.addresses import is_loopback
+from lab.host.tcp import is_loopback
 
 FILE: Final = "prometheus/targets/boardlab.yml"
 

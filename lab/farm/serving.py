@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen, validators
 
 from lab.farm import values
-from lab.host.addresses import is_loopback
+from lab.host.tcp import is_loopback
 
 
 @frozen

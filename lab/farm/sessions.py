@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.farm import suites
-from lab.host import turns
+from lab.host import locks
 from lab.results.jobrecords import AWAY_VARIABLE, JOB_VARIABLE, Job
 from lab.results.location import DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
@@ -47,5 +47,5 @@ def environment(
         away_s: how long it waits for a host that is away, before it measures.
     """
     own = {} if database is None else {DATABASE_VARIABLE: database}
-    gap = {turns.GAP_VARIABLE: f"{power_on_gap_s:g}"} if power_on_gap_s else {}
+    gap = {locks.GAP_VARIABLE: f"{power_on_gap_s:g}"} if power_on_gap_s else {}
     return {**gap, **os.environ, JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}", **own, **as_user}

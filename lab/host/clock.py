@@ -6,8 +6,11 @@ Wall time only labels.
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -49,3 +52,148 @@ def time_line() -> str:
 def utc_now() -> dt.datetime:
     """The wall time, in UTC, for labels only."""
     return dt.datetime.now(dt.UTC)
+
+
+# --- A Linux timer as a file descriptor (timerfd_create(2)) ---
+# asyncio's own timers end in epoll_wait(2), which counts whole milliseconds; a byte at 115200 Bd takes 0.087 ms.
+# The standard library has timerfd from Python 3.13 on; ctypes serves all versions the same.
+
+
+_TFD_NONBLOCK = os.O_NONBLOCK  # linux/timerfd.h
+_TFD_CLOEXEC = os.O_CLOEXEC
+_TFD_TIMER_ABSTIME = 1
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = (("it_interval", _Timespec), ("it_value", _Timespec))
+
+
+class TimerFd:
+    """A timer on CLOCK_MONOTONIC; its descriptor is readable from its expiry until it is set again or read.
+
+    Raises:
+        OSError: the kernel gives no timer.
+    """
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._libc.timerfd_create(time.CLOCK_MONOTONIC, _TFD_NONBLOCK | _TFD_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        self._spec = _Itimerspec()
+        self._spec_pointer = ctypes.byref(self._spec)
+
+    def fileno(self) -> int:
+        """The descriptor to wait on."""
+        return int(self._fd)
+
+    def start(self, delay_ns: int) -> None:
+        """Expire once, `delay_ns` from now; replaces what was set and makes the descriptor unreadable until then."""
+        self._set(0, delay_ns, 0)
+
+    def start_at(self, t_ns: int, period_ns: int) -> None:
+        """Expire at `t_ns` of CLOCK_MONOTONIC, and after each period from there; replaces what was set."""
+        self._set(_TFD_TIMER_ABSTIME, t_ns, period_ns)
+
+    def expiries(self) -> int:
+        """How often it has expired since it was set or read last.
+
+        Raises:
+            BlockingIOError: not once.
+        """
+        return int.from_bytes(os.read(self._fd, 8), "little")
+
+    def stop(self) -> None:
+        """Never expire."""
+        self._spec.it_value.tv_sec = self._spec.it_value.tv_nsec = 0
+        self._arm(0)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._fd)
+
+    def _set(self, flags: int, first_ns: int, period_ns: int) -> None:
+        first, again = self._spec.it_value, self._spec.it_interval
+        first.tv_sec, first.tv_nsec = divmod(max(first_ns, 1), NS_PER_S)
+        again.tv_sec, again.tv_nsec = divmod(period_ns, NS_PER_S)
+        self._arm(flags)
+
+    def _arm(self, flags: int) -> None:
+        if self._libc.timerfd_settime(self._fd, flags, self._spec_pointer, None) < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+
+# --- Noticing that the clock of the stamps stood still: a host that was suspended, a virtual machine that was restored ---
+# CLOCK_MONOTONIC_RAW does not count the time in which a host is suspended, and CLOCK_BOOTTIME does (clock_gettime(2)). NTP
+# slews the one and not the other, by at most 500 ppm (ntp_adjtime(2)); what they drift apart beyond that is a jump. A
+# virtual machine that is paused from outside sees nothing of it on any clock; there only the board's own clock tells
+# (`lab.console.printk`), and bytes that come too soon (`lab.console.pace`). Where somebody sets the wall clock as it goes on,
+# as agents of hypervisors do, CLOCK_REALTIME jumps. It may be slewed faster than the others (chrony: 83333 ppm), so that only
+# a jump between two looks counts. Who sets it for another reason during a boot loses that attempt.
+
+
+TOLERANCE_NS = 1_000_000  # two clocks are read one after the other, by a process that may have to wait between
+SLEW_LIMIT = 500e-6
+COMPARED_NS = NS_PER_S  # the comparison begins anew so often, so that slewing does not add up
+WALL_TOLERANCE_NS = 20_000_000
+WALL_SLEW_LIMIT = 0.1
+_TRIES = 3
+
+
+def boottime_ns() -> int:
+    """CLOCK_BOOTTIME in nanoseconds."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def wall_monitor(clock: Clock) -> ClockMonitor:
+    """Compares the clock of the stamps with the wall clock."""
+    return ClockMonitor(clock, time.time_ns, WALL_TOLERANCE_NS, WALL_SLEW_LIMIT, compared_ns=0)
+
+
+class ClockMonitor:
+    """Compares the clock of the stamps with one that goes on while the host is suspended."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        other: Callable[[], int] = boottime_ns,
+        tolerance_ns: int = TOLERANCE_NS,
+        slew_limit: float = SLEW_LIMIT,
+        compared_ns: int = COMPARED_NS,
+    ) -> None:
+        """They agree now. `compared_ns`: how old the comparison may be before it begins anew."""
+        self._clock = clock
+        self._other = other
+        self._tolerance_ns = tolerance_ns
+        self._slew_limit = slew_limit
+        self._compared_ns = compared_ns
+        self._reference = self._both()
+
+    def missing_ns(self) -> int:
+        """By how much the clock of the stamps fell behind since the last call; 0 while all is well."""
+        now_ns, other_ns = self._both()
+        since_ns, since_other_ns = now_ns - self._reference[0], other_ns - self._reference[1]
+        missing_ns = since_other_ns - since_ns
+        if abs(missing_ns) > self._tolerance_ns + self._slew_limit * max(since_ns, since_other_ns):
+            self._reference = now_ns, other_ns
+            return missing_ns
+        if since_other_ns > self._compared_ns:
+            self._reference = now_ns, other_ns
+        return 0
+
+    def _both(self) -> tuple[int, int]:
+        """Both clocks at the same instant, as far as this process was let run; of some tries the closest."""
+        tries = []
+        for _ in range(_TRIES):
+            before_ns = self._clock.now_ns()
+            other_ns = self._other()
+            apart_ns = self._clock.now_ns() - before_ns
+            tries.append((apart_ns, before_ns + apart_ns // 2, other_ns))
+            if apart_ns < TOLERANCE_NS // 2:
+                break
+        _, now_ns, other_ns = min(tries)
+        return now_ns, other_ns

@@ -10,6 +10,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from attrs import frozen
+
 PROC: Final = Path("/proc")
 PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # how `lab web` tells a program whose it is
 _MANY_FILES: Final = 1 << 16
@@ -107,3 +109,97 @@ def _fields(pid: int, proc: Path) -> list[str] | None:
         return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
+
+
+# --- Whose a process is, in the words by which others of the lab know that person ---
+
+
+_NOBODY_LOGGED_IN: Final = 0xFFFFFFFF  # of a process that no login started, proc_pid_loginuid(5)
+_PROGRAM_CHARACTERS: Final = 60
+
+
+def person_of(pid: int, proc: Path = PROC) -> str:
+    """Who started a process: the user who logged in, also where a shared account runs it; else its owner. Empty: it is gone."""
+    try:
+        uid = (proc / str(pid)).stat().st_uid
+    except OSError:
+        return ""
+    try:
+        login = int((proc / str(pid) / "loginuid").read_text("ascii"))
+    except (OSError, ValueError):  # a kernel without audit
+        login = _NOBODY_LOGGED_IN
+    return user_name(uid if login == _NOBODY_LOGGED_IN else login)
+
+
+def user_name(uid: int) -> str:
+    """A user's name; the number where none is known."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def program(pid: int, proc: Path = PROC) -> str:
+    """What a process runs, in a word or two, e.g. `lab console attach`; empty: it is gone."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+        if not words:
+            return (proc / str(pid) / "comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    if Path(words[0]).name.startswith("python"):
+        words = _script(words[1:]) or words[:1]
+    plain = [word for word in words[1:3] if word.isalpha()]
+    return " ".join([Path(words[0]).name, *plain])[:_PROGRAM_CHARACTERS]
+
+
+def described(pid: int, proc: Path = PROC) -> str:
+    """For a message: `ada (lab console attach, pid 4711)`."""
+    who, what = person_of(pid, proc), program(pid, proc)
+    inside = ", ".join(part for part in (what, f"pid {pid}") if part)
+    return f"{who} ({inside})" if who else f"pid {pid}"
+
+
+def _script(words: list[str]) -> list[str]:
+    """What an interpreter of Python was given to run: a file, or `-m MODULE`."""
+    for at, word in enumerate(words):
+        if word == "-m":
+            return words[at + 1 :]
+        if word == "-c":
+            return []
+        if not word.startswith("-"):
+            return words[at:]
+    return []
+
+
+# --- How busy this host's processors are: proc_stat(5) ---
+
+
+STAT = Path("/proc/stat")
+
+
+@frozen
+class CpuTimes:
+    """Time of all processors together since the host booted, in ticks of the kernel.
+
+    Attributes:
+        total: of every kind; idle: of those in which nothing ran (idle and iowait).
+    """
+
+    total: int
+    idle: int
+
+    def busy_since(self, earlier: CpuTimes) -> float | None:
+        """The share of time in which something ran, 0 to 1; None where no tick has passed."""
+        total = self.total - earlier.total
+        return None if total <= 0 else min(1.0, max(0.0, 1 - (self.idle - earlier.idle) / total))
+
+
+def cpu_times(stat: Path = STAT) -> CpuTimes | None:
+    """The times until now; None where the kernel does not say."""
+    try:
+        words = stat.read_text("ascii").splitlines()[0].split()
+        times = [int(word) for word in words[1:9]]  # guest time, which follows, is counted in user time
+    except (OSError, ValueError, IndexError):
+        return None
+    return CpuTimes(sum(times), sum(times[3:5])) if len(times) == 8 else None

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
+import platform
 import time
 from pathlib import Path
+from typing import Final
 
 from attrs import frozen
 
-from lab.host.clock import NS_PER_S
-from lab.host.timerfd import TimerFd
+from lab.host.clock import NS_PER_S, TimerFd
 
 PRIORITY = 10  # any SCHED_FIFO priority goes before all ordinary processes; the kernel's own threads stay above
 REALTIME_ALLOWANCE_NS = 300_000  # from a UART's interrupt to the stamp under SCHED_FIFO, see bench/stamps.py
@@ -123,3 +125,98 @@ class Heartbeat:
     def close(self) -> None:
         """Stop it."""
         self._timer.close()
+
+
+# --- How long a thread runs before another one's turn, without having more or less of the processor in all ---
+# Since Linux 6.6 the kernel lets a task that runs use up its time slice, some milliseconds, before one that wakes has its turn (EEVDF); and of
+# those that wait, one with a short slice has its turn first. Since 6.12 a thread may choose its own slice (sched_setattr(2), `sched_runtime`),
+# and needs no privilege for it. A short one makes it interruptible soon, and prompt on a busy host; a long one the contrary.
+# Earlier kernels take the call without any effect; before 6.6 whoever wakes goes first anyway.
+
+
+SHORTEST_NS: Final = 100_000  # the kernel gives no shorter one,
+LONGEST_NS: Final = 100_000_000  # and no longer one
+_RESET_ON_FORK: Final = 0x01  # SCHED_FLAG_RESET_ON_FORK, <linux/sched.h>
+_CALLS: Final = {"x86_64": (314, 315), "aarch64": (274, 275), "riscv64": (274, 275)}  # sched_setattr, sched_getattr
+
+
+class _Attributes(ctypes.Structure):
+    """struct sched_attr, <linux/sched/types.h>, in its first form."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("policy", ctypes.c_uint32),
+        ("flags", ctypes.c_uint64),
+        ("nice", ctypes.c_int32),
+        ("priority", ctypes.c_uint32),
+        ("runtime", ctypes.c_uint64),
+        ("deadline", ctypes.c_uint64),
+        ("period", ctypes.c_uint64),
+    )
+
+
+def slice_ns() -> int:
+    """The time slice of this thread, in nanoseconds; 0: it is not an ordinary one, or its kernel does not say."""
+    found = _attributes()
+    return found.runtime if found is not None and found.policy == os.SCHED_OTHER else 0
+
+
+def choose_slice(ns: int) -> None:
+    """Give this thread a slice, where it is an ordinary one. Threads and processes that it starts have the usual one."""
+    found = _attributes()
+    if found is not None and found.policy == os.SCHED_OTHER:
+        found.runtime, found.flags = ns, found.flags | _RESET_ON_FORK
+        call, _ = _CALLS[platform.machine()]
+        _libc.syscall(call, 0, ctypes.byref(found), 0)  # where it is refused, all is as before
+
+
+def _attributes() -> _Attributes | None:
+    calls, found = _CALLS.get(platform.machine()), _Attributes()
+    if calls is None or _libc.syscall(calls[1], 0, ctypes.byref(found), ctypes.sizeof(found), 0):
+        return None
+    return found
+
+
+# --- Keeping the processors out of deep sleep while somebody measures ---
+# A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives, or a timer rings.
+# A process that holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host
+# (Documentation/power/pm_qos_interface.rst of the kernel); cyclictest does the same. It costs power, so it is held only as
+# long as a port has a writer, or rails are sampled a thousand times a second.
+
+
+DEVICE = Path("/dev/cpu_dma_latency")
+_NO_LATENCY = bytes(4)  # s32, in microseconds
+_log = logging.getLogger(__name__)
+
+
+class IdleStates:
+    """The kernel's permission to sleep deeply; given back when this process ends, however it ends."""
+
+    def __init__(self, device: Path = DEVICE) -> None:
+        """Nothing is forbidden yet."""
+        self._device = device
+        self._fd: int | None = None
+        self._refused = False
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether deep idle states are forbidden now."""
+        return self._fd is not None
+
+    def forbid(self, wanted: bool) -> None:
+        """Forbid deep idle states, or allow them again; where the device may not be opened, nothing changes."""
+        if wanted and self._fd is None and not self._refused:
+            self._open()
+        elif not wanted and self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _open(self) -> None:
+        try:
+            fd = os.open(self._device, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            self._refused = True
+            _log.info("%s: %s; processors may sleep deeply while measuring", self._device, error.strerror)
+            return
+        os.write(fd, _NO_LATENCY)
+        self._fd = fd

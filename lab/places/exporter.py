@@ -30,9 +30,9 @@ from lab.console.client import ConsoleClient
 from lab.console.published import PublishedHost, PublishedPort, machine_id
 from lab.console.serialport import is_pty, is_there
 from lab.errors import BoardlabError, ConfigurationError
-from lab.host.addresses import is_loopback
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
+from lab.host.tcp import is_loopback
 from lab.places import resourcefile
 from lab.rails.server import rails_socket
 

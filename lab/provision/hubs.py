@@ -24,5 +24,5 @@ def hub_of_disk(identity: str) -> str:
 
 
 def turn_at(hub: str) -> str:
-    """What programs of a host take turns at (`lab.host.turns`) that write at a hub."""
+    """What programs of a host take turns at (`lab.host.locks`) that write at a hub."""
     return f"hub {hub}"

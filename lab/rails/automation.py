@@ -21,7 +21,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.host import filelock
+from lab.host import locks
 from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
@@ -104,7 +104,7 @@ class AutomationInterface:
                 f"{self.port}: {error.strerror}; plug the Automation Interface in, or mend its port in the env"
             ) from error
         try:
-            if not filelock.taken(fd, _OTHERS_S):
+            if not locks.taken(fd, _OTHERS_S):
                 raise LabTransientError(
                     f"{self.port}: another program has had the Automation Interface for more than {_OTHERS_S:g} s: see which (fuser {self.port}), "
                     "and whether it is stopped (kill -CONT)",

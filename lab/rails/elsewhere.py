@@ -12,11 +12,10 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host import process, statusfiles
+from lab.host import process, runtime
 from lab.host.clock import MonotonicRaw
-from lab.host.statusfiles import SamplerStatus
-from lab.host.tcp import first_line
-from lab.host.unixsocket import connected
+from lab.host.runtime import SamplerStatus
+from lab.host.tcp import connected, first_line
 from lab.rails.config import RailsConfig
 from lab.rails.copying import PATIENCE_S, Connection, Copier, SilentServerError
 from lab.rails.model import Range
@@ -144,12 +143,12 @@ class RailsServer:
         if self.runtime is None:
             yield
             return
-        folder = self.runtime / statusfiles.SAMPLERS
-        statusfiles.write(folder, status.board, status)
+        folder = self.runtime / runtime.SAMPLERS
+        runtime.write(folder, status.board, status)
         try:
             yield
         finally:
-            statusfiles.forget(folder, status.board, status)
+            runtime.forget(folder, status.board, status)
 
 
 def by_socket(reach: Callable[[], Path]) -> Callable[[float], socket.socket]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.host import process, statusfiles
+from lab.host import process
+from lab.host import runtime as host_runtime
 from lab.host.clock import Clock
-from lab.host.statusfiles import SamplerStatus
+from lab.host.runtime import SamplerStatus
 from lab.rails.config import RailsConfig
 from lab.rails.model import RailSensor, Range
 from lab.rails.statusreporter import StatusReporter
@@ -44,10 +45,10 @@ class SensorRecorder:
         self._sensor = sensor
         self._clock = clock
         self._reporter = (
-            None if runtime is None else StatusReporter(config.board, schedule, runtime / statusfiles.RAILS)
+            None if runtime is None else StatusReporter(config.board, schedule, runtime / host_runtime.RAILS)
         )
         self._told = SamplerStatus(config.board, str(path.absolute()), process.identity())
-        self._samplers = None if runtime is None else runtime / statusfiles.SAMPLERS
+        self._samplers = None if runtime is None else runtime / host_runtime.SAMPLERS
         self._writer = TraceFile(
             path,
             TraceMeta(
@@ -66,7 +67,7 @@ class SensorRecorder:
             ),
         )
         if self._samplers is not None:
-            statusfiles.write(self._samplers, config.board, self._told)
+            host_runtime.write(self._samplers, config.board, self._told)
 
     def poll(self) -> bytes:
         """The records of the samples that are new; empty: there are none.
@@ -90,6 +91,6 @@ class SensorRecorder:
     def close(self) -> None:
         """The trace says that it is complete."""
         if self._samplers is not None:
-            statusfiles.forget(self._samplers, self._told.board, self._told)
+            host_runtime.forget(self._samplers, self._told.board, self._told)
         self._writer.end(self._clock.now_ns())
         self._sensor.close()

@@ -20,9 +20,8 @@ from typing import Final
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.host.cpuidle import IdleStates
 from lab.host.runtime import runtime_dir
-from lab.host.scheduling import raise_priority
+from lab.host.scheduling import IdleStates, raise_priority
 from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
 from lab.rails.model import Range

@@ -1,4 +1,4 @@
-"""How the sampling goes, told in small files for who watches the lab (`lab.host.statusfiles.RailStatus`)."""
+"""How the sampling goes, told in small files for who watches the lab (`lab.host.runtime.RailStatus`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define
 
-from lab.host import statusfiles
+from lab.host import runtime
 from lab.host.clock import NS_PER_S, utc_now
 from lab.rails.model import Schedule
 from lab.rails.trace import RECORD
@@ -54,5 +54,5 @@ class StatusReporter:
         elapsed_s = (t_ns - tally.reported_ns) / NS_PER_S
         rate_hz = (tally.samples - tally.reported_samples) / elapsed_s if tally.reported_ns else 0.0
         tally.reported_samples, tally.reported_ns = tally.samples, t_ns
-        status = statusfiles.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
-        statusfiles.write(self._folder, f"{self._board}/{rail}", status)
+        status = runtime.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
+        runtime.write(self._folder, f"{self._board}/{rail}", status)

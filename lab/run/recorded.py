@@ -20,7 +20,7 @@ from lab.console.status import PortInfo
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
-from lab.host.load import CpuTimes, cpu_times
+from lab.host.process import CpuTimes, cpu_times
 from lab.metrics import Flag
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, OK

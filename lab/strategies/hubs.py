@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyudev
 
-from lab.host import process, turns
+from lab.host import locks, process
 from lab.provision.hubs import hub_of, hub_of_disk, turn_at
 from lab.provision.way import Plan
 
@@ -45,5 +45,5 @@ def writing(board: str, device: str | None, say: Callable[[str], None], plan: Pl
     def waits(holder: str) -> None:
         say(f"{medium}: waits for the write of {holder}: it is at the same USB hub ({hub})")
 
-    with turns.turn(turn_at(hub), who, waits):
+    with locks.turn(turn_at(hub), who, waits):
         yield

@@ -11,10 +11,10 @@ from typing import Final
 from attrs import define, evolve, field, frozen
 
 from lab.errors import BoardlabError
-from lab.host import process, statusfiles
+from lab.host import process
+from lab.host import runtime as host_runtime
 from lab.host.clock import Clock, MonotonicRaw
-from lab.host.runtime import runtime_dir
-from lab.host.statusfiles import SamplerStatus
+from lab.host.runtime import SamplerStatus, runtime_dir
 from lab.rails.tail import STEP_NS, PowerStep, TraceTail, follow
 
 SPAN_NS: Final = 60_000_000_000  # what a viewer sees
@@ -135,5 +135,5 @@ class LiveRails:
 
 def _sampler_of(board: str, runtime: Path) -> SamplerStatus | None:
     """The sampler of a board that lives; one that was killed has left its word behind."""
-    told = statusfiles.read_all(runtime / statusfiles.SAMPLERS, SamplerStatus)
+    told = host_runtime.read_all(runtime / host_runtime.SAMPLERS, SamplerStatus)
     return next((each for each in told if each.board == board and process.has_died(each.holder) is False), None)

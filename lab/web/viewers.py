@@ -2,7 +2,7 @@
 
 A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority. But before its stamp a byte
 passes through a worker of the kernel (`lab.console.ttylatency`), and that is an ordinary task, as this program is: it may have to wait
-behind it. So a piece is handed to some viewers at a time, with pauses, in which the loop serves pages, too (see also `lab.host.timeslice`).
+behind it. So a piece is handed to some viewers at a time, with pauses, in which the loop serves pages, too (see also `lab.host.scheduling`).
 """
 
 from __future__ import annotations

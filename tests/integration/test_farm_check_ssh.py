@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from support import realsshd
 
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOSED = 1  # a port on which nothing listens

@@ -21,9 +21,10 @@ from support.prometheus_server import Prometheus, program, prometheus, until
 from support.virtual_bench import wait_for_listener
 
 from lab.health import Check, Part
-from lab.host import process, statusfiles
+from lab.host import process
+from lab.host import runtime as host_runtime
 from lab.host.clock import utc_now
-from lab.host.statusfiles import RailStatus
+from lab.host.runtime import RailStatus
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.healthbook import HealthBook
 from lab.results.jobs import JobQueue, Order
@@ -97,7 +98,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 HealthBook(store).record(Check("another", TYPE, "lab1", utc_now(), (dead,)))
                 farm_scrape.quarantined(store, "another")
             status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
-            statusfiles.write(runtime / statusfiles.RAILS, "rail", status)
+            host_runtime.write(runtime / host_runtime.RAILS, "rail", status)
             (folder / "farm.yaml").write_text(
                 f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\ncoordinator: {coordinator}\n"
                 "usb: [{name: console, id_path: 'pci-0:ff'}]\n"

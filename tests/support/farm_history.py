@@ -27,9 +27,9 @@ from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
 from exporters.standing import StandingFailures, StandingVerdicts
 from lab.errors import LabTransientError
-from lab.host import statusfiles
+from lab.host import runtime
 from lab.host.clock import MonotonicRaw
-from lab.host.statusfiles import OutletStatus, RailStatus
+from lab.host.runtime import OutletStatus, RailStatus
 from lab.judge.telling import Evidence
 from lab.metrics import by_name
 from lab.results import open_store
@@ -146,8 +146,8 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
     for n, board in enumerate(boards):
         failures = int(farm.trouble and n == 5)
         outlet = OutletStatus("lab1:16421", f"rack{n // 8 + 1}", str(n % 8 + 1), "on", farm.now, 0.2, 40, failures)
-        statusfiles.write(folder / statusfiles.OUTLETS, board, outlet)
-        statusfiles.write(folder / statusfiles.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
+        runtime.write(folder / runtime.OUTLETS, board, outlet)
+        runtime.write(folder / runtime.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
     found = {
         "failures": StandingFailures(
             watcher, Evidence("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])

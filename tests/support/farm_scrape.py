@@ -25,9 +25,10 @@ from exporters.standing import StandingFailures, StandingVerdicts
 from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, Part
-from lab.host import process, statusfiles
+from lab.host import process
+from lab.host import runtime as host_runtime
 from lab.host.clock import MonotonicRaw, utc_now
-from lab.host.statusfiles import OutletStatus, RailStatus
+from lab.host.runtime import OutletStatus, RailStatus
 from lab.judge.telling import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.actionmodels import ReservationRow
@@ -133,10 +134,10 @@ def quarantined(store: Store, board: str) -> None:
 
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     """The farm's sources, each with something to say."""
-    statusfiles.write(
-        runtime / statusfiles.OUTLETS, "1", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
+    host_runtime.write(
+        runtime / host_runtime.OUTLETS, "1", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
     )
-    statusfiles.write(runtime / statusfiles.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
+    host_runtime.write(runtime / host_runtime.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
     with open_store(url) as store:
         nights(store)
         verdicts(store)

@@ -56,7 +56,7 @@ ExecStart={folder}/sshd -D -e -f /etc/boardlab/sshd_config
 """
 REACH = """\
 from lab.host.runtime import runtime_dir
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 done = SshLink.to("lab-2", runtime_dir()).ran(["id", "-un"], 60)
 print("it is", done.stdout, done.stderr)

@@ -28,7 +28,7 @@ from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDrive
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare, socket_path
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 from lab.provision.failures import MediaWriteFailedError
 from lab.provision.way import Meter
 from lab.provision.ways import blockdevice

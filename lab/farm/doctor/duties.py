@@ -23,7 +23,7 @@ from lab.farm.queueing import Buildbot
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
 from lab.farm.supervised import Supervised
 from lab.farm.units import kept, units
-from lab.host.people import user_name
+from lab.host.process import user_name
 
 AREA: Final = "services"
 SYSTEMD_S: Final = 10.0

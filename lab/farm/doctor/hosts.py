@@ -24,7 +24,7 @@ from lab.farm.doctor.machine import APART_S, CLOCKS, SAME_SERVERS
 from lab.farm.doctor.software import VERSIONS
 from lab.host.clock import utc_now
 from lab.host.runtime import prepare, runtime_dir
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 AREA: Final = "host"
 LIMIT_S: Final = 300.0

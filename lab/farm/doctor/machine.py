@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.farm.doctor.finding import Finding
-from lab.host.cpuidle import DEVICE
-from lab.host.people import user_name
-from lab.host.scheduling import PRIORITY
+from lab.host.process import user_name
+from lab.host.scheduling import DEVICE, PRIORITY
 
 CLOCKS: Final = "clocks"
 APART_S: Final = 5.0  # between two hosts' wall clocks; NTP keeps them within milliseconds

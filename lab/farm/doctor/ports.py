@@ -10,7 +10,7 @@ from typing import Final
 
 from lab.console.holders import holders
 from lab.farm.doctor.finding import Finding
-from lab.host.people import user_name
+from lab.host.process import user_name
 
 AREA: Final = "ports"
 _KINDS: Final = ("ttyUSB", "ttyACM")

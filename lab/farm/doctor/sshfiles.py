@@ -11,7 +11,7 @@ from typing import Final
 
 from lab.farm.config import Farm
 from lab.farm.doctor.finding import Finding
-from lab.host.people import user_name
+from lab.host.process import user_name
 
 AREA: Final = "ssh"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

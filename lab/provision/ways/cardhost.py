@@ -19,8 +19,8 @@ import pyudev
 from attrs import asdict, frozen
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
-from lab.host import process, turns
-from lab.host.sshlink import SshLink
+from lab.host import locks, process
+from lab.host.ssh import SshLink
 from lab.provision.failures import MediaMissingError, TargetRefusedError
 from lab.provision.hubs import hub_of_disk, turn_at
 from lab.provision.way import Meter
@@ -119,7 +119,7 @@ def _turn(path: str, hub: str) -> AbstractContextManager[None]:
             raise LabTransientError("whoever wanted to write has gone", failure="console_link")
         os.write(1, f"{WAITS} {others[0]} at the same USB hub ({hub})\n".encode())
 
-    return turns.turn(turn_at(hub), who, others.append, waiting)
+    return locks.turn(turn_at(hub), who, others.append, waiting)
 
 
 @frozen

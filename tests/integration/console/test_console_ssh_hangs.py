@@ -28,7 +28,7 @@ from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import socket_path
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 from lab.rails import Trace, elsewhere
 from lab.rails.copying import Copier
 from lab.rails.elsewhere import RailsServer, by_socket
@@ -205,7 +205,7 @@ def test_a_command_goes_through_a_new_connection_and_one_that_hangs_on_the_way_i
     assert host.link.ran(["echo", "one"], 60).stdout == "one\n"
     host.hang("master")
     assert host.link.ran(["echo", "two"], 60).stdout == "two\n"
-    monkeypatch.setattr("lab.host.sshlink.CONNECT_S", 1)
+    monkeypatch.setattr("lab.host.ssh.CONNECT_S", 1)
     fifo = tmp_path / "began"
     os.mkfifo(fifo)
     caught: list[LabTransientError] = []

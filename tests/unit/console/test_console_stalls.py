@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lab.boards import MomentPattern
 from lab.console import Chunk, Event, Lateness, LineTiming, find_moments
 from lab.console.lateness import DelayTracker
-from lab.host.clockmonitor import WALL_SLEW_LIMIT, WALL_TOLERANCE_NS, ClockMonitor
+from lab.host.clock import WALL_SLEW_LIMIT, WALL_TOLERANCE_NS, ClockMonitor
 
 S, MS = 1_000_000_000, 1_000_000
 TIMING = LineTiming(speed_bd=115200, adapter_latency_ns=1_000_000, fifo_bytes=1, scheduling_ns=200_000)

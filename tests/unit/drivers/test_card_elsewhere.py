@@ -16,8 +16,8 @@ from support.playedssh import played_ssh
 
 from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host import turns
-from lab.host.sshlink import SshLink
+from lab.host import locks
+from lab.host.ssh import SshLink
 from lab.provision.failures import MediaMissingError, MediaVerifyFailedError, TargetRefusedError
 from lab.provision.hubs import hub_of_disk, turn_at
 from lab.provision.release import Content, Image
@@ -189,7 +189,7 @@ def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_pa
         began.set()
 
     writer = threading.Thread(target=way.write, args=(plan, report))
-    with turns.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print):
+    with locks.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print):
         writer.start()
         assert began.wait(DEADLINE_S)
         assert told[0].step == (
@@ -206,7 +206,7 @@ def test_who_waits_for_a_hub_and_is_cut_off_waits_no_more(other: OtherHost) -> N
     disk = other.there.disk(str(other.card))
     words = [str(other.program), "farm", "card", disk.path, "--identity", READER, "--bytes", str(SIZE), "--write"]
     with (
-        turns.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print),
+        locks.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print),
         subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "AT": "lab-2"}
         ) as writer,

@@ -22,11 +22,11 @@ from lab.console.resuming import PortOrder
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import ServedPort, port_of
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host.addresses import own_address
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
+from lab.host.tcp import own_address
 from lab.metrics import Flag
 from lab.rails.server import rails_socket
 from lab.run.recorded import check_clocks, clocks_document, port_flags

@@ -18,7 +18,7 @@ from labgrid.resource import PDUDaemonPort
 from lab.console.published import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
 from lab.drivers.remote_pdudaemon import RemotePdudaemon
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 DEADLINE_S = 60.0
 AT = "localhost:16421"

@@ -15,10 +15,10 @@ from labgrid.resource import PDUDaemonPort
 from lab.console.published import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.host import statusfiles
+from lab.host import runtime as host_runtime
 from lab.host.clock import time_line
-from lab.host.sshlink import SshLink
-from lab.host.statusfiles import OutletStatus
+from lab.host.runtime import OutletStatus
+from lab.host.ssh import SshLink
 
 
 class Daemon(ThreadingHTTPServer):
@@ -96,7 +96,7 @@ def test_a_proxy_of_the_environment_is_not_asked(daemon: Daemon, monkeypatch: py
 
 def test_who_watches_the_lab_is_told_of_each_command(daemon: Daemon, runtime: Path) -> None:
     def told() -> OutletStatus:
-        (status,) = statusfiles.read_all(runtime / statusfiles.OUTLETS, OutletStatus)
+        (status,) = host_runtime.read_all(runtime / host_runtime.OUTLETS, OutletStatus)
         return status
 
     driver(daemon.server_port).on()

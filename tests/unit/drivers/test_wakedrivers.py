@@ -17,7 +17,7 @@ from lab.console.published import PublishedPort
 from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver, WakePinsDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import time_line
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 
 def command(path: Path) -> list[str]:

@@ -18,7 +18,7 @@ from lab.farm.doctor import duties, examination
 from lab.farm.doctor.finding import Finding
 from lab.farm.services import HostFile, Service
 from lab.farm.supervised import ProgramState, Supervised
-from lab.host.people import user_name
+from lab.host.process import user_name
 from lab.rails.server import rails_socket
 
 FARM = """\

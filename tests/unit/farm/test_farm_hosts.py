@@ -18,7 +18,7 @@ from attrs import asdict
 from lab.cli import main
 from lab.errors import LabTransientError
 from lab.farm.doctor import Finding
-from lab.host.sshlink import SshLink
+from lab.host.ssh import SshLink
 
 WELL = Finding("versions", "boardlab", "ok", "2.0, Python 3.11, in /srv")
 PORT = Finding("ports", "/dev/ttyUSB0", "bad", "another program reads it", "kill 12")

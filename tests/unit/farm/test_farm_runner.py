@@ -15,7 +15,7 @@ from lab.farm import queued, sessions
 from lab.farm import runner as runners
 from lab.farm.retold import told_again
 from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
-from lab.host import process, turns
+from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.results import Store, open_store
 from lab.results.jobrecords import AWAY_VARIABLE, Order
@@ -188,7 +188,7 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     def slow(*_args: object) -> str:
-        with turns.turn("start", "j2", held):  # which another job takes meanwhile
+        with locks.turn("start", "j2", held):  # which another job takes meanwhile
             return ""
 
     def held(who: str) -> None:

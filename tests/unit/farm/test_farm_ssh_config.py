@@ -16,7 +16,7 @@ from lab.farm.doctor import hosts, sshfiles
 from lab.farm.doctor.finding import Finding
 from lab.farm.queueing import BoardEntry, Buildbot
 from lab.farm.units import units
-from lab.host.people import user_name
+from lab.host.process import user_name
 
 ME = user_name(os.getuid())
 

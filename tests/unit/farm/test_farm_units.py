@@ -97,7 +97,7 @@ def test_every_service_may_start_setpriv_which_a_run_needs(tmp_path: Path) -> No
 
 
 def test_the_site_may_choose_its_time_slice(tmp_path: Path) -> None:
-    """By which its viewers delay no stamp (`lab.host.timeslice`)."""
+    """By which its viewers delay no stamp (`lab.host.scheduling`)."""
     assert (
         "SystemCallFilter=capset sched_setattr"
         in units(here(tmp_path), INSTALLED)["boardlab-web.service"].splitlines()

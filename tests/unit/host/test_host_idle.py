@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.host.cpuidle import IdleStates
+from lab.host.scheduling import IdleStates
 
 
 def test_no_latency_is_asked_for_as_long_as_it_is_wanted(tmp_path: Path) -> None:

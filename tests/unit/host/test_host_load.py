@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.load import CpuTimes, cpu_times
+from lab.host.process import CpuTimes, cpu_times
 
 
 def test_busy_is_what_was_neither_idle_nor_waiting_for_a_disk(tmp_path: Path) -> None:

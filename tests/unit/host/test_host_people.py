@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.host import people
+from lab.host import process as host_process
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -28,14 +28,14 @@ def process(proc: Path, pid: int, cmdline: bytes, loginuid: str | None = None) -
 @pytest.mark.parametrize("loginuid", [None, "4294967295", "nonsense"])
 def test_without_a_login_a_process_is_its_owners(tmp_path: Path, loginuid: str | None) -> None:
     process(tmp_path, 7, b"", loginuid)
-    assert people.person(7, tmp_path) == ME
+    assert host_process.person_of(7, tmp_path) == ME
 
 
 def test_a_shared_account_does_not_hide_who_logged_in(tmp_path: Path) -> None:
     process(tmp_path, 7, b"", str(pwd.getpwnam("daemon").pw_uid))
     process(tmp_path, 8, b"", "4000000000")
-    assert people.person(7, tmp_path) == "daemon"
-    assert people.person(8, tmp_path) == "4000000000"
+    assert host_process.person_of(7, tmp_path) == "daemon"
+    assert host_process.person_of(8, tmp_path) == "4000000000"
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_shared_account_does_not_hide_who_logged_in(tmp_path: Path) -> None:
 )
 def test_a_program_is_named_by_what_was_called(tmp_path: Path, cmdline: bytes, program: str) -> None:
     process(tmp_path, 7, cmdline)
-    assert people.program(7, tmp_path) == program
+    assert host_process.program(7, tmp_path) == program
 
 
 def test_a_process_is_described_and_one_that_is_gone_has_its_number() -> None:
-    assert people.described(os.getpid()).startswith(f"{ME} (")
-    assert people.described(os.getpid()).endswith(f"pid {os.getpid()})")
+    assert host_process.described(os.getpid()).startswith(f"{ME} (")
+    assert host_process.described(os.getpid()).endswith(f"pid {os.getpid()})")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert people.described(ended.pid) == f"pid {ended.pid}"
+    assert host_process.described(ended.pid) == f"pid {ended.pid}"

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from lab.host import timeslice
+from lab.host import scheduling
 
 OWN_SLICE = (6, 12)  # the first Linux in which a thread may choose it
 KERNEL = tuple(int(part) for part in platform.release().split(".")[:2])
 TOLD = """
 import json, os, subprocess, sys, threading
-from lab.host import timeslice
+from lab.host import scheduling as timeslice
 
 told = {"before": timeslice.slice_ns()}
 os.nice(1)
@@ -26,7 +26,7 @@ told["nice"] = os.getpriority(os.PRIO_PROCESS, 0)
 thread = threading.Thread(target=lambda: told.update(thread=timeslice.slice_ns()))
 thread.start()
 thread.join()
-child = [sys.executable, "-P", "-c", "import os; from lab.host import timeslice; print(timeslice.slice_ns(), os.sched_getscheduler(0))"]
+child = [sys.executable, "-P", "-c", "import os; from lab.host import scheduling as timeslice; print(timeslice.slice_ns(), os.sched_getscheduler(0))"]
 slice_ns, policy = subprocess.run(child, check=True, capture_output=True, text=True).stdout.split()
 print(json.dumps({**told, "child": int(slice_ns), "policy": int(policy)}))
 """
@@ -42,12 +42,12 @@ def told() -> dict[str, int]:
 
 def test_what_a_thread_starts_has_the_usual_slice() -> None:
     said = told()
-    assert said["after"] == (timeslice.SHORTEST_NS if KERNEL >= OWN_SLICE else said["before"])
+    assert said["after"] == (scheduling.SHORTEST_NS if KERNEL >= OWN_SLICE else said["before"])
     assert said["thread"] == said["child"] == said["before"]
     assert (said["policy"], said["nice"]) == (os.SCHED_OTHER, 1)
 
 
 def test_a_processor_whose_calls_nobody_named_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "alpha")
-    timeslice.choose_slice(timeslice.SHORTEST_NS)
-    assert timeslice.slice_ns() == 0
+    scheduling.choose_slice(scheduling.SHORTEST_NS)
+    assert scheduling.slice_ns() == 0

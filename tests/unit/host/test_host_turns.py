@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from lab.host import turns
-from lab.host.turns import GAP_VARIABLE, keep_gap, power_on_gap_s, turn
+from lab.host import locks
+from lab.host.locks import GAP_VARIABLE, keep_gap, power_on_gap_s, turn
 
 HOLDS = """
 import sys
-from lab.host.turns import turn
+from lab.host.locks import turn
 with turn("hub 3", "b1, process 7 of lena", print):
     print("has it", flush=True)
     sys.stdin.read()
@@ -66,7 +66,7 @@ def test_what_was_noted_before_a_boot_of_the_host_makes_nobody_wait() -> None:
 def test_a_program_that_is_stopped_before_its_power_on_keeps_no_other_board_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_STOPPED_S", 0.1)
+    monkeypatch.setattr(locks, "_STOPPED_S", 0.1)
     time = Time()
     keep_gap("pdu 1", 0.1, now_ns=time.now_ns, sleep=time.sleep)
     (file,) = (tmp_path / "run" / "turns").iterdir()

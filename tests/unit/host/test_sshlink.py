@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host import sshlock, sshmaster
-from lab.host.sshlink import SshLink
+from lab.host import ssh
+from lab.host.ssh import SshLink
 
 # What ssh does with its control socket and forwards; `kept`: the master says that it has the forward, and makes no socket. `refuses`: it
 # makes none, as ssh does where the socket's path is too long. `hangs`: the master answers nothing until a new one is made.
@@ -154,9 +154,9 @@ def test_a_master_is_killed_by_its_socket_and_no_other_program(tmp_path: Path) -
         assert process.stdout is not None
         process.stdout.readline()  # it is what its words say
     os.kill(master.pid, signal.SIGSTOP)
-    assert sshmaster.kill(control) == [master.pid]
+    assert ssh.kill(control) == [master.pid]
     assert master.wait(60) == -signal.SIGKILL
-    assert sshmaster.kill(control) == []
+    assert ssh.kill(control) == []
     assert [process.communicate(b"\n")[0] for process in others] == [b"", b""]
     assert [process.returncode for process in others] == [0, 0]
 
@@ -187,7 +187,7 @@ def test_processes_that_take_turns_at_a_host_that_is_down_are_not_blamed_for_it(
         os.utime(lock, ns=(1, 1))  # another one has written his number
         return False
 
-    monkeypatch.setattr(sshlock.filelock, "taken", others_have_it)
+    monkeypatch.setattr(ssh.locks, "taken", others_have_it)
     with pytest.raises(LabTransientError, match=r"others have taken turns .* is the host up") as caught:
         link.forwarded("/run/console.sock")
     assert "kill" not in str(caught.value)

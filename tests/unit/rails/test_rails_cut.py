@@ -16,9 +16,8 @@ from attrs import asdict, define, evolve, field
 from support.railsserved import DEADLINE_S, hwmon
 
 from lab.errors import LabStableError, LabTransientError
-from lab.host import statusfiles
-from lab.host.runtime import prepare
-from lab.host.statusfiles import SamplerStatus
+from lab.host import runtime
+from lab.host.runtime import SamplerStatus, prepare
 from lab.rails import RailsConfig, Range, elsewhere, kept
 from lab.rails.copying import Copier
 from lab.rails.elsewhere import RailsServer, by_socket
@@ -267,12 +266,12 @@ def test_a_client_of_an_earlier_boardlab_ends_its_sampler_by_closing_its_side(fa
 
 
 def test_who_looks_on_here_is_told_of_the_trace_while_it_grows(far: Far, tmp_path: Path) -> None:
-    folder = prepare(tmp_path / "run") / statusfiles.SAMPLERS
+    folder = prepare(tmp_path / "run") / runtime.SAMPLERS
     with evolve(far.server, runtime=folder.parent).sampling(far.config, tmp_path / "power.trace"):
-        (told,) = statusfiles.read_all(folder, SamplerStatus)
+        (told,) = runtime.read_all(folder, SamplerStatus)
         assert (told.board, told.trace) == ("b1", str(tmp_path / "power.trace"))
         assert abs(told.ahead_ns) < DEADLINE_S * 10**9
-    assert statusfiles.read_all(folder, SamplerStatus) == []
+    assert runtime.read_all(folder, SamplerStatus) == []
 
 
 def test_a_full_disk_here_is_no_cut(far: Far) -> None:

@@ -13,8 +13,9 @@ from attrs import evolve
 from support.railbench import BenchClock, RailBench, RailBus
 from support.simruns import planned
 
-from lab.host import process, statusfiles
-from lab.host.statusfiles import SamplerStatus
+from lab.host import process
+from lab.host import runtime as host_runtime
+from lab.host.runtime import SamplerStatus
 from lab.rails import Range
 from lab.rails.chips import CHIPS
 from lab.rails.ina import InaSensor
@@ -98,7 +99,9 @@ def test_a_sampler_that_was_killed_samples_no_more(runtime: Path, tmp_path: Path
     host, boot, _, _ = told.holder.rsplit("/", 3)
     rails = LiveRails(runtime, BenchClock(bench))
     assert rails.since("board-1", -1).said == ""
-    statusfiles.write(runtime / statusfiles.SAMPLERS, "board-1", evolve(told, holder=f"{host}/{boot}/{os.getpid()}/1"))
+    host_runtime.write(
+        runtime / host_runtime.SAMPLERS, "board-1", evolve(told, holder=f"{host}/{boot}/{os.getpid()}/1")
+    )
     assert rails.since("board-1", -1).said == live.NOBODY
 
 
@@ -107,7 +110,7 @@ def test_a_trace_that_cannot_be_read_is_said(runtime: Path, tmp_path: Path, cont
     if content is not None:
         (tmp_path / "power.trace").write_bytes(content)
     told = SamplerStatus("b", str(tmp_path / "power.trace"), process.identity())
-    statusfiles.write(runtime / statusfiles.SAMPLERS, "b", told)
+    host_runtime.write(runtime / host_runtime.SAMPLERS, "b", told)
     assert "power.trace" in LiveRails(runtime).since("b", -1).said
 
 
@@ -133,7 +136,7 @@ def test_a_trace_of_another_hosts_clock_is_shown_at_the_times_of_this_one(runtim
     bench.play(recorder, ("idle", 1.0))
     here = LiveRails(runtime, BenchClock(bench)).since("board-1", -1)
     told = SamplerStatus("board-1", str(tmp_path / "power.trace"), process.identity(), ahead_ns)
-    statusfiles.write(runtime / statusfiles.SAMPLERS, "board-1", told)
+    host_runtime.write(runtime / host_runtime.SAMPLERS, "board-1", told)
     clock = BenchClock(bench)
     there = LiveRails(runtime, clock)
     there.clock = SimpleNamespace(now_ns=lambda: clock.now_ns() - ahead_ns)

@@ -13,19 +13,126 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import select
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host import sshlock, sshmaster
+from lab.host import locks
+from lab.host.process import PROC
 from lab.host.runtime import MAX_SOCKET_PATH_BYTES, check_owner, socket_path
+
+# --- One process at a time makes or ends an ssh connection; who waits for it does not do so for ever ---
+
+
+_PID_BYTES: Final = 20
+
+
+@contextmanager
+def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
+    """Have the lock of a host's connection for this block.
+
+    Args:
+        path: of the lock, which says whose it is. limit_s: how long another process may have it.
+
+    Raises:
+        LabTransientError: it has it longer.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        noted_ns = os.fstat(fd).st_mtime_ns
+        if not locks.taken(fd, limit_s):
+            raise LabTransientError(f"ssh to {host}: {_others(fd, noted_ns, limit_s)}", failure="console_link")
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _others(fd: int, noted_ns: int, limit_s: float) -> str:
+    """Why we had no turn, and what to do about it.
+
+    Args:
+        noted_ns: when somebody last wrote that he has the lock, as we began to wait.
+    """
+    if os.fstat(fd).st_mtime_ns != noted_ns:
+        return f"others have taken turns at making the connection for more than {limit_s:g} s, and none has it: is the host up, and the network?"
+    holder = os.pread(fd, _PID_BYTES, 0).decode(errors="replace").strip()
+    return (
+        f"process {holder} has been making or ending the connection for more than {limit_s:g} s. Is it stopped? Let it "
+        f"go on (kill -CONT {holder}), or end it"
+    )
+
+
+# --- ssh masters of this host that hang: found by their control socket, and killed ---
+# A master that is stopped, or hangs in the kernel, answers no `ssh -O exit`, and its own time-outs do not run.
+
+
+GONE_S: Final = 5.0  # for the kernel to end what it has been told to kill
+
+
+def kill(control: Path, proc: Path = PROC) -> list[int]:
+    """Kill this user's masters of a control socket; which they were. None where they are in a container that this process does not see."""
+    return [pid for pid in _masters(control, proc) if _killed(pid, control, proc)]
+
+
+def _killed(pid: int, control: Path, proc: Path) -> bool:
+    with suppress(OSError), _opened(pid) as process:
+        if _is_master(pid, control, proc):  # still: another process may have got its number
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            select.select([process], [], [], GONE_S)
+            return True
+    return False
+
+
+def _masters(control: Path, proc: Path) -> list[int]:
+    return [
+        int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal() and _is_master(entry.name, control, proc)
+    ]
+
+
+def _is_master(pid: int | str, control: Path, proc: Path) -> bool:
+    """Whether it was started as that master, or calls itself so (ssh.c, where ControlPersist makes it one); its sessions are none."""
+    entry = proc / str(pid)
+    try:
+        if entry.stat().st_uid != os.getuid():
+            return False
+        words = (entry / "cmdline").read_bytes().split(b"\0")
+    except OSError:  # it ended just now
+        return False
+    path = os.fsencode(control)
+    if words[0].startswith(b"ssh: " + path + b" [mux]"):
+        return True
+    return b"-M" in words and (b"-S", path) in pairwise(words)
+
+
+@contextmanager
+def _opened(pid: int) -> Iterator[int]:
+    process = os.pidfd_open(pid)
+    try:
+        yield process
+    finally:
+        os.close(process)
+
+
+# --- Unix sockets of another host, through one ssh connection to it ---
+# OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes no session, so
+# that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
+# everybody's.
+#
+# A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the other host; where it
+# does nothing itself, whoever asks it next kills it, and makes a new one. No call here waits for it without a limit.
+
 
 CONNECT_S: Final = 15
 ANSWER_S: Final = 10.0  # of a master on this host, which answers in milliseconds; the rest is for a host under load
@@ -99,7 +206,7 @@ class SshLink:
 
     def needs_s(self, timeout_s: float) -> float:
         """How long `ran` may take for a program that has this time, where the connection hangs and is made anew, and no other process is at it."""
-        return self.answer_s + sshmaster.GONE_S + _LIMIT_S + timeout_s + _KILL_S + CONNECT_S
+        return self.answer_s + GONE_S + _LIMIT_S + timeout_s + _KILL_S + CONNECT_S
 
     def ran(self, words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         """Run a program on the host, without a shell's rules for its arguments, as a session of the same connection.
@@ -178,7 +285,7 @@ class SshLink:
             if generation in {"", self.generation()}:
                 if self._control.exists():
                     self._asked("exit")
-                sshmaster.kill(self._control)  # it says goodbye first, and waits until the other host takes that
+                kill(self._control)  # it says goodbye first, and waits until the other host takes that
                 self._forget()
 
     def _forget(self) -> None:
@@ -210,7 +317,7 @@ class SshLink:
         try:
             return self._ssh(self.answer_s, "-O", *words)
         except subprocess.TimeoutExpired:
-            killed = sshmaster.kill(self._control)
+            killed = kill(self._control)
             self._forget()
             which = (
                 f"process {', '.join(map(str, killed))}, was killed"
@@ -284,5 +391,5 @@ class SshLink:
         """One process at a time makes or ends the connection; raises as `sshlock.locked`."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(self.folder)
-        with sshlock.locked(self.folder / f"{self._name(self.host)}.lock", self.host, self.lock_s):
+        with locked(self.folder / f"{self._name(self.host)}.lock", self.host, self.lock_s):
             yield

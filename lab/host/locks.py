@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from lab.errors import ConfigurationError
-from lab.host import filelock, runtime
+from lab.host import runtime
 from lab.host.clock import NS_PER_S
 
 GAP_VARIABLE: Final = "BOARDLAB_POWER_ON_GAP"  # seconds; of farm.yaml's limits
@@ -87,7 +87,7 @@ def keep_gap(
 def _wait_for_a_gap(file: IO[str], gap_s: float) -> None:
     """Until the file is ours; or whoever has it is stopped: they have noted nothing for longer than they sleep, and the last return is so long ago."""
     noted = file.read()
-    while not filelock.taken(file, gap_s + _STOPPED_S):
+    while not taken(file, gap_s + _STOPPED_S):
         file.seek(0)
         before, noted = noted, file.read()
         if noted == before:
@@ -124,3 +124,23 @@ def _rewrite(file: IO[str], text: str) -> None:
     file.truncate()
     file.write(text)
     file.flush()
+
+
+# --- Locks of files with a limit: the kernel takes a lock back from a process that is dead, and leaves it to one that is stopped ---
+
+
+_RETRY_S: Final = 0.05
+
+
+def taken(file: int | IO[str], limit_s: float) -> bool:
+    """Take a file's lock (flock(2)), which ends with its file descriptor; False: others have had it all the time."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_RETRY_S)
+        else:
+            return True
