@@ -3,13 +3,21 @@
 One TOML file per type in `types/` or in a folder of the lab's own, read by `load`. Real environments and virtual boards use the same files.
 """
 
-from lab.boards.abilities import FEATURES, Benchmarks
-from lab.boards.hardware import Identity, Link, Rail
-from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
+from lab.boards.hardware import (
+    FEATURES,
+    SLEEP_MODES,
+    WAKE_SOURCES,
+    Benchmarks,
+    Blocker,
+    Identity,
+    Link,
+    LowPower,
+    Rail,
+    WakeSource,
+)
 from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPattern, Sign, quiet_flow, way_of
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
-from lab.boards.references import Pattern, patterns
-from lab.boards.registry import load, load_file, names, shipped
+from lab.boards.registry import Pattern, load, load_file, names, patterns, shipped
 from lab.boards.release import Published, PublishedRange, Release, TransferRates
 
 __all__ = [

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from attrs import Factory, evolve, field, fields, frozen, validators
 
-from lab.boards.abilities import FEATURES, Benchmarks
-from lab.boards.hardware import Identity, Link, Rail
-from lab.boards.lowpower import SLEEP_MODES, LowPower
+from lab.boards.hardware import FEATURES, SLEEP_MODES, Benchmarks, Identity, Link, LowPower, Rail
 from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex, way_of
 from lab.boards.release import Release
 
@@ -121,9 +119,9 @@ class BoardType:
         init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
             where nobody knows.
         rails, links: what it has of them.
-        features: what else it has that a benchmark needs, of lab.boards.abilities.FEATURES.
+        features: what else it has that a benchmark needs, of lab.boards.hardware.FEATURES.
         benchmarks: how its published numbers were measured.
-        sleep: the low-power modes that it supports, of lab.boards.lowpower.SLEEP_MODES. low_power: how it sleeps and wakes.
+        sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES. low_power: how it sleeps and wakes.
         releases: by name, e.g. "11.01", oldest first.
     """
 

@@ -4,12 +4,122 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from typing import Final
 
+from attrs import frozen
+
 from lab.errors import TestStableError
-from lab.metrics.lowpower import RESUMES
 from lab.metrics.model import Metric
+
+# --- The metrics of each low-power mode: resume latency, whose two definitions are never mixed, and power ---
+
+
+KERNEL_MODES: Final = ("deep_sleep", "mcu_only", "standby", "s2idle")  # Linux suspends and resumes; else it boots
+MODES: Final = (*KERNEL_MODES, "partial_io")
+
+
+@frozen
+class Resume:
+    """The metrics of one mode; `kernel` and `first_byte` are None where leaving it is a boot.
+
+    Attributes:
+        kernel: the vendor's. first_byte, prompt: the host's.
+        rail, total: power while asleep, of one rail and of all.
+        energy: of a suspend and resume; None as above.
+        rail_voltage: of the rails that must be off; None where the mode switches none off.
+    """
+
+    kernel: Metric | None
+    first_byte: Metric | None
+    prompt: Metric
+    rail: Metric
+    total: Metric
+    energy: Metric | None
+    rail_voltage: Metric | None = None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """All of them."""
+        return tuple(
+            metric
+            for metric in (
+                *(self.kernel, self.first_byte, self.prompt),
+                *(self.rail, self.total, self.energy, self.rail_voltage),
+            )
+            if metric is not None
+        )
+
+
+def _resume(mode: str) -> Resume:
+    kernel = Metric(
+        name=f"lpm.{mode}.resume_kernel",
+        unit="ms",
+        better="lower",
+        definition='From the kernel\'s "Enabling non-boot CPUs" (with one CPU or from s2idle: its first line of the resume) '
+        'to "PM: suspend exit", on its own clock, with the consoles detached. The firmware\'s share is not in it.',
+        resolution=1e-3,
+        source='Performance guide, "Resume Latency Performance"',
+    )
+    first_byte = Metric(
+        name=f"lpm.{mode}.resume_wake_to_first_byte",
+        unit="ms",
+        better="lower",
+        definition="From the edge with which the host wakes the board to the first byte on its console.",
+        resolution=1e-1,
+        source="boardlab, docs/low-power.md",
+    )
+    prompt = Metric(
+        name=f"lpm.{mode}.resume_wake_to_prompt",
+        unit="ms",
+        better="lower",
+        definition="From the edge with which the host wakes the board to the answer of its shell; from partial I/O, which "
+        "is left by a boot, to the login prompt.",
+        resolution=1e-1,
+        source="boardlab, docs/low-power.md",
+    )
+    suspends = mode in KERNEL_MODES
+    powers = (_power(mode, "power_rail", "of one supply rail"), _power(mode, "power_total", "of all measured rails"))
+    energy = Metric(
+        name=f"lpm.{mode}.energy",
+        unit="J",
+        better="lower",
+        definition="Energy of a supply rail, or of all that are measured, from the command that sends the board to sleep to the "
+        "answer of its shell.",
+        resolution=1e-6,
+        source="boardlab, docs/low-power.md",
+    )
+    rail_voltage = Metric(
+        name=f"lpm.{mode}.rail_voltage",
+        unit="V",
+        better="lower",
+        definition="The highest mean voltage of the supply rails that must be off in this mode: of all that are measured but "
+        "those that stay on by design. Without the wake-up, and while the console is silent.",
+        resolution=1e-3,
+        source='Performance guide, "Partial I/O Data": all voltage rails were measured to be near 0V',
+    )
+    if not suspends:
+        return Resume(None, None, prompt, *powers, None, rail_voltage)
+    return Resume(kernel, first_byte, prompt, *powers, energy)
+
+
+def _power(mode: str, name: str, whose: str) -> Metric:
+    return Metric(
+        name=f"lpm.{mode}.{name}",
+        unit="mW",
+        better="lower",
+        definition=f"Mean power {whose} while the board sleeps, from 1.5 s after its console fell silent to the wake-up.",
+        resolution=1e-2,
+        source='Performance guide, "Power Performance"',
+    )
+
+
+RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES}
+
+
+# --- Every metric, declared once; the run, the store, the exporter and the report use these ---
+
 
 PRINTED_STEP: Final = 0.01  # the guides print two decimals
 GUIDE: Final = 'Performance guide, "Boot-time Measurement"'

@@ -19,7 +19,7 @@ from lab.boards import BoardType
 from lab.console.blame import fairly
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample
-from lab.metrics.lowpower import RESUMES
+from lab.metrics.catalogue import RESUMES
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.results.records import POWER_TRACE
 from lab.run.progress import Progress

@@ -12,8 +12,7 @@ from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.metrics import Flag, Metric, Sample
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE
-from lab.metrics.lowpower import RESUMES
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES
 
 MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-power.md, "Uncertainty of one reading"
 

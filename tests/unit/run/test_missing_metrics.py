@@ -11,7 +11,7 @@ import pytest
 from support import simruns
 
 from lab.host.clock import MonotonicRaw
-from lab.metrics.lowpower import RESUMES
+from lab.metrics.catalogue import RESUMES
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress

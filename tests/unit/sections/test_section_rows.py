@@ -18,7 +18,7 @@ from lab.guide import reading
 from lab.guide import sheet as sheets
 from lab.guide.catalogue import CellReading
 from lab.guide.measured import guide_name
-from lab.metrics.lowpower import KERNEL_MODES
+from lab.metrics.catalogue import KERNEL_MODES
 from virtual.sim.model import simulated
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
