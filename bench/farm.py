@@ -33,7 +33,8 @@ from attrs import field, frozen
 
 from lab.host.clock import utc_now
 from lab.host.runtime import server_pid
-from lab.results import Store, joblist, open_store
+from lab.jobs import listing
+from lab.results import Store, open_store
 from virtual.state import running
 
 LAB = Path(sys.executable).with_name("lab")
@@ -125,7 +126,7 @@ def span_s(store: Store, run: int) -> float:
 
 def queue_to_start(store: Store) -> list[tuple[float, float]]:
     """Of each job that waited for another one: until it had the board, and until its first attempt began."""
-    every = (view.job for view in joblist.jobs(store, 10_000, utc_now()))
+    every = (view.job for view in listing.jobs(store, 10_000, utc_now()))
     jobs = sorted(
         (job for job in every if job.started_at is not None), key=lambda job: job.started_at or job.queued_at
     )

@@ -8,7 +8,7 @@ from attrs import define, field, frozen
 
 from exporters.labels import clean
 from lab.judge.builds import Build, builds
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 
 @frozen

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from exporters.labels import clean
 from lab.results.failures import CATALOGUE, OTHER
 from lab.results.records import OK
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 
 @frozen

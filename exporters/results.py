@@ -15,7 +15,7 @@ from exporters.verdicts import Judge, MetricChange
 from lab.judge.baseline import COMPLETED
 from lab.metrics import Measurement
 from lab.results.records import PUBLISHED
-from lab.results.watch import RunHead, StoreSnapshot, Watcher
+from lab.results.snapshot import RunHead, StoreSnapshot, Watcher
 
 
 @frozen

@@ -17,9 +17,9 @@ from exporters.labels import clean
 from lab.host.clock import utc_now
 from lab.judge.telling import Change, Evidence, changes, failing_lines, failing_title
 from lab.results.failing import Explained, Failing, FailureReader
-from lab.results.figures import label
+from lab.results.formatting import label
+from lab.results.snapshot import Watcher
 from lab.results.standing import Standing
-from lab.results.watch import Watcher
 
 MAX_CHANGES: Final = 100
 DEAD, AT_TIMES = "dead", "at_times"  # all attempts of the newest run fail, or some

@@ -13,7 +13,7 @@ from exporters.figures import INIT
 from exporters.labels import clean
 from exporters.naming import BASE_UNITS, Labels, quantity_of
 from lab.results.failures import OTHER
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: what has a histogram
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.

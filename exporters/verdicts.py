@@ -21,7 +21,7 @@ from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.records import PUBLISHED
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 
 class Against(enum.StrEnum):

@@ -25,7 +25,7 @@ from exporters.standing import StandingFailures, StandingVerdicts
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import Clock
 from lab.judge.telling import Evidence
-from lab.results.watch import Watcher
+from lab.results.snapshot import Watcher
 
 
 @frozen

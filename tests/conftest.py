@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import Connection, inspect, text
 from support.warm_start import ADDRESS, WarmPopen, WarmStarts
 
-from lab.results import migrating
+from lab.results import schema
 from lab.results.schema import NEWEST, VERSION_TABLE
 
 # A shell starts background jobs with SIGINT ignored, and programs inherit that. Tests that press Ctrl-C must not.
@@ -78,7 +78,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _tables_by_copy() -> Iterator[None]:
     """Run the migrations of a new store once: they cost a tenth of a second."""
     upgrade, found_in, tables = command.upgrade, ScriptDirectory.from_config, list[str]()
-    scripts = found_in(migrating._config())
+    scripts = found_in(schema._config())
 
     def known(config: Config) -> ScriptDirectory:
         return found_in(config) if config.get_main_option("version_locations") else scripts

@@ -11,9 +11,9 @@ from prometheus_client import Metric
 
 from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, Rule, State
-from lab.results.healthbook import healths
-from lab.results.reservations import QUARANTINE, standing
-from lab.results.watch import Watcher
+from lab.health.book import healths
+from lab.jobs.reservations import QUARANTINE, standing
+from lab.results.snapshot import Watcher
 
 LONGEST: Final = 160  # characters of a reason, which is a label
 

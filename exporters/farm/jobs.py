@@ -10,8 +10,8 @@ from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import gauge
-from lab.results.jobrecords import LEASE_S
-from lab.results.watch import JobHead, PastJob, Watcher
+from lab.jobs.records import LEASE_S
+from lab.results.snapshot import JobHead, PastJob, Watcher
 
 
 @frozen

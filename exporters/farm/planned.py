@@ -9,7 +9,7 @@ from attrs import frozen
 
 from exporters.labels import clean
 from lab.results.records import OK
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 COMPLETED: Final = "completed"
 SECTIONS: Final = "sections"

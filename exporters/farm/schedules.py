@@ -13,8 +13,8 @@ from prometheus_client import Metric
 from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.jobs import state_of
 from exporters.farm.planned import COMPLETED, Item, Yield, gone_items, gone_metrics, yields
-from lab.results.jobrecords import BY_LAB_RUN, LEASE_S
-from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
+from lab.jobs.records import BY_LAB_RUN, LEASE_S
+from lab.results.snapshot import PastJob, RunHead, StoreSnapshot, Watcher
 
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
 JOBS: Final = 8  # of a schedule: the last one, and those that it is compared with

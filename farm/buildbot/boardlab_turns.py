@@ -13,7 +13,7 @@ class Turns:
 
     Two that wait age alike, so whoever comes later than that worth is behind, and nobody waits for ever.
 
-    point_s: what a point of priority is worth, as in lab/results/turns.py.
+    point_s: what a point of priority is worth, as in lab/jobs/queue.py.
     """
 
     def __init__(self, point_s):

@@ -108,7 +108,7 @@ def _runs_and_releases(line: Mapping[str, Any]) -> Iterable[Offer]:
 def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
     from sqlalchemy import select  # noqa: PLC0415
 
-    from lab.results.jobrecords import call  # noqa: PLC0415
+    from lab.jobs.records import call  # noqa: PLC0415
     from lab.results.models import JobRow  # noqa: PLC0415
     from lab.results.store import open_store  # noqa: PLC0415
 

@@ -27,7 +27,7 @@ from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.judge.telling import Evidence
 from lab.results.location import locate
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 from lab.shown import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"

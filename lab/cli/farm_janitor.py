@@ -18,10 +18,10 @@ from lab.farm.loaded import noted, start_anew
 from lab.farm.placing import boards_behind, is_at
 from lab.host import process
 from lab.host.runtime import runtime_dir
+from lab.jobs.queue import JobQueue
 from lab.places.holding import with_port
 from lab.places.janitor import GRACE_S, LOOK_S, Janitor, patient
 from lab.results import open_store
-from lab.results.jobs import JobQueue
 from lab.shown import echo, log_to
 
 app = typer.Typer(no_args_is_help=False)

@@ -25,12 +25,12 @@ from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
-from lab.health.model import counts
+from lab.health.book import HealthBook
+from lab.health.state import counts
 from lab.host.clock import utc_now
+from lab.jobs.records import BY_HEALTH, Order
+from lab.jobs.reservations import IGNORE
 from lab.results import Store, listing, open_store
-from lab.results.healthbook import HealthBook
-from lab.results.jobrecords import BY_HEALTH, Order
-from lab.results.reservations import IGNORE
 from lab.shown import Marked, bad, doubtful, echo, echo_json, log_to, table
 
 FAILED = 1  # the board must not take runs

@@ -10,10 +10,11 @@ import typer
 
 from lab.cli.options import Database, Json
 from lab.host import process
-from lab.results import joblist, open_store
-from lab.results.joblist import JobView, moment
-from lab.results.jobrecords import BY_HEALTH, BY_LAB_RUN, BY_PROVISION, BY_WEB, Job, number, seems_dead
-from lab.results.jobs import JobQueue
+from lab.jobs import listing
+from lab.jobs.listing import JobView, moment
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_HEALTH, BY_LAB_RUN, BY_PROVISION, BY_WEB, Job, number, seems_dead
+from lab.results import open_store
 from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.options import PROVISION
@@ -38,7 +39,7 @@ def list_jobs(
     """List jobs, the newest first."""
     with open_store(db, create=False) as store:
         now = store.now()
-        found = joblist.jobs(store, limit, now)
+        found = listing.jobs(store, limit, now)
         url = store.url
     if as_json:
         echo_json([document(each, now) for each in found])
@@ -53,7 +54,7 @@ def show(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     """Show a job: who, where, since when, what it measures and has measured, and what can be done with it."""
     with open_store(db, create=False) as store:
         now = store.now()
-        found = joblist.view(store, joblist.job(store, number(name)), now)
+        found = listing.view(store, listing.job(store, number(name)), now)
     if as_json:
         echo_json(document(found, now))
     else:
@@ -69,7 +70,7 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
         here = job.program != BY_WEB  # whose process is the whole site, for everybody
         told = job.state != "cancelled" and here and process.ask_to_end(job.holder)
         now = store.now()
-        found = joblist.view(store, job, now)
+        found = listing.view(store, job, now)
     if as_json:
         echo_json(document(found, now) | {"told": told})
         return

@@ -14,9 +14,9 @@ from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
 from lab.judge.verdicts import Verdict
-from lab.results.figures import label, number
+from lab.results.formatting import label, number
+from lab.results.snapshot import watch
 from lab.results.store import open_store
-from lab.results.watch import watch
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)

@@ -16,10 +16,10 @@ from lab.errors import ConfigurationError
 from lab.judge import builds, words
 from lab.judge.telling import Evidence, size
 from lab.results.records import LAST_ID
+from lab.results.snapshot import watch
 from lab.results.store import open_store
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.results.verdicts import read_verdicts, verdicts_with
-from lab.results.watch import watch
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)

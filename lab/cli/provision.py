@@ -20,13 +20,13 @@ from lab.farm.holding import BusyBoardError, held, queue
 from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
 from lab.host import process
+from lab.jobs.records import BY_PROVISION, Job, Order
+from lab.jobs.reservations import IGNORE
 from lab.provision.finding import find
 from lab.provision.putting import Put, Putting
 from lab.provision.telling import Teller, described
 from lab.results import Store, open_store
-from lab.results.jobrecords import BY_PROVISION, Job, Order
 from lab.results.provisions import Provision, ProvisionBook
-from lab.results.reservations import IGNORE
 from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
 from lab.strategies.recovering import recover_by

@@ -12,10 +12,10 @@ from lab.errors import LabStableError
 from lab.judge.builds import remarks
 from lab.report.against import judged, last_of
 from lab.report.page import render
-from lab.results.overview import overview
+from lab.results.listing import overview
 from lab.results.records import LAST_ID
+from lab.results.snapshot import watch
 from lab.results.store import open_store
-from lab.results.watch import watch
 from lab.shown import echo
 from lab.web.power import power_of
 

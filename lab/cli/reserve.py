@@ -12,11 +12,11 @@ from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
 from lab.farm import holding, now, reserving, services
 from lab.host import process
+from lab.jobs.queue import PERSONS
+from lab.jobs.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
 from lab.results import open_store
 from lab.results.audit import Act, Audit
-from lab.results.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
 from lab.results.store import Store
-from lab.results.turns import PERSONS
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="Reserve a board, or put it in maintenance; show and end that.")

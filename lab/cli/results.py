@@ -11,17 +11,15 @@ from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.builds import remarks
-from lab.results import documents, listing, schema, uploading
-from lab.results.evidence import evidence_lines
-from lab.results.figures import headline
-from lab.results.format import head_lines, numbers_and_failures
-from lab.results.format import status as status_of
+from lab.results import artifacts, formatting, listing, schema
+from lab.results.artifacts import write_recordings
+from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
+from lab.results.formatting import status as status_of
+from lab.results.listing import overview
 from lab.results.location import locate
-from lab.results.overview import overview
-from lab.results.recordings import write_recordings
 from lab.results.records import LAST_ID, RunStatus
+from lab.results.snapshot import watch
 from lab.results.store import Store, open_store
-from lab.results.watch import watch
 from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 
 STATUSES: Final = get_args(RunStatus)
@@ -63,7 +61,7 @@ def list_runs(
     with open_store(db, create=False) as store:
         runs = listing.listed(store, wanted, limit)
         if as_json:
-            echo_json([documents.listed_document(each.run, each.outcomes, each.averaged) for each in runs])
+            echo_json([formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs])
             return
         if not runs:
             echo(_none(store, wanted))
@@ -105,7 +103,7 @@ def show(
         if log:
             lines = evidence_lines(run, store.artifacts, cycle=cycle, medium=medium, metric=metric)
         elif as_json:
-            echo_json(documents.full_document(run))
+            echo_json(formatting.full_document(run))
             return
         else:
             with watch(db).snapshot() as snapshot:
@@ -133,7 +131,7 @@ def export(
     with open_store(db, create=False) as store:
         wanted = run_ids or [run.id for run in reversed(store.runs())]
         runs = [overview(store, run_id) for run_id in wanted]
-    text = documents.export_csv(runs) if as_csv else json_text(documents.export_document(runs)) + "\n"
+    text = formatting.export_csv(runs) if as_csv else json_text(formatting.export_document(runs)) + "\n"
     if output is None:
         echo_text(text, end="")
         return
@@ -175,7 +173,7 @@ def upload(
 ) -> None:
     """Bring artifacts of this host to where they are shared ($LAB_SHARED_ARTIFACTS): what no job brought when it ended."""
     with open_store(db, create=False) as store:
-        done = uploading.upload(store.artifacts, everything=everything, say=lambda line: echo(line, err=True))
+        done = artifacts.upload(store.artifacts, everything=everything, say=lambda line: echo(line, err=True))
         left, where = len(store.artifacts.marked()), store.artifacts.shared
     if as_json:
         echo_json({"to": where, "brought": done.count, "bytes": done.bytes, "left": left, "busy": done.busy})

@@ -20,13 +20,13 @@ from lab.farm import holding, orders, services, sharing, suites
 from lab.farm.retold import told_again
 from lab.farm.room import Room
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths
+from lab.jobs import listing
+from lab.jobs.queue import PERSONS, TIMERS, JobQueue
+from lab.jobs.records import Job, Order, call, number
+from lab.jobs.reservations import IGNORE
 from lab.provision.finding import find
-from lab.results import Store, joblist
-from lab.results.jobrecords import Job, Order, call, number
-from lab.results.jobs import JobQueue
+from lab.results import Store
 from lab.results.records import LAST_ID
-from lab.results.reservations import IGNORE
-from lab.results.turns import PERSONS, TIMERS
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, Value
 from lab.shown import echo, log_to, tell
 
@@ -117,7 +117,7 @@ def run(
     limits = farm.limits if farm is not None else None
     with _unmeasured(), holding.opened(db, wait, echo) as store:
         book = holding.queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
-        ended = joblist.answered(store, request) if go_on and request else None
+        ended = listing.answered(store, request) if go_on and request else None
         if ended is not None:
             echo(f"job {ended.called}: {ended.state} for this request before; nothing is measured again")
             code = told_again(store, ended, echo)
@@ -165,9 +165,9 @@ def _named(store: Store, book: JobQueue, text: str) -> Job:
         ConfigurationError: it names no job, or perhaps a run; the message says which job that run is of.
     """
     job_id = number(text)
-    if not text.strip().isdecimal() or not joblist.has_run(store, job_id):
+    if not text.strip().isdecimal() or not listing.has_run(store, job_id):
         return book.job(job_id)
-    of = joblist.job_of_run(store, job_id)
+    of = listing.job_of_run(store, job_id)
     if of is not None and of.id == job_id:
         return of
     whose = f"is of job {of.called}: lab run --resume {of.called}" if of else "is of no job"

@@ -15,7 +15,7 @@ from lab.drivers import guarded
 from lab.drivers.guarded import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
-from lab.health.model import PARTS, Part
+from lab.health.state import PARTS, Part
 from lab.host.clock import Clock, MonotonicRaw
 from lab.host.tcp import is_loopback
 from lab.rails.selftest import NEAR

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.health.model import RELEASES
+from lab.health.state import RELEASES
+from lab.jobs.queue import lab_faults
+from lab.jobs.records import Job
 from lab.results import Store
-from lab.results.jobrecords import Job
-from lab.results.jobruns import lab_faults
 
 BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab_measure.py reads it
 

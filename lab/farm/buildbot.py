@@ -22,7 +22,7 @@ from lab.farm import reference, suites
 from lab.farm.config import DAYS, HERE, Farm, Schedule
 from lab.farm.queueing import Buildbot, GitHub, GitLab, Webhook
 from lab.host.process import PERSON_VARIABLE
-from lab.results.turns import POINT_S
+from lab.jobs.queue import POINT_S
 from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"

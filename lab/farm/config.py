@@ -20,11 +20,10 @@ from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
 from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
+from lab.jobs.records import HEALTH
 from lab.judge.telling import RUN
 from lab.provision.finding import NEWEST, folder_of
-from lab.results.jobrecords import HEALTH
-from lab.results.location import DATABASE_VARIABLE
-from lab.results.shared import SHARED_VARIABLE
+from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
 from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
@@ -99,7 +98,7 @@ class Farm:
 
     Attributes:
         user: who runs the services. directory: where runs are started and relative paths begin: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
-        program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.shared; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
+        program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.location; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.

@@ -25,8 +25,8 @@ from lab.farm.supervised import STOP_S, Program, ProgramState, Supervised
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.host.runtime import socket_path
-from lab.results import joblist
-from lab.results.jobrecords import BY_WEB
+from lab.jobs import listing
+from lab.jobs.records import BY_WEB
 from lab.results.store import open_store
 from virtual import ports
 from virtual.guard import LOOPBACK
@@ -186,7 +186,7 @@ def _own_environ() -> dict[str, str]:
 
 def _end_jobs(database: str) -> None:
     with open_store(database) as store:
-        active = [view.job for view in joblist.jobs(store, 0, utc_now()) if view.job.state in {"queued", "running"}]
+        active = [view.job for view in listing.jobs(store, 0, utc_now()) if view.job.state in {"queued", "running"}]
     asked = [job for job in active if job.program != BY_WEB and process.ask_to_end(job.holder)]
     deadline = time.monotonic() + STOP_S
     while any(process.has_died(job.holder) is False for job in asked):

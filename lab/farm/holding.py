@@ -14,13 +14,11 @@ from lab.farm import reference
 from lab.farm.placing import PLACE_BUSY, kept_from
 from lab.health import Rule
 from lab.host import process
-from lab.results import joblist, open_store
-from lab.results.jobholder import Holder
-from lab.results.jobrecords import BY_LAB_RUN, Job, JobState, Order
-from lab.results.jobs import JobQueue
+from lab.jobs import listing
+from lab.jobs.queue import PERSONS, Holder, JobQueue, wait_on
+from lab.jobs.records import BY_LAB_RUN, Job, JobState, Order
+from lab.results import open_store
 from lab.results.store import Store
-from lab.results.turns import PERSONS
-from lab.results.yielding import wait_on
 
 QUEUE_POLL_S: Final = 2.0
 
@@ -42,8 +40,8 @@ def queue(
     """The jobs of a store; whoever asks is this process.
 
     Args:
-        program: which of lab.results.jobrecords begins them. person: for whom; None: whoever runs this process.
-        ignores: a board that this person has reserved is taken. priority: of lab.results.turns.
+        program: which of lab.jobs.records begins them. person: for whom; None: whoever runs this process.
+        ignores: a board that this person has reserved is taken. priority: of lab.jobs.queue.
         rule: when a board is kept out; None: as this host's farm.yaml has it. request: of a queue, that its jobs are of.
     """
     return JobQueue(
@@ -149,14 +147,14 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
         late = time.monotonic() >= deadline and (keeps or not queue.watches(job.id))
         if taken is not None or late:
             return taken
-        if (why := keeps or joblist.obstacle(queue, job.board)) != told:
+        if (why := keeps or listing.obstacle(queue, job.board)) != told:
             say(f"job {job.called} waits: {why}")
             told = why
         time.sleep(QUEUE_POLL_S)
 
 
 def _obstacle(queue: JobQueue, job: Job) -> str:
-    return kept_from(queue, job) or joblist.obstacle(queue, job.board)
+    return kept_from(queue, job) or listing.obstacle(queue, job.board)
 
 
 @contextmanager

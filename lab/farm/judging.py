@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from lab.host.clock import utc_now
+from lab.jobs import listing
+from lab.jobs.queue import confirms
+from lab.jobs.records import Job
 from lab.judge import words
 from lab.judge.history import CONSTANTS
 from lab.judge.stored import RunVerdicts, judge_run
-from lab.results import Store, joblist
-from lab.results.histories import Item
-from lab.results.jobrecords import Job
-from lab.results.jobruns import confirms
+from lab.results import Store
+from lab.results.history import Item
 from lab.results.verdictrecords import UNSURE
 from lab.results.verdicts import verdicts_with
 
@@ -77,7 +78,7 @@ def told_again(store: Store, job: Job, say: Callable[[str], None], until: int | 
     Raises:
         BoardlabError: the store cannot be used.
     """
-    runs = [run.id for run in joblist.view(store, job, utc_now()).runs if until is None or run.id <= until]
+    runs = [run.id for run in listing.view(store, job, utc_now()).runs if until is None or run.id <= until]
     alarms = [run for run in runs if not confirms(store, run) and not told(store, run, say)]
     return not alarms
 

@@ -22,15 +22,16 @@ from lab.farm import services
 from lab.farm.placing import held_by_others
 from lab.farm.services import Service
 from lab.health import DEFAULT_RULE, Health, Rule
+from lab.health.book import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
-from lab.results import joblist, listing
-from lab.results.healthbook import HealthBook
-from lab.results.joblist import JobView
-from lab.results.jobrecords import seems_dead
+from lab.jobs import listing as jobs_listing
+from lab.jobs.listing import JobView
+from lab.jobs.records import seems_dead
+from lab.jobs.reservations import Hold, ReservationBook
+from lab.results import listing
 from lab.results.listing import LatestEnded, ListedRun
-from lab.results.reservations import Hold, ReservationBook
 from lab.results.store import Store, open_store
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
@@ -272,7 +273,7 @@ def _through(person: str, pid: int) -> str:
 
 
 def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
-    return [(each.job.board, _job(each, now)) for each in joblist.jobs(store, 0, now)]
+    return [(each.job.board, _job(each, now)) for each in jobs_listing.jobs(store, 0, now)]
 
 
 def _job(seen: JobView, now: dt.datetime) -> JobNow:

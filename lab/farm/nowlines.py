@@ -8,10 +8,10 @@ from typing import Any, Final
 from attrs import asdict
 
 from lab.farm.now import BoardNow, JobNow, LabNow
-from lab.results.format import status
-from lab.results.jobrecords import call
+from lab.jobs.records import call
+from lab.jobs.reservations import QUARANTINE, Hold
+from lab.results.formatting import status
 from lab.results.listing import ListedRun
-from lab.results.reservations import QUARANTINE, Hold
 from lab.shown import Marked, bad, doubtful, table
 
 _MOST_FAILURES: Final = 8

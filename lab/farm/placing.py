@@ -18,9 +18,9 @@ from lab.benchmarks.cycles import AWAY_S
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm.config import Farm
-from lab.results import joblist
-from lab.results.jobrecords import Job
-from lab.results.jobs import JobQueue
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Job
 from lab.results.store import Store
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         return
 
     def lapsed(holder: str) -> bool:  # which the janitor has not released yet
-        jobs = [each for each in joblist.running(book) if each.id != job.id and is_at(each, job.board, name, address)]
+        jobs = [each for each in listing.running(book) if each.id != job.id and is_at(each, job.board, name, address)]
         return is_reserved(holder, book) and not in_use(holder, holds_of_people(book, job.board), jobs, book)
 
     also = reserving_user(job.person, known) if book.ignores else None

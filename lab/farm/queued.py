@@ -15,11 +15,9 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION, kept_from, place_of
 from lab.farm.room import Room
 from lab.host import locks
-from lab.results.joblist import obstacle
-from lab.results.jobrecords import Job
-from lab.results.jobs import JobQueue
-from lab.results.turns import PERSONS
-from lab.results.yielding import wait_on
+from lab.jobs.listing import obstacle
+from lab.jobs.queue import PERSONS, JobQueue, wait_on
+from lab.jobs.records import Job
 
 POLL_S: Final = 2.0  # each time it says that it lives
 LOOK_S: Final = 0.5  # whether the board is free: a look costs a thousandth of that

@@ -13,8 +13,8 @@ from lab.farm import services
 from lab.farm.config import HERE, Farm
 from lab.farm.health import HealthConfig
 from lab.health import Rule
+from lab.health.book import HealthBook
 from lab.host.clock import utc_now
-from lab.results.healthbook import HealthBook
 from lab.results.store import Store
 
 NIGHT: Final = dt.timedelta(

@@ -7,8 +7,8 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 from lab.farm.now import BoardNow
+from lab.jobs.reservations import Hold, Kind, ReservationBook
 from lab.results.audit import Act
-from lab.results.reservations import Hold, Kind, ReservationBook
 from lab.results.store import Store
 
 RESERVE: Final = "reserve"  # how the audit calls it

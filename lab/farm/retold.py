@@ -7,8 +7,8 @@ from typing import Final
 
 from lab.farm import blamed
 from lab.farm.runner import INTERRUPTED, WORSE
+from lab.jobs.records import Job
 from lab.results import Store
-from lab.results.jobrecords import Job
 from lab.run.options import JUDGE
 
 _ENDS: Final = {"completed": 0, "cancelled": INTERRUPTED}

@@ -22,8 +22,8 @@ from lab.console.client import ConsoleClient
 from lab.errors import BoardlabError
 from lab.farm.limits import Limits
 from lab.host.runtime import runtime_dir, socket_path
-from lab.results.joblist import Measuring, measuring
-from lab.results.jobs import JobQueue
+from lab.jobs.listing import Measuring, measuring
+from lab.jobs.queue import JobQueue
 
 LEARNED: Final = "too-many.json"
 _DAY: Final = dt.timedelta(days=1)

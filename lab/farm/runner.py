@@ -25,12 +25,9 @@ from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
 from lab.host.process import go_on
-from lab.results.joblist import latest_run
-from lab.results.jobrecords import HEARTBEAT_S, Job, JobState
-from lab.results.jobruns import confirms, has_failed
-from lab.results.jobs import JobQueue
-from lab.results.turns import PERSONS
-from lab.results.yielding import GAVE_WAY, ask, give_way
+from lab.jobs.listing import latest_run
+from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way, has_failed
+from lab.jobs.records import HEARTBEAT_S, Job, JobState
 from lab.run.options import JUDGE
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure

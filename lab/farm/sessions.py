@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.farm import suites
 from lab.host import locks
-from lab.results.jobrecords import AWAY_VARIABLE, JOB_VARIABLE, Job
+from lab.jobs.records import AWAY_VARIABLE, JOB_VARIABLE, Job
 from lab.results.location import DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 

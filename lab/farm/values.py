@@ -9,7 +9,7 @@ from typing import Any, Final
 from lab.errors import ConfigurationError
 from lab.judge.telling import Evidence
 from lab.redaction import redacted
-from lab.results.shared import check
+from lab.results.location import check
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 UNGUARDED: Final = (

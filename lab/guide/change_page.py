@@ -14,7 +14,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.compare import Change, Comparison
 from lab.guide.grouped import Cause, Kind
 from lab.judge.verdicts import Verdict
-from lab.results.figures import decimals, fixed
+from lab.results.formatting import decimals, fixed
 from lab.shown.templates import MOST_BYTES, cut, environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}

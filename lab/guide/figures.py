@@ -12,7 +12,7 @@ from lab.guide import layout, strips
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import Sample, by_name, summarise
 from lab.results import plots
-from lab.results.overview import Overview
+from lab.results.listing import Overview
 
 _Key = tuple[str, str, frozenset[tuple[str, str]]]
 

@@ -20,9 +20,8 @@ from attrs import define, evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.guide.prepared import PreparedBoard, PreparedGuide, prepare
-from lab.results.batch import record_runs
 from lab.results.records import EVIDENCE, PUBLISHED
-from lab.results.store import Store
+from lab.results.store import Store, record_runs
 
 GUIDE_FILE = "guide"
 GUIDE_CELLS = "guide-cells"

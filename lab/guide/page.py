@@ -15,7 +15,7 @@ from lab.guide import compose, layout, summary
 from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name
-from lab.results.figures import number
+from lab.results.formatting import number
 from lab.shown.templates import environment
 
 _MOST_VALUES = 50

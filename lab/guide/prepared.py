@@ -22,8 +22,8 @@ from lab.guide.naming import Named
 from lab.guide.numbers import evidence as evidence_of
 from lab.guide.numbers import uncertainty as uncertainty_of
 from lab.guide.rulebook import Effect
-from lab.results.batch import WholeRun
 from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord, SampleRecord
+from lab.results.store import WholeRun
 
 
 @frozen

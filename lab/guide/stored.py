@@ -18,9 +18,9 @@ from lab.guide.model import Guide
 from lab.guide.sheet import Sheet, of_guide
 from lab.judge.labels import release_key
 from lab.metrics import Measurement, summarise
-from lab.results import logs
-from lab.results.figures import guide_cell, label
-from lab.results.overview import Overview, attempts_of, overview, tried
+from lab.results import formatting
+from lab.results.formatting import guide_cell, label
+from lab.results.listing import Overview, attempts_of, overview, tried
 from lab.results.records import PUBLISHED, Attempt, Run
 from lab.results.store import Store, open_store
 from lab.results.verdicts import reviews
@@ -253,7 +253,7 @@ def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement
                 and sample.params == measurement.params
                 and window[1] is not None
             ):
-                data = logs.console_log(store.artifacts, attempt)[window[0] or 0 : window[1]]
+                data = formatting.console_log(store.artifacts, attempt)[window[0] or 0 : window[1]]
                 return "\n".join(map(plain_bytes, data.splitlines()[-_EXCERPT_LINES:]))
     return ""
 

@@ -11,7 +11,7 @@ from lab.judge.number import Number
 from lab.judge.published import PublishedNumbers
 from lab.results.averages import Average
 from lab.results.records import PUBLISHED
-from lab.results.watch import RunHead, StoreSnapshot, watch
+from lab.results.snapshot import RunHead, StoreSnapshot, watch
 
 
 def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:

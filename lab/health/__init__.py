@@ -1,7 +1,19 @@
 """Whether a board and the lab around it can take runs: what a check found, and what follows from checks and failures."""
 
-from lab.health.model import DEFAULT_RULE, Check, Event, Health, Part, Rule, State
-from lab.health.state import derive, due, host_blamed, in_a_row, quarantine
+from lab.health.state import (
+    DEFAULT_RULE,
+    Check,
+    Event,
+    Health,
+    Part,
+    Rule,
+    State,
+    derive,
+    due,
+    host_blamed,
+    in_a_row,
+    quarantine,
+)
 
 __all__ = [
     "DEFAULT_RULE",

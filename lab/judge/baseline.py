@@ -24,9 +24,9 @@ from lab.judge.published import PublishedNumbers
 from lab.judge.releases import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 from lab.results.averages import Average
-from lab.results.places import Place, run_head, runs_at
 from lab.results.records import PUBLISHED
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.series import Place, run_head, runs_at
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 ACCEPTED: Final = "accepted"
 REJECTED: Final = "rejected"

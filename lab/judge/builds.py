@@ -13,9 +13,9 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 from lab.judge.flows import flow_remark
-from lab.results.places import run_head, runs_before
 from lab.results.records import PUBLISHED
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.series import run_head, runs_before
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 RUNS_BACK: Final = 200  # of a board type that are searched for the same label or build
 _SHORT: Final = 12  # digits of a digest that a person compares

@@ -7,9 +7,9 @@ from typing import Any
 
 from lab.benchmarks.identity import from_document
 from lab.judge.builds import build_of
-from lab.results.histories import RunNumbers
-from lab.results.places import run_head
-from lab.results.watch import StoreSnapshot
+from lab.results.history import RunNumbers
+from lab.results.series import run_head
+from lab.results.snapshot import StoreSnapshot
 
 
 def causes(numbers: RunNumbers) -> dict[str, str]:

@@ -13,7 +13,7 @@ from lab.judge.causes import causes
 from lab.judge.history import CAUSES, CONSTANTS, Outcome, Run, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
-from lab.results.histories import Item, Number, RunNumbers
+from lab.results.history import Item, Number, RunNumbers
 from lab.results.verdictrecords import NewVerdict
 
 _NOTHING: Final = np.zeros(0)

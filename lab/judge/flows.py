@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
 from lab.results.averages import Average
-from lab.results.watch import RunHead
+from lab.results.snapshot import RunHead
 
 FLOW: Final = (
     "flow"  # a parameter of a number, and one of an attempt's details; a number without it is of the usual flow

@@ -19,7 +19,7 @@ from lab.errors import BoardlabError
 from lab.host.runtime import check_owner
 from lab.judge.cohort import Cohort
 from lab.results import Run, Store
-from lab.results.histories import RunHead
+from lab.results.history import RunHead
 
 _log = logging.getLogger(__name__)
 _MODULES: Final = ("*.py", "history/*.py")  # whose change makes a memory worthless

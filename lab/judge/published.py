@@ -10,7 +10,7 @@ from attrs import frozen
 from lab.judge.number import Evidence, Number
 from lab.results.averages import Average
 from lab.results.records import EVIDENCE
-from lab.results.watch import RunHead, StoreSnapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 
 _What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 

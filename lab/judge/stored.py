@@ -21,7 +21,7 @@ from lab.judge.causes import causes
 from lab.judge.cohort import Cohort, Judged, new_cohort
 from lab.judge.history import CONSTANTS
 from lab.results import Run, Store
-from lab.results.histories import Item, Number, RunHead, RunNumbers, item_of, read_numbers, run_heads
+from lab.results.history import Item, Number, RunHead, RunNumbers, item_of, read_numbers, run_heads
 from lab.results.verdictrecords import UNSURE, NewVerdict
 from lab.results.verdicts import read_verdicts, reviews, write_verdicts
 

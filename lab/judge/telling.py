@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 from lab.errors import ConfigurationError
 from lab.results.failing import Failing
 from lab.results.failures import BOOT_FAILURES
-from lab.results.figures import anchor, decimals, label
+from lab.results.formatting import anchor, decimals, label
 from lab.results.verdictrecords import CALLED, Began, Verdict
 from lab.shown import plain
 

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import asdict
 
 from lab.judge.telling import size
-from lab.results.figures import label
+from lab.results.formatting import label
 from lab.results.verdictrecords import Mute, Review, Verdict
 
 

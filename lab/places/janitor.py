@@ -17,12 +17,12 @@ from attrs import define, field, frozen
 from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
 from lab.errors import BoardlabError, ConfigurationError
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import LEASE_S, Job, call
+from lab.jobs.reservations import Hold
 from lab.places.holding import JobHolder, reserving_user, store_name
 from lab.places.reserved import holds_of_people, in_use, is_reserved
-from lab.results import joblist
-from lab.results.jobrecords import LEASE_S, Job, call
-from lab.results.jobs import JobQueue
-from lab.results.reservations import Hold
 from lab.results.store import Store
 
 LOOK_S: Final = 5.0
@@ -145,7 +145,7 @@ class Janitor:
         """Why a holder has it no more; empty: he has, or it cannot be told."""
         tag = self.store.location.tag
         if is_reserved(holder, self.book):
-            jobs = [job for job in joblist.running(self.book) if self.is_at(job, board, place)]
+            jobs = [job for job in listing.running(self.book) if self.is_at(job, board, place)]
             return "" if not board or in_use(holder, holds, jobs, self.book) else "the reservation has ended"
         job = JobHolder.of(holder)
         if job is None or job.tag != tag:

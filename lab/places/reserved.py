@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Job
+from lab.jobs.reservations import QUARANTINE, Hold, ReservationBook
 from lab.places.holding import reserving_user, store_name
-from lab.results.jobrecords import Job
-from lab.results.jobs import JobQueue
-from lab.results.reservations import QUARANTINE, Hold, ReservationBook
 
 
 def holds_of_people(book: JobQueue, board: str | None = None) -> list[Hold]:

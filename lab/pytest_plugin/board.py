@@ -25,6 +25,7 @@ from lab.env import envfile
 from lab.env.target import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
+from lab.jobs.records import AWAY_VARIABLE
 from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
@@ -42,7 +43,6 @@ from lab.pytest_plugin.runs import (
 )
 from lab.pytest_plugin.yielding import heed
 from lab.results import open_store
-from lab.results.jobrecords import AWAY_VARIABLE
 from lab.run import options
 from lab.run.bootrun import BootRun
 from lab.run.options import MAX_CYCLES

@@ -13,11 +13,11 @@ from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import reference
 from lab.health import Check, Part
-from lab.health.model import PROVISION_NEEDS, counts
+from lab.health.book import HealthBook
+from lab.health.state import PROVISION_NEEDS, counts
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.pytest_plugin.runs import JOB_KEY, STORE_KEY, STRATEGY_KEY, writer
-from lab.results.healthbook import HealthBook
 
 _log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import holding, sharing
+from lab.jobs import listing, queue
+from lab.jobs.queue import Holder
+from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
 from lab.pytest_plugin.refusing import measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
-from lab.results import joblist, jobruns
-from lab.results.jobholder import Holder
-from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
 from lab.run import options
 from lab.shown import plain_text
 
@@ -50,7 +50,7 @@ def take_board(config: pytest.Config) -> None:
     )
     if book.start_now(job.id) is None:
         holder = book.holder_of(job.board)
-        why = joblist.obstacle(book, job.board)
+        why = listing.obstacle(book, job.board)
         book.finish(job.id, "refused")
         end = f"; `lab jobs cancel {holder.called}` ends it" if holder else ""
         raise pytest.UsageError(
@@ -67,7 +67,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     runs = session.config.stash.get(RUNS_KEY, [])
     if runs and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERNAL_ERROR}:
         try:
-            jobruns.note_tests(session.config.stash[STORE_KEY], runs, failed=exitstatus != pytest.ExitCode.OK)
+            queue.note_tests(session.config.stash[STORE_KEY], runs, failed=exitstatus != pytest.ExitCode.OK)
         except BoardlabError as error:
             _log.warning("whether a test failed could not be noted in the store: %s", error)
     holder = session.config.stash.get(HOLDER_KEY, None)
@@ -97,7 +97,7 @@ def _of_lab_run(config: pytest.Config) -> int | None:
     if not told:
         return None
     try:
-        job = joblist.job(config.stash[STORE_KEY], number(told))
+        job = listing.job(config.stash[STORE_KEY], number(told))
     except ConfigurationError:
         return None
     ours = job.state == "running" and job.board == config.stash[STRATEGY_KEY].board

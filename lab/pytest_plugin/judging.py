@@ -10,7 +10,7 @@ import pytest
 from lab.errors import BoardlabError, ConfigurationError
 from lab.pytest_plugin.refusing import MEASURERS, measures
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
-from lab.results.histories import Item
+from lab.results.history import Item
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.shown import plain, plain_text
 

@@ -15,10 +15,10 @@ from attrs import define
 
 from lab.benchmarks.cycles import AWAY
 from lab.errors import BoardlabError
+from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin.refusing import exit_code
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.results import Run, Store
-from lab.results.jobrecords import JOB_VARIABLE
 from lab.results.records import RunStatus
 from lab.shown import plain_text
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError, LabError
-from lab.results.jobrecords import JOB_VARIABLE
+from lab.jobs.records import JOB_VARIABLE
 from lab.shown import plain_text
 
 # fixture -> the kind of run that it measures for

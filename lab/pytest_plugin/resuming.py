@@ -10,8 +10,9 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.results import Run, Store, joblist, plan_differences
-from lab.results.jobrecords import number
+from lab.jobs import listing
+from lab.jobs.records import number
+from lab.results import Run, Store, plan_differences
 from lab.run import options, plans
 
 # Option of pytest -> key of the plan; a plan without the key is of a run that has nothing of it.
@@ -30,8 +31,8 @@ def find_run(config: pytest.Config, store: Store) -> None:
     given = config.option.lab_resume
     if not isinstance(given, str):
         return
-    job = joblist.job(store, number(given))
-    runs = joblist.view(store, job, utc_now()).runs
+    job = listing.job(store, number(given))
+    runs = listing.view(store, job, utc_now()).runs
     unfinished = [run.id for run in runs if run.status != "completed"]
     if not unfinished:
         had = f"its runs ({', '.join(str(run.id) for run in runs)}) are completed" if runs else "it has no run"

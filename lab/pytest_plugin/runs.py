@@ -13,9 +13,10 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
+from lab.jobs import listing
 from lab.pytest_plugin import guest, labelling, resuming
-from lab.results import Run, Store, interruptions
-from lab.results.format import summary_lines
+from lab.results import Run, Store
+from lab.results.formatting import summary_lines
 from lab.run.provenance import collect
 from lab.shown import plain, plain_text
 
@@ -65,7 +66,7 @@ def _open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, o
         run = resuming.resumable(config, store)
         ours = labelling.check_resumed(store, strategy, labelling.media_of(run.plan, strategy), run, writer(config))
         resuming.check(run, config, strategy, labelled_by_env=not ours)
-        interruptions.end_pause(store, run.id)
+        listing.end_pause(store, run.id)
         return store.reopen_run(run.id)
     release, provisioned = labelling.label(config, store, strategy, labelling.media_of(plan, strategy), writer(config))
     images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from lab.errors import BoardlabError
+from lab.jobs import listing
+from lab.jobs.queue import GAVE_WAY, wanted
 from lab.pytest_plugin.runs import JOB_KEY, STORE_KEY
-from lab.results import interruptions
-from lab.results.yielding import GAVE_WAY, wanted
 from lab.shown import plain_text
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def heed(config: pytest.Config, run_id: int) -> Callable[[], None]:
         try:
             who = wanted(store, job)
             if who:
-                interruptions.pause(store, run_id, f"gave way: {who}")
+                listing.pause(store, run_id, f"gave way: {who}")
         except BoardlabError as error:
             _log.warning("whether somebody wants the board cannot be looked up: %s", error)
             return

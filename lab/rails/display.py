@@ -11,7 +11,7 @@ from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower
 from lab.rails.selftest import SensorCheck
-from lab.results.figures import fixed
+from lab.results.formatting import fixed
 from lab.shown import bad, doubtful, table
 
 NA = "n/a"

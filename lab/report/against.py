@@ -16,11 +16,11 @@ from lab.metrics.catalogue import BOOT_STAGE
 from lab.report.names import Names
 from lab.report.rowstrip import RowStrip, row_strip
 from lab.report.waterfall import StageKey
-from lab.results.figures import fixed, with_uncertainty
-from lab.results.overview import STAGE
-from lab.results.places import Place, run_head, runs_at
+from lab.results.formatting import fixed, with_uncertainty
+from lab.results.listing import STAGE
 from lab.results.records import LAST_ID
-from lab.results.watch import StoreSnapshot
+from lab.results.series import Place, run_head, runs_at
+from lab.results.snapshot import StoreSnapshot
 
 _ORDER = list(Verdict)
 _BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}

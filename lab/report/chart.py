@@ -11,8 +11,8 @@ from lab.metrics import Flag, Measurement, Sample, Summary, summarise
 from lab.metrics.drift import drift
 from lab.report.names import Names
 from lab.report.view import first_numbers, host_busy, link
-from lab.results.figures import with_uncertainty
-from lab.results.overview import Overview, attempts_of
+from lab.results.formatting import with_uncertainty
+from lab.results.listing import Overview, attempts_of
 from lab.results.records import Attempt
 from lab.shown.drawing import ticks
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.results.logs import LogLine
+from lab.results.formatting import LogLine
 
 LIMIT: Final = 12_000  # characters a log; 60 cycles stay under a megabyte
 _LONGEST_LINE: Final = 400

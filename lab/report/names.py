@@ -10,9 +10,9 @@ from attrs import define
 
 from lab import boards
 from lab.metrics import Metric
-from lab.results.figures import label
+from lab.results.formatting import label
 from lab.results.records import Run
-from lab.results.watch import RunHead
+from lab.results.snapshot import RunHead
 
 _MODE: Final = "mode"  # the parameter that the numbers of low power are told apart by
 _SECTION: Final = "section"  # the parameter of attempts at a row of a section

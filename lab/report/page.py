@@ -14,10 +14,10 @@ from lab.report.against import comparison, moved_stages
 from lab.report.names import Names
 from lab.report.power import PowerFigure
 from lab.report.waterfall import waterfalls
-from lab.results import documents
+from lab.results import formatting
 from lab.results.artifacts import ArtifactStore
-from lab.results.figures import duration
-from lab.results.overview import Overview
+from lab.results.formatting import duration
+from lab.results.listing import Overview
 from lab.shown import json_text
 from lab.shown.templates import environment
 
@@ -78,11 +78,15 @@ def render(
             data=_site_data(run, against)
             if home
             else [
-                (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
+                (
+                    f"run-{run.run.id}.csv",
+                    "CSV, one line a sample",
+                    _inside("text/csv", formatting.export_csv([run])),
+                ),
                 (
                     f"run-{run.run.id}.json",
                     "JSON, with every attempt",
-                    _inside("application/json", json_text(documents.export_document([run]))),
+                    _inside("application/json", json_text(formatting.export_document([run]))),
                 ),
             ],
             failed=[entry for group in groups for entry in group.entries if not entry.ok],

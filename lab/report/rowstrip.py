@@ -7,7 +7,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.judge.baseline import JudgedNumber
-from lab.results.figures import number, with_uncertainty
+from lab.results.formatting import number, with_uncertainty
 
 WIDTH: Final = 120
 _EDGE: Final = 5.0

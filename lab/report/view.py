@@ -14,9 +14,8 @@ from lab.metrics.drift import drift
 from lab.report.excerpt import LogGap, excerpt
 from lab.report.names import Names, title_of
 from lab.results.artifacts import ArtifactStore
-from lab.results.figures import anchor, average_cell, number, with_uncertainty
-from lab.results.logs import LogLine, console_log, lines, window
-from lab.results.overview import Overview, attempts_of, name_of, tried
+from lab.results.formatting import LogLine, anchor, average_cell, console_log, lines, number, window, with_uncertainty
+from lab.results.listing import Overview, attempts_of, name_of, tried
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt, Run
 from lab.shown import plain
 

@@ -8,8 +8,8 @@ from attrs import frozen
 
 from lab.metrics import uncertainty
 from lab.report.chart import COLOURS, Tick
-from lab.results.figures import decimals, fixed
-from lab.results.overview import Stage
+from lab.results.formatting import decimals, fixed
+from lab.results.listing import Stage
 from lab.shown.drawing import ticks
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
 import re
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
-from lab.errors import LabStableError, TestStableError
-from lab.results import shared
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, TestStableError
+from lab.results import location
 from lab.results.location import ARTIFACTS_VARIABLE
-from lab.results.records import ArtifactRef
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger(__name__)
@@ -27,7 +30,7 @@ class ArtifactStore:
     """Content-addressed files under `root`: the file of a hash ab12… is root/ab/12….
 
     Attributes:
-        shared: where other hosts read them, see lab.results.shared; empty: nowhere. What is read from there is kept here, too.
+        shared: where other hosts read them, see lab.results.location; empty: nowhere. What is read from there is kept here, too.
     """
 
     root: Path
@@ -78,10 +81,10 @@ class ArtifactStore:
         if not self.shared:
             raise LabStableError(
                 f"artifact {sha256} is not in {self.root}; if it was measured on another host, let "
-                f"${ARTIFACTS_VARIABLE} name a directory that both share, or ${shared.SHARED_VARIABLE} a store, or copy it from there",
+                f"${ARTIFACTS_VARIABLE} name a directory that both share, or ${location.SHARED_VARIABLE} a store, or copy it from there",
                 failure="artifacts",
             )
-        data = shared.at(self.shared).get(sha256)
+        data = location.at(self.shared).get(sha256)
         if data is None:
             raise LabStableError(
                 f"artifact {sha256} is neither in {self.root} nor in {self.shared}; the host that measured it may not have brought it yet: "
@@ -168,3 +171,124 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(directory)  # the name itself
     finally:
         os.close(directory)
+
+
+# --- Artifacts of this host that others shall read, brought to where they are shared; after measuring, and again where it failed ---
+# What is to be brought is marked beside the artifacts when they are kept, which costs a file's name and no word with the network. A mark goes
+# when its artifact lies there, so whatever fails is brought at the next occasion, and nothing that was measured is ever removed here.
+
+
+@frozen
+class Brought:
+    """What was done. busy: another process does it, and takes what is marked now, too."""
+
+    count: int
+    bytes: int
+    busy: bool = False
+
+
+def upload(
+    artifacts: ArtifactStore, *, everything: bool = False, say: Callable[[str], None] = lambda _: None
+) -> Brought:
+    """Bring what is marked, and what is marked meanwhile.
+
+    Args:
+        everything: also what has no mark and does not lie there, e.g. of before artifacts were shared.
+
+    Raises:
+        ConfigurationError: artifacts are not shared here.
+        LabStableError: where they are shared does not answer, or refuses; what is left stays marked.
+    """
+    if not artifacts.shared:
+        raise ConfigurationError(
+            f"artifacts are not shared: set ${location.SHARED_VARIABLE} to {location.FORMS} (docs/results.md)"
+        )
+    there = location.at(artifacts.shared)
+    count = size = 0
+    with _alone(artifacts) as ours:
+        if not ours:
+            return Brought(0, 0, busy=True)
+        if everything:
+            known = there.names()
+            for sha256 in artifacts.kept():
+                if sha256 not in known:
+                    artifacts.mark(sha256)
+        tried: set[str] = set()
+        while names := [name for name in artifacts.marked() if name not in tried]:
+            for sha256 in names:
+                tried.add(sha256)
+                try:
+                    data = artifacts.local(sha256)
+                except BoardlabError as error:  # a damaged one must not spread, and must not stop the others
+                    say(str(error))
+                    continue
+                if data is None:  # it is marked first, and written then
+                    continue
+                there.put(sha256, data)
+                count, size = count + 1, size + len(data)
+                artifacts.unmark(sha256)
+    return Brought(count, size)
+
+
+@contextmanager
+def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
+    """One process of a host at a time; whether it is this one."""
+    try:
+        artifacts.marks.mkdir(parents=True, exist_ok=True)
+        fd = os.open(artifacts.marks / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LabStableError(
+            f"{artifacts.marks}: {error.strerror}: run `lab results upload` as the user whose folder it is",
+            failure="artifacts",
+        ) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(fd)
+
+
+# --- Giving recordings back as the two files that `lab console replay` takes ---
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a value is no path, whoever wrote it into the store: `init` is /bin/sh
+SUFFIXES = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
+
+
+def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, folder: Path) -> list[Path]:
+    """Write the recording of each attempt into `folder`; returns the logs, beside each of which is its index.
+
+    Raises:
+        ConfigurationError: none of the attempts has a recording.
+        LabStableError: an artifact is missing or damaged, or the folder cannot be written.
+    """
+    written = []
+    for attempt in attempts:
+        params = (_UNSAFE.sub("_", value) for value in attempt.params.values())
+        base = folder / "-".join(
+            [f"run{attempt.run_id}", *params, f"cycle{attempt.cycle}", f"attempt{attempt.number}"]
+        )
+        contents = {kind: attempt.artifact(kind) for kind in SUFFIXES}
+        for kind, ref in contents.items():
+            if ref is None:
+                break
+            _write_recording(base.with_name(base.name + SUFFIXES[kind]), artifacts.read(ref.sha256))
+        else:
+            written.append(base.with_name(base.name + SUFFIXES[CONSOLE_LOG]))
+    if not written:
+        raise ConfigurationError(
+            "no such attempt has a recording; `lab results show ID` lists cycles and failed attempts"
+        )
+    return written
+
+
+def _write_recording(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another folder with -o") from error

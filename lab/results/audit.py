@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import utc_now
-from lab.results.actionmodels import AuditRow, CommentRow
+from lab.results.models import AuditRow, CommentRow
 from lab.results.store import Store
 
 DONE: Final = "done"

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import define, evolve, field, frozen
 
 from lab.results.records import OK, PUBLISHED
-from lab.results.watch import RunHead, StoreSnapshot, Try
+from lab.results.snapshot import RunHead, StoreSnapshot, Try
 
 LOOK_BACK: Final = dt.timedelta(days=8)  # a weekly run's failure lasts until the next one
 MOST_RUNS: Final = 30  # of a board and kind that are looked at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from attrs import define, field, frozen
@@ -12,11 +13,13 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
-from lab.metrics import Measurement, Sample
-from lab.metrics.catalogue import BOOT_STAGE
-from lab.results import readout
-from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import OK, Run
+from lab.metrics import Flag, Measurement, Metric, Sample, Summary, summarise
+from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME
+from lab.results import averages
+from lab.results import rows as results_rows
+from lab.results.averages import Average
+from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
+from lab.results.records import OK, PUBLISHED, Attempt, Run, SampleRecord
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
@@ -86,7 +89,7 @@ def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = No
     """The runs that are wanted, the newest first; at most `limit` of them."""
     with store._read() as session:
         query = select(RunRow).where(*wanted.wanted()).order_by(RunRow.id.desc()).limit(limit)
-        return _described(session, [readout.run(row) for row in session.scalars(query)])
+        return _described(session, [results_rows.run(row) for row in session.scalars(query)])
 
 
 def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) -> list[ListedRun]:
@@ -99,7 +102,7 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
     with store._read() as session:
         ids = select(func.max(RunRow.id)).where(state).group_by(RunRow.board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
-        runs = [readout.run(row) for row in session.scalars(query)]
+        runs = [results_rows.run(row) for row in session.scalars(query)]
         same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
         new = {each.run.id: each for each in _described(session, [run for run in runs if run.id not in same])}
         return [same[run.id] if run.id in same else new[run.id] for run in runs]
@@ -186,8 +189,8 @@ def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Meas
     found = list(session.scalars(rows.options(joinedload(MeasurementRow.definition)).order_by(MeasurementRow.id)))
     samples = _samples(session, select(MeasurementRow.id).join(first, same).where(first.id.in_(first_ids)))
     by_run: dict[int, list[Measurement]] = {}
-    for row in map(readout.whole, found):
-        number = Measurement(readout.metric(row.definition), row.params, tuple(samples.get(row.id, [])))
+    for row in map(results_rows.whole, found):
+        number = Measurement(results_rows.metric(row.definition), row.params, tuple(samples.get(row.id, [])))
         by_run.setdefault(row.run_id, []).append(number)
     return by_run
 
@@ -201,5 +204,180 @@ def _samples(session: Session, measurement_ids: Select[Any]) -> dict[int, list[S
     for measurement_id, value, uncertainty, cycle, names in session.execute(
         wanted.order_by(AttemptRow.cycle, SampleRow.id)
     ):
-        found.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, readout.flags(names)))
+        found.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, results_rows.flags(names)))
     return found
+
+
+# --- How long boards' last boots took, run by run: what a wall of boards shows of each in a small line ---
+
+
+RUNS: Final = 12
+_LOOKED_AT: Final = 60  # a board's newest ended runs, among which those with a boot are looked for
+_METRICS: Final = (BOOT_TIME.name, BOOT_SPL.name)  # a board has one or the other
+
+
+def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
+    """Board -> the averages of its last `RUNS` ended runs that have a boot time, in seconds, the oldest first.
+
+    All of a board have the definition and the parameters of the newest one's first; a board without any is left out.
+    """
+    newest = func.row_number().over(partition_by=RunRow.board, order_by=RunRow.id.desc())
+    ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind != PUBLISHED)
+    ranked = select(RunRow.id, RunRow.board, newest.label("place")).where(*ended).subquery()
+    has = select(MeasurementRow.id).where(MeasurementRow.run_id == ranked.c.id, MeasurementRow.metric.in_(_METRICS))
+    wanted = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _LOOKED_AT, has.exists())
+    with store._read() as session:
+        by_board: dict[str, list[int]] = {}
+        for run_id, board in session.execute(wanted.order_by(ranked.c.id.desc())):
+            by_board.setdefault(board, []).append(run_id)
+        board_of = {run_id: board for board, ids in by_board.items() for run_id in ids[:RUNS]}
+        definitions = {
+            (row.metric, row.version): results_rows.metric(row)
+            for row in session.scalars(select(DefinitionRow).where(DefinitionRow.metric.in_(_METRICS)))
+        }
+        rows = session.execute(averages.query(list(board_of)).where(MeasurementRow.metric.in_(_METRICS))).all()
+    found: dict[str, list[Average]] = {}
+    for average in averages.averages(rows, definitions):
+        found.setdefault(board_of[average.run_id], []).append(average)
+    return {board: _alike(numbers) for board, numbers in found.items()}
+
+
+def _alike(numbers: list[Average]) -> list[Average]:
+    """Those that may stand in one line with the newest run's first."""
+    last = max(number.run_id for number in numbers)
+    key = next(number.key for number in numbers if number.run_id == last)
+    return sorted((number for number in numbers if number.key == key), key=lambda number: number.run_id)
+
+
+# --- A run at a glance: its numbers, its stages, what failed and whose fault it was ---
+
+
+STAGE = "stage"  # the parameter that tells the samples of boot.stage apart
+
+
+@frozen
+class Failure:
+    """All failed attempts of one class.
+
+    Attributes:
+        outcome: the class. fault: whose it is. attempts: at least one, in the order they were recorded.
+    """
+
+    outcome: str
+    fault: str
+    transient: bool
+    attempts: tuple[Attempt, ...]
+
+
+@frozen
+class Stage:
+    """One stage of one series of boots.
+
+    Attributes:
+        start_s: mean of its start, from the first stage's start. summary: of its length in seconds.
+    """
+
+    name: str
+    start_s: float
+    summary: Summary
+
+
+@define(slots=False)
+class Overview:
+    """A run with everything that was recorded in it."""
+
+    run: Run
+    attempts: list[Attempt]
+    measurements: list[Measurement]
+
+    @cached_property
+    def numbers(self) -> dict[Metric, list[Measurement]]:
+        """The run's numbers by metric, without the stages."""
+        found: dict[Metric, list[Measurement]] = {}
+        for measurement in self.measurements:
+            if measurement.metric.name != BOOT_STAGE.name:
+                found.setdefault(measurement.metric, []).append(measurement)
+        return found
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the board was a virtual one."""
+        return self.run.provenance.get("virtual") is True or any(Flag.SIMULATED in m.flags for m in self.measurements)
+
+    @property
+    def failed(self) -> list[Attempt]:
+        """The attempts that gave no samples."""
+        return [attempt for attempt in self.attempts if not attempt.ok]
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The failed attempts by class, the most frequent first."""
+        groups: dict[tuple[str, str, bool], list[Attempt]] = {}
+        for a in self.failed:
+            groups.setdefault((a.outcome, a.fault or "", bool(a.transient)), []).append(a)
+        found = [Failure(*key, tuple(attempts)) for key, attempts in groups.items()]
+        return sorted(found, key=lambda failure: -len(failure.attempts))
+
+    @cached_property
+    def stages(self) -> dict[str, list[Stage]]:
+        """The stages of each medium in the order of the first good attempt's, by the attempts' parameter `medium`.
+
+        A stage's start is the mean over the attempts that have it of the lengths before it in the same attempt.
+        """
+        starts: dict[str, dict[str, list[float]]] = {}
+        for attempt in self.attempts:
+            at_s = 0.0
+            for sample in attempt.samples:
+                if sample.metric == BOOT_STAGE.name:
+                    medium = starts.setdefault(sample.params.get("medium", ""), {})
+                    medium.setdefault(sample.params[STAGE], []).append(at_s)
+                    at_s += sample.value
+        lengths = {
+            (m.params.get("medium", ""), m.params[STAGE]): summarise(m.samples)
+            for m in self.measurements
+            if m.metric.name == BOOT_STAGE.name
+        }
+        return {
+            medium: [Stage(name, sum(at) / len(at), lengths[medium, name]) for name, at in found.items()]
+            for medium, found in starts.items()
+        }
+
+
+def overview(store: Store, run_id: int) -> Overview:
+    """Everything of a run.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+    found = store.contents(run_id)
+    return Overview(found.run, found.attempts, found.measurements)
+
+
+def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
+    """The attempts, good and failed, that gave or would have given a measurement's samples.
+
+    An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to those that the same
+    section or row gave in any attempt.
+    """
+    same = {_key(a.params) for a in attempts if _gave(a, measurement)}
+    return [a for a in attempts if measurement.params.items() >= a.params.items() or _key(a.params) in same]
+
+
+def _key(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(params.items())
+
+
+def _gave(attempt: Attempt, measurement: Measurement) -> bool:
+    return any(s.metric == measurement.metric.name and s.params == measurement.params for s in attempt.samples)
+
+
+def name_of(sample: SampleRecord) -> str:
+    """How a sample is called among those of its attempt: by its stage or rail where it has one."""
+    if STAGE in sample.params:
+        return sample.params[STAGE]
+    return f"{sample.metric} {sample.params.get('rail', '')}".strip()
+
+
+def tried(attempts: list[Attempt]) -> int:
+    """How many cycles were tried."""
+    return len({attempt.cycle for attempt in attempts})

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from sqlalchemy import (
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    MetaData,
-    UniqueConstraint,
-    text,
-)
+from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, MetaData, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from lab.results.columns import (
-    ConsoleText,
-    Flags,
-    JsonObject,
-    LargeWhole,
-    Number,
-    Params,
-    UtcDateTime,
-    Whole,
-    Words,
-)
+from lab.results.columns import ConsoleText, Flags, JsonObject, LargeWhole, Number, Params, UtcDateTime, Whole, Words
 
 
 class Base(DeclarativeBase):
@@ -240,3 +223,169 @@ class JobRow(Base):
     priority: Mapped[int]
     yields_to: Mapped[str]
     request: Mapped[str]
+
+
+# --- The table of boards' checks, as an SQLAlchemy model ---
+
+
+class HealthCheckRow(Base):
+    """A check of a board, once it ended; `found` has its parts, with what the console said during each."""
+
+    __tablename__ = "health_checks"
+    __table_args__ = (Index("ix_health_checks_board", "board", "host", "id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    board: Mapped[str]
+    board_type: Mapped[str]
+    host: Mapped[str]
+    env: Mapped[str]
+    person: Mapped[str]
+    job_id: Mapped[int | None]
+    found: Mapped[Mapping[str, Sequence[Mapping[str, Any]]]] = mapped_column(JsonObject)
+    duration_s: Mapped[float]
+    at: Mapped[dt.datetime]
+
+
+# --- The table of what was put on the boards' media, as an SQLAlchemy model ---
+
+
+class ProvisionRow(Base):
+    """One try to put a release on one medium of one board; the latest of a medium says what is on it."""
+
+    __tablename__ = "provisions"
+    __table_args__ = (Index("ix_provisions_board_medium", "board", "medium"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    board_type: Mapped[str]
+    board: Mapped[str]
+    medium: Mapped[str]
+    release: Mapped[str]
+    content: Mapped[str]
+    way: Mapped[str]
+    state: Mapped[str]
+    digest: Mapped[str]
+    method: Mapped[str]
+    bytes: Mapped[int] = mapped_column(LargeWhole)
+    software: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
+    message: Mapped[str] = mapped_column(ConsoleText)
+    person: Mapped[str]
+    job_id: Mapped[int | None]
+    boots: Mapped[str] = mapped_column(server_default="")
+    kept: Mapped[str] = mapped_column(server_default="")
+    spare: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
+    identity: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
+    at: Mapped[dt.datetime]
+
+
+# --- The judge's tables, as SQLAlchemy models ---
+
+
+class VerdictRow(Base):
+    """What the judge says of one number of one run; judging the run again replaces it."""
+
+    __tablename__ = "verdicts"
+    __table_args__ = (
+        UniqueConstraint("run_id", "metric", "version", "params"),
+        ForeignKeyConstraint(["metric", "version"], ["definitions.metric", "definitions.version"]),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    metric: Mapped[str]
+    version: Mapped[int]
+    params: Mapped[Mapping[str, str]] = mapped_column(Params)
+    outcome: Mapped[str] = mapped_column(index=True)
+    direction: Mapped[int]
+    since_run: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
+    n: Mapped[int]
+    effect: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    mode: Mapped[bool]
+    reruns: Mapped[int]
+    differs: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
+    judged_at: Mapped[dt.datetime]
+    run: Mapped[RunRow] = relationship(foreign_keys=[run_id])
+    definition: Mapped[DefinitionRow] = relationship()
+
+
+class ReviewRow(Base):
+    """What a person decided on a run; the newest of a run counts."""
+
+    __tablename__ = "reviews"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"), index=True)
+    decision: Mapped[str]
+    by: Mapped[str]
+    reason: Mapped[str]
+    at: Mapped[dt.datetime]
+
+
+class MuteRow(Base):
+    """Numbers of which nobody wants to hear for a while; a board of None is every board."""
+
+    __tablename__ = "mutes"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    metric: Mapped[str]
+    board: Mapped[str | None]
+    params: Mapped[Mapping[str, str]] = mapped_column(Params)
+    until: Mapped[dt.datetime]
+    reason: Mapped[str]
+    by: Mapped[str]
+    at: Mapped[dt.datetime]
+
+
+# --- The tables of what people do with boards, as SQLAlchemy models: reservations, comments, and the audit ---
+
+
+_STANDS = text("ended_at IS NULL")
+
+
+class ReservationRow(Base):
+    """A board is somebody's until an instant, or in maintenance until it is ended (`until` is NULL)."""
+
+    __tablename__ = "reservations"
+    __table_args__ = (
+        Index(
+            "ix_reservations_standing", "board", "kind", unique=True, sqlite_where=_STANDS, postgresql_where=_STANDS
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    board: Mapped[str]
+    kind: Mapped[str]
+    person: Mapped[str]
+    reason: Mapped[str]
+    at: Mapped[dt.datetime]
+    until: Mapped[dt.datetime | None]
+    ended_at: Mapped[dt.datetime | None]
+    ended_by: Mapped[str]
+
+
+class CommentRow(Base):
+    """What a person wrote about a board."""
+
+    __tablename__ = "comments"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    board: Mapped[str] = mapped_column(index=True)
+    person: Mapped[str]
+    text: Mapped[str]
+    at: Mapped[dt.datetime]
+
+
+class AuditRow(Base):
+    """Who did what, and what became of it. The database itself refuses to change or delete one."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[dt.datetime]
+    person: Mapped[str]
+    address: Mapped[str]
+    action: Mapped[str]
+    board: Mapped[str]
+    about: Mapped[str]
+    outcome: Mapped[str]

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from lab.metrics import Flag, Sample, Summary
-from lab.results.overview import Stage
+from lab.results.listing import Stage
 from lab.shown.drawing import COLOURS
 
 _WIDTH_IN: Final = 9.0

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lab.host.clock import utc_now
-from lab.results.provisionmodels import ProvisionRow
+from lab.results.models import ProvisionRow
 from lab.results.rows import json_of
 from lab.results.store import Store
 

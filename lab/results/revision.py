@@ -9,9 +9,8 @@ from attrs import frozen
 from sqlalchemy import and_, func, literal_column, select
 from sqlalchemy.orm import aliased
 
-from lab.results.models import AttemptRow, RunRow
+from lab.results.models import AttemptRow, MuteRow, ReviewRow, RunRow, VerdictRow
 from lab.results.store import Store
-from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
 
 # In so many words, and no parameter: only so the databases use the index of the runs that go on.
 GOES_ON: Final = RunRow.status == literal_column("'running'")

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import logging
 import shlex
-from typing import Final
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
-from sqlalchemy import Connection, inspect, text
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, inspect, text
 
-from lab.errors import LabTransientError
-from lab.results.location import Location
+from lab.errors import ConfigurationError, LabStableError, LabTransientError, NoResultsError
+from lab.results.columns import DamagedSchemaError
+from lab.results.database import reader
+from lab.results.location import DATABASE_VARIABLE, Location
 
 VERSION_TABLE: Final = "boardlab_schema"
 NEWEST: Final = "0001_first"  # the last of lab/results/migrations
@@ -41,3 +54,169 @@ def revision(connection: Connection) -> str | None:
         return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()  # noqa: S608 - our name
     return str(found[0]) if len(found) == 1 else None
+
+
+# --- Whether a database can be used as it is; where it can be made so, it is ---
+
+
+def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
+    """Create or migrate the tables, as `lab.results.schema.upgrade` does; nothing where they are up to date.
+
+    Args:
+        create: whether to create an SQLite file that is not there, and the tables of a new database.
+        migrate: told what was done to tables of an older boardlab; None: they are refused.
+
+    Raises:
+        ConfigurationError: there are no results, or they belong to an older or newer boardlab, or to something else.
+        LabStableError: no copy could be made before the migration.
+    """
+    path = location.path
+    if not create and path is not None and not path.exists():
+        raise NoResultsError(
+            f"there are no results in {path}: the file does not exist; name another one with --db or "
+            f"${DATABASE_VARIABLE}, or measure something first"
+        )
+    with reader(engine).connect() as connection:
+        if revision(connection) == NEWEST:
+            return
+
+    upgrade(engine, location, create=create, migrate=migrate)
+
+
+# --- Brings a database to the schema that this program knows ---
+
+
+_LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
+_log = logging.getLogger(__name__)
+
+
+def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
+    """Create or migrate the tables; nothing where they are up to date. See `lab.results.schema.make_ready`.
+
+    Safe when several programs open a new database at once: one migrates, the others wait for it. Of an SQLite file a copy is
+    left beside it before it is migrated.
+
+    Raises:
+        ConfigurationError: there are no tables, or the database belongs to an older or newer boardlab, or to something else.
+        DamagedSchemaError: what the database notes of its schema cannot be understood.
+        LabStableError: no copy could be made; the database is as it was.
+    """
+    try:
+        _upgrade(engine, location, create=create, migrate=migrate)
+    except CommandError as error:
+        raise DamagedSchemaError(str(error)) from error
+
+
+def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
+    config = _config()
+    script = ScriptDirectory.from_config(config)
+    newest = script.get_current_head()
+    with reader(engine).connect() as connection:
+        if not _outdated(
+            _found(connection, script, location), newest, location, create=create, may=migrate is not None
+        ):
+            return
+    copy = None
+    try:
+        with engine.begin() as connection:  # on SQLite this is the write lock
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            found = _found(connection, script, location)
+            if not _outdated(found, newest, location, create=create, may=migrate is not None):
+                return
+            if found is not None and location.path is not None:
+                copy = _copied(engine, location.path, found)
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except BaseException:
+        if copy is not None:  # the database is as it was
+            copy.unlink(missing_ok=True)
+        raise
+    if migrate is None or found is None:
+        _log.info("%s has schema %s now", location.name, newest)
+        return
+    kept = f"as it was: {copy}" if copy is not None else "no copy was made"
+    migrate(
+        f"{location.name}: migrated from schema {found} to {newest} ({kept}); "
+        "a host with an older boardlab cannot use it until boardlab is updated there"
+    )
+
+
+def _outdated(found: str | None, newest: str | None, location: Location, *, create: bool, may: bool) -> bool:
+    """Whether tables are to be made or migrated; `may`: migrated.
+
+    Raises:
+        ConfigurationError: they are, and it is not allowed.
+    """
+    if found is None and not create:
+        raise NoResultsError(
+            f"there are no results in {location.name}: it has no tables; name another one with --db or "
+            f"${DATABASE_VARIABLE}, or measure something first"
+        )
+    if found not in {None, newest} and not may:
+        raise ConfigurationError(
+            f"{location.name} has schema {found} of an older boardlab, this one needs {newest}; nothing was changed: "
+            f"{how_to_migrate(location)}"
+        )
+    return found != newest
+
+
+def _copied(engine: Engine, path: Path, schema: str) -> Path:
+    """A copy of an SQLite database beside it, named by its schema; the caller has the write lock.
+
+    Raises:
+        LabStableError: it cannot be made.
+    """
+    names = (f"{path.name}.{schema}{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
+    copy = next(free for name in names if not (free := path.with_name(name)).exists())
+    part = copy.with_name(f"{copy.name}.part")
+    try:
+        part.unlink(missing_ok=True)  # of one that was killed
+        part.touch(mode=path.stat().st_mode & 0o777)
+        with reader(engine).connect() as source, contextlib.closing(sqlite3.connect(part)) as target:
+            there: Any = source.connection.driver_connection
+            there.backup(target)
+        part.replace(copy)
+    except (sqlite3.Error, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise LabStableError(
+            f"{path} cannot be copied to {copy} before it is migrated ({error}); nothing was changed: free space or mend the "
+            f"rights in {path.parent}, then try again",
+            failure="results",
+        ) from error
+    return copy
+
+
+def _revision(connection: Connection) -> str | None:
+    _hush()
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+def _hush() -> None:
+    """Alembic tells at each look at a database which dialect it has found; nobody asked."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _config() -> Config:
+    _hush()
+    config = Config()
+    config.set_main_option("script_location", "lab.results:migrations")
+    return config
+
+
+def _found(connection: Connection, script: ScriptDirectory, location: Location) -> str | None:
+    """The schema that the database has; None: it is empty."""
+    tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
+    current = _revision(connection)
+    if current is None and tables:
+        raise ConfigurationError(
+            f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
+            "choose another one with --db, --lab-db or $LAB_DB"
+        )
+    known = {revision.revision for revision in script.walk_revisions()}
+    if current is not None and current not in known:
+        raise ConfigurationError(
+            f"{location.name} was written by a newer boardlab (its schema is {current}, this program knows up to "
+            f"{script.get_current_head()}); update boardlab, or choose another database with --db, --lab-db or $LAB_DB"
+        )
+    return current

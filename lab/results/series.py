@@ -1,71 +1,140 @@
-"""The averages of one metric over the last runs, board by board, made by the database."""
+"""Where runs were measured: a board and a kind of run. What was last there, and whether anything there has changed."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from attrs import frozen
-from sqlalchemy import Select, select
+from attrs import field, frozen
+from sqlalchemy import func, select
 
-from lab.results import averages, readout
-from lab.results.averages import Average
-from lab.results.models import DefinitionRow, MeasurementRow, RunRow
-from lab.results.records import PUBLISHED
-from lab.results.store import Store
+from lab.results.models import AttemptRow, ReviewRow, RunRow
+from lab.results.records import OK, PUBLISHED
+from lab.results.snapshot import HEADS, RunHead, StoreSnapshot
+
+_COMPLETED = "completed"
 
 
 @frozen
-class Point:
-    """The average of a metric in a run."""
+class Place:
+    """A board, its type, and a kind of run."""
 
-    run_id: int
-    board_type: str
     board: str
-    release: str
-    started_at: dt.datetime
-    average: Average
+    board_type: str
+    kind: str
+
+    @classmethod
+    def of(cls, head: RunHead) -> Place:
+        """Where a run was measured."""
+        return cls(head.board, head.board_type, head.kind)
 
 
-def metrics(store: Store) -> list[tuple[str, str, str]]:
-    """Name, unit and definition of every metric that was measured, by name; of several definitions the newest."""
-    wanted = select(DefinitionRow.metric, DefinitionRow.unit, DefinitionRow.definition)
-    with store._read() as session:
-        rows = session.execute(wanted.order_by(DefinitionRow.metric, DefinitionRow.version)).all()
-    return list({row[0]: (row[0], row[1], row[2]) for row in rows}.values())
+@frozen
+class PlaceState:
+    """What is another whenever a run there was completed, or somebody decided on one.
 
-
-def points(store: Store, metric: str, board: str = "", board_type: str = "", runs: int = 200) -> list[Point]:
-    """The averages of a metric, the oldest run first; of vendors' guides none.
-
-    Args:
-        board, board_type: names; empty: any. runs: the last so many that have the metric.
+    Attributes:
+        completed: how many runs. finished_at: when the last of them was. review: number of the last decision; 0: there was none.
     """
-    with store._read() as session:
-        ids = list(session.scalars(_runs(metric, board, board_type).limit(runs)))
-        heads = {
-            row.id: row
-            for row in session.execute(
-                select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.release, RunRow.started_at).where(
-                    RunRow.id.in_(ids)
-                )
-            )
-        }
-        definitions = {
-            (row.metric, row.version): readout.metric(row)
-            for row in session.scalars(select(DefinitionRow).where(DefinitionRow.metric == metric))
-        }
-        rows = session.execute(averages.query(ids).where(MeasurementRow.metric == metric)).all()
-    found = [
-        Point(head.id, head.board_type, head.board, head.release, head.started_at, average)
-        for average in averages.averages(rows, definitions)
-        for head in [heads[average.run_id]]
-    ]
-    return sorted(found, key=lambda point: point.run_id)
+
+    completed: int
+    finished_at: dt.datetime | None
+    review: int
 
 
-def _runs(metric: str, board: str, board_type: str) -> Select[int]:
-    has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
-    query = select(RunRow.id).where(has, RunRow.kind != PUBLISHED)
-    for column, name in ((RunRow.board, board), (RunRow.board_type, board_type)):
-        query = query.where(column == name) if name else query
-    return query.order_by(RunRow.id.desc())
+def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
+    """A run; None: there is none of that number."""
+    return next((RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id == run_id))), None)
+
+
+def runs_at(snapshot: StoreSnapshot, place: Place) -> list[RunHead]:
+    """All runs of a place, the oldest first."""
+    its = (RunRow.board == place.board, RunRow.board_type == place.board_type, RunRow.kind == place.kind)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id))]
+
+
+def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
+    """The last runs of the same board type before a run, the newest first; of vendors' guides none."""
+    its = (RunRow.board_type == head.board_type, RunRow.kind != PUBLISHED, RunRow.id < head.id)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id.desc()).limit(most))]
+
+
+def release_names(snapshot: StoreSnapshot) -> list[str]:
+    """The releases that were measured here, the one measured last first."""
+    last = func.max(RunRow.id)
+    wanted = select(RunRow.release).where(RunRow.kind != PUBLISHED).group_by(RunRow.release).order_by(last.desc())
+    return [row[0] for row in snapshot.rows(wanted)]
+
+
+def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
+    """The last completed run with one of these labels of each place; of vendors' guides none."""
+    these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind != PUBLISHED)
+    last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+
+
+def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
+    """The last run with one of these labels of each place, whatever became of it; of vendors' guides none."""
+    these = (RunRow.release.in_(labels), RunRow.kind != PUBLISHED)
+    last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+
+
+@frozen
+class Attempts:
+    """The attempts of some runs.
+
+    Attributes:
+        good: how many gave samples. failed: class of failure -> how many, the most frequent first.
+        undecided: how many failed by the board's fault in runs that nobody has accepted, nor a later one.
+        runs: those with failed attempts.
+    """
+
+    good: int = 0
+    failed: Mapping[str, int] = field(factory=dict)
+    undecided: int = 0
+    runs: tuple[int, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """E.g. `3 of 4 attempts failed (kernel_panic 3)`; empty where none failed."""
+        if not self.failed:
+            return ""
+        count = sum(self.failed.values())
+        named = ", ".join(f"{outcome} {number}" for outcome, number in self.failed.items())
+        return f"{count} of {self.good + count} attempts failed ({named})"
+
+
+def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[Place, Attempts]:
+    """The attempts of all runs with these labels, by place; those of rejected runs and of vendors' guides do not count."""
+    decisions = snapshot.decisions()
+    columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
+    wanted = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
+    wanted = wanted.where(RunRow.release.in_(labels), RunRow.kind != PUBLISHED).group_by(*columns)
+    by_place: dict[Place, list[tuple[int, str, str | None, int]]] = {}
+    for *where, run, outcome, fault, count in snapshot.rows(wanted):
+        if decisions.get(run) != "rejected":
+            by_place.setdefault(Place(*where), []).append((run, outcome, fault, count))
+    return {where: _attempts(rows, decisions) for where, rows in by_place.items()}
+
+
+def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> Attempts:
+    accepted = max((run for run, *_ in rows if decisions.get(run) == "accepted"), default=0)
+    failed = Counter[str]()
+    for _, outcome, _, count in rows:
+        failed[outcome] += count
+    good = failed.pop(OK, 0)
+    undecided = sum(n for run, outcome, fault, n in rows if outcome != OK and fault == "board" and run > accepted)
+    runs = sorted({run for run, outcome, _, _ in rows if outcome != OK})
+    return Attempts(good, dict(failed.most_common()), undecided, tuple(runs))
+
+
+def states(snapshot: StoreSnapshot) -> dict[Place, PlaceState]:
+    """Every place with completed runs."""
+    place = (RunRow.board, RunRow.board_type, RunRow.kind)
+    reviewed = select(*place, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*place)
+    reviews = {Place(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
+    wanted = select(*place, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
+    found = ((Place(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*place)))
+    return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in found}

@@ -10,8 +10,7 @@ from attrs import frozen
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lab.results.models import RunRow
-from lab.results.verdictmodels import VerdictRow
+from lab.results.models import RunRow, VerdictRow
 from lab.results.verdictrecords import CALLED, Began, Verdict, is_undone
 from lab.results.verdicts import newest_reviews, verdicts_of
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Self, TypeVar, get_args
 
-from attrs import define, field
+from attrs import define, field, frozen
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, TestStableError
 from lab.metrics import Measurement
-from lab.results import engine, readiness, readout, rows
+from lab.results import database, rows, schema
 from lab.results.artifacts import ArtifactStore
-from lab.results.faults import MISREAD, UNREADABLE, busy, damaged, explain, misread
+from lab.results.database import MISREAD, UNREADABLE, busy, damaged, explain, misread
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, RunRow
 from lab.results.records import (
@@ -61,9 +61,9 @@ class Store:
         return self.location.name
 
     def now(self) -> dt.datetime:
-        """The time by the one clock of all programs with this database; see `lab.results.engine.now`."""
+        """The time by the one clock of all programs with this database; see `lab.results.database.now`."""
         with self._read() as session:
-            return engine.now(session)
+            return database.now(session)
 
     def begin_run(
         self,
@@ -87,13 +87,13 @@ class Store:
                 status="running",
                 plan=rows.json_of("plan", plan),
                 provenance=rows.json_of("provenance", provenance),
-                started_at=engine.now(session),
+                started_at=database.now(session),
                 finished_at=None,
                 job_id=job_id,
             )
             session.add(row)
             session.flush()
-            return readout.run(row)
+            return rows.run(row)
 
         return self._write(begin)
 
@@ -109,7 +109,7 @@ class Store:
             if row.status == "completed":
                 raise ConfigurationError(f"run {run_id} is completed, there is nothing to resume; begin a new run")
             row.status, row.finished_at = "running", None
-            return readout.run(row)
+            return rows.run(row)
 
         return self._write(reopen)
 
@@ -126,7 +126,7 @@ class Store:
         def finish(session: Session) -> None:
             row = _find(session, run_id)
             row.status = status
-            row.finished_at = None if status == "running" else engine.now(session)
+            row.finished_at = None if status == "running" else database.now(session)
 
         self._write(finish)
 
@@ -156,47 +156,47 @@ class Store:
             ConfigurationError: no such run; the message lists recent ones.
         """
         with self._read() as session:
-            return readout.run(_find(session, run_id))
+            return rows.run(_find(session, run_id))
 
     def runs(self, limit: int | None = None) -> list[Run]:
         """Runs, the newest first; at most `limit` of them."""
         with self._read() as session:
             found = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(limit))
-            return [readout.run(row) for row in found]
+            return [rows.run(row) for row in found]
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """All attempts of a run, good and failed, in the order they were recorded."""
         with self._read() as session:
             _find(session, run_id)
-            return readout.attempts(session, run_id)
+            return rows.attempts(session, run_id)
 
     def good_attempts(self, run_id: int) -> list[GoodAttempt]:
         """The attempts of a run that succeeded, in short: much quicker than all that belongs to them."""
         with self._read() as session:
             _find(session, run_id)
-            return readout.good_attempts(session, run_id)
+            return rows.good_attempts(session, run_id)
 
     def artifacts_of(self, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
         """The artifacts of a kind that runs' attempts have, in the order they were recorded; no samples are read."""
         with self._read() as session:
-            return readout.artifacts(session, run_ids, kind)
+            return rows.artifacts(session, run_ids, kind)
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
         """The samples of a run, of one metric or of all, in the order they were recorded."""
         with self._read() as session:
             _find(session, run_id)
-            return readout.samples(session, run_id, metric)
+            return rows.samples(session, run_id, metric)
 
     def measurements(self, run_id: int) -> list[Measurement]:
         """The run's numbers in the order in which they first appeared, each with all its samples by cycle."""
         with self._read() as session:
-            return readout.measurements(session, readout.run(_find(session, run_id)))
+            return rows.measurements(session, rows.run(_find(session, run_id)))
 
     def contents(self, run_id: int) -> RunContents:
         """A run with its attempts and measurements, all of the same instant even while it goes on."""
         with self._read() as session:
-            run = readout.run(_find(session, run_id))
-            return RunContents(run, readout.attempts(session, run_id), readout.measurements(session, run))
+            run = rows.run(_find(session, run_id))
+            return RunContents(run, rows.attempts(session, run_id), rows.measurements(session, run))
 
     def outcomes(self, run_id: int) -> dict[str, int]:
         """How many attempts of a run ended in each outcome ("ok", or the failure class)."""
@@ -226,7 +226,7 @@ class Store:
     @contextmanager
     def _read(self) -> Iterator[Session]:
         try:
-            with guarded(self.location), Session(engine.reader(self._engine)) as session:
+            with guarded(self.location), Session(database.reader(self._engine)) as session:
                 yield session
         except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
             raise damaged(error, self.location) from error
@@ -272,7 +272,7 @@ def open_store(
     store = Store(
         location,
         ArtifactStore(location.artifacts, location.shared),
-        engine.create(location, busy_timeout_s),
+        database.create(location, busy_timeout_s),
         pause,
         is_read=not create and migrate is None,
     )
@@ -284,7 +284,7 @@ def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None
     """Make sure that a store can be used, as `open_store` does; it is closed where it cannot."""
     try:
         with guarded(store.location):
-            readiness.make_ready(store._engine, store.location, create=create, migrate=migrate)
+            schema.make_ready(store._engine, store.location, create=create, migrate=migrate)
     except BoardlabError:
         store.close()
         raise
@@ -312,3 +312,51 @@ def _find(session: Session, run_id: int) -> RunRow:
             f"no run {run_id}; " + (f"the latest are: {listed}" if recent else "there are none yet")
         )
     return row
+
+
+# --- Runs that are whole when they come, such as the boards of a published guide: all of them in one transaction ---
+
+
+@frozen
+class WholeRun:
+    """A run with everything that belongs to it; the attributes are those of `Run`."""
+
+    kind: str
+    board_type: str
+    board: str
+    release: str
+    plan: Json
+    provenance: Json
+    attempts: tuple[AttemptRecord, ...]
+
+
+def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
+    """Commit completed runs, all or none; returns their ids.
+
+    Raises:
+        TestStableError: there is no such metric, or a plan cannot be written as JSON.
+    """
+
+    def write(session: Session) -> list[int]:
+        ids, now = [], database.now(session)
+        for run in runs:
+            row = RunRow(
+                kind=run.kind,
+                board_type=run.board_type,
+                board=run.board,
+                release=run.release,
+                status="completed",
+                plan=rows.json_of("plan", run.plan),
+                provenance=rows.json_of("provenance", run.provenance),
+                started_at=now,
+                finished_at=now,
+                job_id=None,
+            )
+            session.add(row)
+            session.flush()
+            for attempt in run.attempts:
+                rows.insert_attempt(session, row.id, attempt)
+            ids.append(row.id)
+        return ids
+
+    return store._write(write)

@@ -12,11 +12,10 @@ from sqlalchemy.orm import Session, joinedload
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.results import readout
-from lab.results.histories import Item, item_of
-from lab.results.models import RunRow
+from lab.results import rows
+from lab.results.history import Item, item_of
+from lab.results.models import MuteRow, ReviewRow, RunRow, VerdictRow
 from lab.results.store import Store, _find
-from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
 from lab.results.verdictrecords import (
     CALLED,
     UNSURE,
@@ -264,8 +263,8 @@ def _verdict(
     latest: Mapping[tuple[str, str, str, int, Item], int],
     at: dt.datetime,
 ) -> Verdict:
-    readout.whole(row)
-    run, metric = readout.run(row.run), readout.metric(row.definition)
+    rows.whole(row)
+    run, metric = rows.run(row.run), rows.metric(row.definition)
     number = (run.board_type, run.board, row.metric, row.version, item_of(row.params))
     return Verdict(
         metric=row.metric,
@@ -293,10 +292,10 @@ def _verdict(
 
 
 def _review(row: ReviewRow) -> Review:
-    readout.whole(row)
+    rows.whole(row)
     return Review(row.id, row.run_id, cast(Decision, row.decision), row.by, row.reason, row.at)
 
 
 def _mute(row: MuteRow) -> Mute:
-    readout.whole(row)
+    rows.whole(row)
     return Mute(row.id, row.metric, row.board, row.params, row.until, row.reason, row.by, row.at)

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.results.jobrecords import HEALTH
+from lab.jobs.records import HEALTH
 
 Value: TypeAlias = bool | int | str | list[str]
 Form: TypeAlias = Literal["flag", "number", "word", "names"]

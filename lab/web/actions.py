@@ -11,10 +11,10 @@ from fastapi.responses import RedirectResponse, Response
 from lab.errors import ConfigurationError
 from lab.farm import reserving
 from lab.host import process
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_WEB, number
+from lab.jobs.reservations import IGNORE, LONGEST_REASON, ReservationBook
 from lab.results.audit import LONGEST_COMMENT, Audit
-from lab.results.jobrecords import BY_WEB, number
-from lab.results.jobs import JobQueue
-from lab.results.reservations import IGNORE, LONGEST_REASON, ReservationBook
 from lab.results.store import Store
 from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS
 from lab.web import programs

@@ -12,11 +12,10 @@ from lab.host.clock import MonotonicRaw
 from lab.judge.builds import remarks
 from lab.judge.document import document
 from lab.report.against import judged
-from lab.results import documents, listing, series
-from lab.results.listing import RunFilter
-from lab.results.overview import overview
+from lab.results import averages, formatting, listing
+from lab.results.averages import Point
+from lab.results.listing import RunFilter, overview
 from lab.results.records import LAST_ID
-from lab.results.series import Point
 from lab.web.site import Site
 
 MOST_RUNS: Final = 500
@@ -57,14 +56,14 @@ def router(site: Site) -> APIRouter:
         wanted = RunFilter(_all(board), _all(board_type), _all(release), _all(status), before=before)
         with site.store() as store:
             found = listing.listed(store, wanted, limit + 1)
-        shown = [documents.listed_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
+        shown = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
         return {"runs": shown, "next": found[limit - 1].run.id if len(found) > limit else None}
 
     @routes.get("/runs/{run_id}")
     def run(run_id: RunId) -> dict[str, Any]:
         """A run with its numbers and every attempt, good and failed."""
         with site.store() as store:
-            return documents.full_document(overview(store, run_id))
+            return formatting.full_document(overview(store, run_id))
 
     @routes.get("/runs/{run_id}/verdicts")
     def verdicts(run_id: RunId, against: Annotated[str | None, Query(max_length=200)] = None) -> dict[str, Any]:
@@ -77,7 +76,9 @@ def router(site: Site) -> APIRouter:
     def metrics() -> list[dict[str, str]]:
         """Every metric that was measured."""
         with site.store() as store:
-            return [{"metric": name, "unit": unit, "definition": about} for name, unit, about in series.metrics(store)]
+            return [
+                {"metric": name, "unit": unit, "definition": about} for name, unit, about in averages.metrics(store)
+            ]
 
     @routes.get("/metrics/{metric:path}")
     def history(
@@ -88,7 +89,7 @@ def router(site: Site) -> APIRouter:
     ) -> list[dict[str, Any]]:
         """The averages of a metric over the last runs, the oldest first."""
         with site.store() as store:
-            points = series.points(store, metric, board, board_type, runs)
+            points = averages.points(store, metric, board, board_type, runs)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /api/v1/metrics lists them")
         return [_point(point) for point in points]

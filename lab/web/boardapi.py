@@ -12,7 +12,7 @@ from lab.errors import ConfigurationError
 from lab.farm import nowlines
 from lab.host.clock import utc_now
 from lab.judge import words
-from lab.results import documents, listing
+from lab.results import formatting, listing
 from lab.results.audit import Audit
 from lab.results.listing import RunFilter
 from lab.results.verdicts import read_verdicts
@@ -50,7 +50,7 @@ def router(site: Site) -> APIRouter:
             logs = [asdict(each) for each in joblogs.of_board(site, store, board)]
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; /api/v1/lab lists them")
-        listed = [documents.listed_document(each.run, each.outcomes, each.averaged) for each in runs]
+        listed = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs]
         wired, unread = wires(site.home(), board, env)
         return {
             "board": board,

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
 from lab.errors import ConfigurationError
-from lab.results import documents
+from lab.results import formatting
+from lab.results.listing import overview
 from lab.results.models import ArtifactRow
-from lab.results.overview import overview
 from lab.results.records import LAST_ID
 from lab.shown import json_text
 from lab.web.site import Site
@@ -37,13 +37,13 @@ def router(site: Site) -> APIRouter:
     def samples(run_id: RunId) -> Response:
         """One line a sample."""
         with site.store() as store:
-            return _file(documents.export_csv([overview(store, run_id)]).encode(), f"run-{run_id}.csv", "text/csv")
+            return _file(formatting.export_csv([overview(store, run_id)]).encode(), f"run-{run_id}.csv", "text/csv")
 
     @routes.get("/runs/{run_id}/run.json")
     def whole(run_id: RunId) -> Response:
         """A run with every attempt."""
         with site.store() as store:
-            text = json_text(documents.export_document([overview(store, run_id)]))
+            text = json_text(formatting.export_document([overview(store, run_id)]))
             return _file(text.encode(), f"run-{run_id}.json", "application/json")
 
     return routes

@@ -9,8 +9,8 @@ from typing import Final
 from attrs import frozen
 
 from lab.judge.telling import size
-from lab.results.figures import label, number
-from lab.results.series import Point
+from lab.results.averages import Point
+from lab.results.formatting import label, number
 from lab.results.verdictrecords import CALLED, Verdict
 
 WIDTH: Final = 640

@@ -17,8 +17,8 @@ from lab.console.livetext import LiveText
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
-from lab.results import joblist
-from lab.results.jobrecords import JobState
+from lab.jobs import listing
+from lab.jobs.records import JobState
 from lab.results.location import locate
 from lab.results.store import Store
 from lab.web.site import Site
@@ -61,7 +61,7 @@ def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
     there = {int(number) for each in folder.glob(f"{begin}*.log") if (number := each.stem[len(begin) :]).isdecimal()}
     if not there:
         return []
-    jobs = (view.job for view in joblist.jobs(store, _JOBS, utc_now()))
+    jobs = (view.job for view in listing.jobs(store, _JOBS, utc_now()))
     return [JobLog(job.called, job.state) for job in jobs if job.board == board and job.id in there]
 
 

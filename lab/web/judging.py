@@ -17,11 +17,11 @@ from attrs import define, field
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.judge.baseline import COMPLETED
-from lab.results import keptstore
-from lab.results.places import release_names
+from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
+from lab.results.series import release_names
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
-from lab.results.watch import StoreSnapshot
 from lab.web.releaseforms import Compared
 from lab.web.releases import ReleaseJudge, Wanted
 from lab.web.site import Site
@@ -72,7 +72,7 @@ class Judging:
             ConfigurationError: no run of that release.
         """
         now = runs_revision(store)
-        with keptstore.snapshot(store) as snapshot:
+        with results_snapshot.snapshot(store) as snapshot:
             names, asked = self._asked(snapshot, release, against, now)
             return [self._so_far(snapshot, release, each, wanted) for each, wanted in asked], names
 
@@ -92,7 +92,7 @@ class Judging:
                 self._begun((release, each.against)).result()
             except CancelledError:
                 raise _ending() from None
-        with keptstore.snapshot(store) as snapshot:  # what was measured meanwhile is judged here
+        with results_snapshot.snapshot(store) as snapshot:  # what was measured meanwhile is judged here
             return [
                 Compared(
                     each,
@@ -161,7 +161,7 @@ class Judging:
             self._under_way.pop(work, None)
 
     def _judge_all(self, release: str, against: str | None) -> None:
-        with self._site.store() as store, keptstore.snapshot(store) as snapshot:
+        with self._site.store() as store, results_snapshot.snapshot(store) as snapshot:
             for each in self._judge.wanted(snapshot, release, against, release_names(snapshot)):
                 if self._ends.is_set():
                     raise _ending()

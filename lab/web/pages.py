@@ -16,12 +16,11 @@ from lab.judge.builds import remarks
 from lab.report import view
 from lab.report.against import judged, last_of
 from lab.report.page import render
-from lab.results import listing, series
+from lab.results import averages, listing
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
-from lab.results.figures import headline
-from lab.results.listing import ListedRun, RunFilter
-from lab.results.overview import overview
+from lab.results.formatting import headline
+from lab.results.listing import ListedRun, RunFilter, overview
 from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
@@ -149,12 +148,12 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     @routes.get("/metrics")
     def metrics_page() -> Response:
         with site.store() as store:
-            return renderer.page("metrics.html.j2", metrics=series.metrics(store))
+            return renderer.page("metrics.html.j2", metrics=averages.metrics(store))
 
     @routes.get("/metrics/{metric:path}")
     def metric_page(request: Request, metric: Name, board: Asked = "", board_type: Type = "") -> Response:
         with site.store() as store:
-            points = series.points(store, metric, board, board_type)
+            points = averages.points(store, metric, board, board_type)
             found = triage.called(store, metric, board)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")

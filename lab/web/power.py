@@ -12,7 +12,7 @@ from lab.rails.trace import Trace
 from lab.report.names import Names
 from lab.report.power import PowerFigure, power_figure
 from lab.results.artifacts import ArtifactStore
-from lab.results.overview import Overview
+from lab.results.listing import Overview
 from lab.results.records import POWER_TRACE, Attempt
 
 MOST: Final = 6  # figures of a page; the traces of all attempts are among its files

@@ -20,9 +20,9 @@ from lab.farm import holding, reference
 from lab.farm.now import BoardNow
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir
-from lab.results import joblist
-from lab.results.jobrecords import BY_WEB, JobState, Order
-from lab.results.jobs import JobQueue
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_WEB, JobState, Order
 from lab.results.location import DATABASE_VARIABLE
 from lab.results.store import Store
 from lab.web import joblogs
@@ -98,7 +98,7 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
     if queue.start_now(job.id) is None:
-        why = joblist.obstacle(queue, board.board)
+        why = listing.obstacle(queue, board.board)
         queue.finish(job.id, "refused")
         raise ConfigurationError(why)
     state: JobState = "failed"

@@ -13,8 +13,8 @@ from attrs import frozen
 from lab.judge.telling import differing
 from lab.report.against import NOT_MEASURED, UNCHANGED, UNCOMPARED, line
 from lab.results.audit import cell
-from lab.results.figures import label
-from lab.results.watch import RunHead
+from lab.results.formatting import label
+from lab.results.snapshot import RunHead
 from lab.shown.templates import MOST_BYTES, cut, environment
 from lab.web.releases import ReleaseRun, counted, tried
 

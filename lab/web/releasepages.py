@@ -14,10 +14,10 @@ from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from lab.report.against import Comparison
-from lab.results.places import Place, release_names
 from lab.results.revision import runs_revision
+from lab.results.series import Place, release_names
+from lab.results.snapshot import RunHead
 from lab.results.store import Store
-from lab.results.watch import RunHead
 from lab.shown import json_text
 from lab.web import releaseforms, releases
 from lab.web.api import NOT_FOUND

@@ -24,11 +24,11 @@ from lab.judge.document import document, missing_document
 from lab.judge.labels import same_release
 from lab.report.against import NOT_MEASURED, UNCOMPARED, Comparison, JudgedRow, comparison, last_of
 from lab.report.names import Names
-from lab.results.places import Attempts, Place, PlaceState, attempts, last_completed, last_runs, states
+from lab.results.series import Attempts, Place, PlaceState, attempts, last_completed, last_runs, states
+from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
 from lab.results.verdictrecords import UNSURE
 from lab.results.verdicts import read_verdicts
-from lab.results.watch import RunHead, StoreSnapshot
 
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}

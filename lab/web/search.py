@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from lab.results import listing, series
+from lab.results import averages, listing
 from lab.results.listing import RunFilter
 from lab.web.api import NOT_FOUND
 from lab.web.rendering import Renderer
@@ -45,7 +45,7 @@ def found(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
             "Boards": [(name, f"/boards/{quote(name)}") for name in sorted(boards)],
             "Board types": [(name, f"/runs?type={quote(name)}") for name in listing.known(store, "board_type")],
             "Releases": [(name, f"/releases/{quote(name)}") for name in listing.known(store, "release")],
-            "Metrics": [(name, f"/metrics/{quote(name)}") for name, _, _ in series.metrics(store)],
+            "Metrics": [(name, f"/metrics/{quote(name)}") for name, _, _ in averages.metrics(store)],
         }
         kept = {title: [each for each in names if text in each[0].casefold()][:MOST] for title, names in named.items()}
         if wanted.isdecimal() and len(wanted) < _DIGITS:

@@ -17,12 +17,11 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import now, services
 from lab.farm.now import LabNow
 from lab.host.runtime import runtime_dir
-from lab.results import keptstore
-from lab.results.keptstore import KeptStore
+from lab.results import snapshot
 from lab.results.listing import LatestEnded
 from lab.results.revision import revision
+from lab.results.snapshot import KeptStore, StoreSnapshot
 from lab.results.store import Store
-from lab.results.watch import StoreSnapshot
 from lab.web import wall
 from lab.web.sparks import Spark, Sparks
 
@@ -153,7 +152,7 @@ class Site:
         Raises:
             LabError: they cannot be read.
         """
-        with self.store() as store, keptstore.snapshot(store) as found:
+        with self.store() as store, snapshot.snapshot(store) as found:
             yield found
 
     def home(self) -> Path:

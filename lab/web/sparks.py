@@ -11,9 +11,9 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
 from lab.farm.now import BoardNow
-from lab.results import lately
+from lab.results import listing
 from lab.results.averages import Average
-from lab.results.figures import label, number
+from lab.results.formatting import label, number
 from lab.results.store import Store
 
 WIDTH: Final = 120
@@ -58,7 +58,7 @@ class Sparks:
         if new:
             try:
                 with store() as opened:
-                    found = lately.boots(opened, new)
+                    found = listing.boots(opened, new)
             except BoardlabError:
                 new = []
             for board in new:

@@ -12,9 +12,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
+from lab.jobs.reservations import LONGEST_REASON
 from lab.judge import words
 from lab.results.records import LAST_ID
-from lab.results.reservations import LONGEST_REASON
 from lab.results.store import Store
 from lab.results.verdictrecords import CALLED, UNSURE, Decision, Verdict
 from lab.results.verdicts import mute, read_verdicts, review

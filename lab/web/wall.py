@@ -14,9 +14,9 @@ from lab.console.status import PortStatus
 from lab.errors import BoardlabError
 from lab.farm.now import BoardNow, LabNow
 from lab.farm.nowlines import ago
-from lab.results.jobrecords import call
+from lab.jobs.records import call
+from lab.jobs.reservations import QUARANTINE, Hold
 from lab.results.listing import ListedRun
-from lab.results.reservations import QUARANTINE, Hold
 from lab.web.sparks import Spark
 
 State = Literal["needs a person", "measures", "held", "waiting", "free"]

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.client import ConsoleClient
 from lab.console.lookup import attached
 from lab.errors import BoardlabError, ConfigurationError
-from lab.results.reservations import ReservationBook
+from lab.jobs.reservations import ReservationBook
 from lab.web.site import Site
 from lab.web.sse import Still, event
 

@@ -21,13 +21,13 @@ from support.prometheus_server import Prometheus, program, prometheus, until
 from support.virtual_bench import wait_for_listener
 
 from lab.health import Check, Part
+from lab.health.book import HealthBook
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import utc_now
 from lab.host.runtime import RailStatus
+from lab.jobs.queue import JobQueue, Order
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.healthbook import HealthBook
-from lab.results.jobs import JobQueue, Order
 from virtual.ports import free_port
 
 PROGRAMS = Path(sys.executable).parent

@@ -19,11 +19,11 @@ from lab.errors import LabTransientError
 from lab.farm.doctor import software
 from lab.farm.doctor.machine import APART_S
 from lab.host.clock import utc_now
+from lab.jobs.queue import JobQueue, Order
+from lab.jobs.records import LEASE_S
+from lab.jobs.reservations import ReservationBook
 from lab.results import open_store
-from lab.results.jobrecords import LEASE_S
-from lab.results.jobs import JobQueue, Order
-from lab.results.reservations import ReservationBook
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 ORDER = Order("am62xx_sk", "b1", ("boot",), "env", "", None)
 WRITERS = 12

@@ -19,7 +19,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.entries import GuideRelease
 from lab.guide.sheet import Sheet
 from lab.metrics import Flag
-from lab.results.logs import console_log
+from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from virtual.sim.model import simulated

@@ -12,12 +12,12 @@ import pytest
 from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.health import DEFAULT_RULE
+from lab.health.book import HealthBook
 from lab.health.state import APART
 from lab.host.clock import utc_now
+from lab.jobs.reservations import ReservationBook
 from lab.results import open_store
-from lab.results.healthbook import HealthBook
 from lab.results.records import AttemptRecord
-from lab.results.reservations import ReservationBook
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180

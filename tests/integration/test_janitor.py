@@ -26,12 +26,12 @@ from lab.farm import now, nowlines
 from lab.farm.config import load
 from lab.farm.placing import boards_behind, is_at, kept_from, placed
 from lab.host import process
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Job, Order
+from lab.jobs.reservations import ReservationBook
 from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import Janitor
 from lab.results import Store, open_store
-from lab.results.jobrecords import Job, Order
-from lab.results.jobs import JobQueue
-from lab.results.reservations import ReservationBook
 from lab.web import wall
 
 ENV = """
@@ -63,8 +63,8 @@ from pathlib import Path
 from lab.farm.placing import placed
 from lab.host import process
 from lab.results import open_store
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
+from lab.jobs.records import Order
+from lab.jobs.queue import JobQueue
 with open_store(sys.argv[1]) as store:
     book = JobQueue(store, process.identity(), process.has_died, person="lena")
     job = book.start(book.enqueue(Order("am62xx_sk", "b1", ("boot",), sys.argv[2], "", 1)).id)

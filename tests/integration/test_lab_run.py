@@ -17,9 +17,10 @@ from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from lab.cli import main
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.results import Store, joblist, open_store
-from lab.results.reservations import ReservationBook
-from lab.results.watch import JobHead, watch
+from lab.jobs import listing
+from lab.jobs.reservations import ReservationBook
+from lab.results import Store, open_store
+from lab.results.snapshot import JobHead, watch
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
@@ -180,7 +181,7 @@ def test_a_job_measures_what_overwrites_scratch_media_and_is_resumed_with_its_op
         assert store.run(run.id).status == "completed"
         (sample, *_) = [s for s in store.samples(run.id) if s.metric.startswith("uboot")]
         assert sample.value > 0
-        (begun,) = joblist.view(store, joblist.job(store, run.job_id or 0), utc_now()).runs
+        (begun,) = listing.view(store, listing.job(store, run.job_id or 0), utc_now()).runs
         assert (begun.id, begun.good, begun.planned) == (run.id, 4, 4)
 
 
@@ -196,7 +197,7 @@ def test_a_job_is_cancelled_its_board_is_off_and_it_says_who_did_it(lab: Lab) ->
         assert f"job j{ours.id} was cancelled by {process.person()}; what it measured is kept" in said
         assert "go on with: lab run" not in said
         assert lab.bench.status()["power"] == "off"
-        assert (store.runs()[0].status, joblist.job(store, ours.id).state) == ("interrupted", "cancelled")
+        assert (store.runs()[0].status, listing.job(store, ours.id).state) == ("interrupted", "cancelled")
     assert f"go on with: lab run --resume j{ours.id}" in jobs_command(lab, "show", f"j{ours.id}")
 
 
@@ -215,7 +216,7 @@ def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: L
         code, said = ended(first)
         assert code == pytest.ExitCode.INTERRUPTED, said
         assert lab.bench.status()["power"] == "off"
-        run, job = store.runs()[0], joblist.job(store, its.id)
+        run, job = store.runs()[0], listing.job(store, its.id)
         assert (run.status, run.job_id, job.state, job.program) == ("interrupted", its.id, "cancelled", "pytest")
         code, said = ended(session(lab, "--lab-resume", f"j{its.id}"))
         assert code == 0, said
@@ -263,7 +264,7 @@ def test_a_scheduled_job_gives_way_to_a_reservation_and_goes_on_with_exact_count
         book = ReservationBook(store)
         book.reserve("am62xx_sk-1", "lena", "a new PMIC", 1.0)
         (ours,) = [head.id for head in jobs(lab) if head.board == "am62xx_sk-1"]
-        until(lab, lambda: joblist.job(store, ours).state == "queued", job)
+        until(lab, lambda: listing.job(store, ours).state == "queued", job)
         assert store.run(run).status == "interrupted"
         kept = len(store.samples(run, "boot.time"))
         assert 0 < kept < 5, "it gave way in the middle"

@@ -18,7 +18,7 @@ from lab.console.moments import find_moments
 from lab.console.recording import Recording
 from lab.metrics import Flag
 from lab.results import open_store
-from lab.results.recordings import write_recordings
+from lab.results.artifacts import write_recordings
 
 DEADLINE_S = 120
 

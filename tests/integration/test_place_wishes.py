@@ -18,10 +18,10 @@ from lab.farm import sessions
 from lab.farm.queued import wish
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
-from lab.results import Store, joblist, open_store
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
-from lab.results.turns import PERSONS, TIMERS
+from lab.jobs import listing
+from lab.jobs.queue import PERSONS, TIMERS, JobQueue
+from lab.jobs.records import Order
+from lab.results import Store, open_store
 
 ENV = """
 targets:
@@ -38,7 +38,7 @@ MEASURES = """
 import sys, time
 from pathlib import Path
 from lab.results import open_store
-from lab.results.yielding import GAVE_WAY, wanted
+from lab.jobs.queue import GAVE_WAY, wanted
 store, job, before = open_store(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 if before.exists():
     sys.exit(0)
@@ -94,7 +94,7 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
         def lena() -> None:
             until(begun.exists)
             token = labgrid(address, "reserve", "--shell", "board=am62x").strip().rpartition("=")[2]
-            until(lambda: joblist.job(store, job.id).state == "queued")
+            until(lambda: listing.job(store, job.id).state == "queued")
             until(lambda: Coordinator(address).poll(token)[0] == "allocated")
             Coordinator(address).acquire("b1", "desk-1/lena")
             seen.append(Coordinator(address).holder("b1"))
@@ -110,7 +110,7 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
         assert code == 0, said
         assert seen == ["desk-1/lena", "desk-1/lena has acquired labgrid's place b1", None]
         assert f"job {job.called} gives way: desk-1/lena has reserved labgrid's place b1" in said
-        assert joblist.job(store, job.id).state == "completed"
+        assert listing.job(store, job.id).state == "completed"
     assert Coordinator(address).holder("b1") == ""
 
 

@@ -22,8 +22,8 @@ from exporters.verdicts import Against
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results import Store, open_store
+from lab.results.snapshot import watch
 from lab.results.verdicts import review
-from lab.results.watch import watch
 
 PROMISES = ("store", "verdicts", "standing", "jobs", "reservations")
 UNIT_TESTS = Path(__file__).resolve().parents[1] / "unit" / "results"

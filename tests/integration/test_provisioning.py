@@ -16,12 +16,13 @@ from attrs import evolve
 from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.host.clock import utc_now
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_PROVISION, Order
 from lab.provision.identity import document
 from lab.provision.putting import content_digest
 from lab.provision.releasefile import load
-from lab.results import joblist, open_store
-from lab.results.jobrecords import BY_PROVISION, Order
-from lab.results.jobs import JobQueue
+from lab.results import open_store
 from lab.results.provisions import NewProvision, ProvisionBook
 
 DEADLINE_S = 180
@@ -153,7 +154,7 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     assert failed.returncode == 1
     assert "what boots is something else" in failed.stderr
     with open_store(lab.environ["LAB_DB"]) as store:
-        job = joblist.jobs(store, 1, utc_now())[0].job
+        job = listing.jobs(store, 1, utc_now())[0].job
     shown = lab_command(lab, "jobs", "show", job.called)
     assert f"lab provision --env {env} --release {wrong} --medium sd" in " ".join(shown.stdout.split())
     assert states(lab)["sd"] == ("12.00", "failed")

@@ -12,8 +12,9 @@ from sqlalchemy import func, select
 
 from lab.host import process
 from lab.host.clock import utc_now
+from lab.jobs import listing
 from lab.judge.stored import CONFIRMS
-from lab.results import Run, Store, joblist
+from lab.results import Run, Store
 from lab.results.failures import CATALOGUE
 from lab.results.models import AttemptRow, JobRow
 
@@ -123,6 +124,6 @@ def look(store: Store, ended: Mapping[str, int], cycles: int) -> Counter[str]:
             assert set(measured) < set(planned), f"{name}: all is measured, and it failed"
             (run,) = runs
             found[_end(store, run, name)] += 1
-    active = [view.job for view in joblist.jobs(store, 0, utc_now()) if not view.job.ended]
+    active = [view.job for view in listing.jobs(store, 0, utc_now()) if not view.job.ended]
     assert [(job.called, job.board, job.state) for job in active] == [], "a lease is left"
     return found

@@ -33,9 +33,9 @@ from lab.host.runtime import OutletStatus, RailStatus
 from lab.judge.telling import Evidence
 from lab.metrics import by_name
 from lab.results import open_store
+from lab.results.snapshot import watch
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import write_verdicts
-from lab.results.watch import watch
 from support.farm_scrape import PORT, SERVER, Plugs
 from support.made_farm import (
     FAILURE,

@@ -25,20 +25,19 @@ from exporters.standing import StandingFailures, StandingVerdicts
 from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, Part
+from lab.health.book import KEEPER, HealthBook
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.runtime import OutletStatus, RailStatus
+from lab.jobs.queue import JobQueue, Order
+from lab.jobs.reservations import QUARANTINE
 from lab.judge.telling import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.actionmodels import ReservationRow
-from lab.results.healthbook import HealthBook
-from lab.results.jobs import JobQueue, Order
-from lab.results.quarantine import KEEPER
-from lab.results.reservations import QUARANTINE
+from lab.results.models import ReservationRow
+from lab.results.snapshot import watch
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import mute, write_verdicts
-from lab.results.watch import watch
 from support import recorded_run
 from support.scraped import Scrape, scrape
 

@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lab.results.jobrecords import HEARTBEAT_S, LEASE_S, Job, Order
-from lab.results.jobs import JobQueue
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import HEARTBEAT_S, LEASE_S, Job, Order
 
 START: Final = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 ORDER: Final = Order("am62xx_sk", "b1", ("boot", "low_power"), "envs/am62x.yaml", "11.01", 20)

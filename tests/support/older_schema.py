@@ -11,7 +11,7 @@ import pytest
 from alembic.config import Config
 from sqlalchemy import Connection, create_engine, make_url
 
-from lab.results import migrating, schema
+from lab.results import schema
 
 OLDER = schema.NEWEST
 NEWER = "0002_next"
@@ -33,19 +33,19 @@ def newer_program(folder: Path) -> Iterator[None]:
     """Within it, this program has one more revision."""
     folder.mkdir(exist_ok=True)
     (folder / f"{NEWER}.py").write_text(_REVISION)
-    usual = migrating._config
+    usual = schema._config
 
     def config() -> Config:
         made = usual()
         made.set_main_option("path_separator", "newline")
         made.set_main_option(
-            "version_locations", f"{Path(migrating.__file__).with_name('migrations')}/versions\n{folder}"
+            "version_locations", f"{Path(schema.__file__).with_name('migrations')}/versions\n{folder}"
         )
         return made
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "NEWEST", NEWER)
-        patch.setattr(migrating, "_config", config)
+        patch.setattr(schema, "_config", config)
         yield
 
 

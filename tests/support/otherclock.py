@@ -46,7 +46,7 @@ def hold(database: str, env: str, board: str, seconds: str) -> int:
     from lab.errors import BoardlabError  # noqa: PLC0415
     from lab.farm import holding  # noqa: PLC0415
     from lab.farm.placing import Patience, placed  # noqa: PLC0415
-    from lab.results.jobrecords import Order  # noqa: PLC0415
+    from lab.jobs.records import Order  # noqa: PLC0415
 
     order = Order("am62xx_sk", board, ("boot",), env, "", None)
     coordinator = Coordinator(envfile.coordinator_of(Path(env)))

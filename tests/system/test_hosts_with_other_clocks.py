@@ -23,8 +23,9 @@ from support.coordinator import client, running_coordinator
 from support.postgresql_cluster import PASSWORD, Cluster, cluster
 
 from exporters.farm.coordinator import Coordinator
+from lab.jobs import listing
 from lab.places.holding import JobHolder
-from lab.results import joblist, open_store
+from lab.results import open_store
 
 pytestmark = pytest.mark.soak
 
@@ -180,7 +181,7 @@ def test_no_board_and_no_place_is_lost_to_another_clock(tmp_path: Path) -> None:
         print(f"a killed run kept its place for at most {lab.longest_s:.0f} s")  # noqa: T201 - the same
         assert lab.longest_s <= STUCK_S
         with open_store(url) as store:
-            states = Counter(view.job.state for view in joblist.jobs(store, 10 * RUNS, store.now()))
+            states = Counter(view.job.state for view in listing.jobs(store, 10 * RUNS, store.now()))
         print(f"jobs: {dict(states)}")  # noqa: T201 - the same
         assert states["completed"] >= RUNS, "one that is killed as it ends is begun again"
         assert states["running"] == 0

@@ -15,9 +15,9 @@ from support.tool_environment import programs_of
 from lab.cli import main
 from lab.errors import LabStableError
 from lab.farm import sharing
-from lab.results import open_store, shared, uploading
+from lab.results import artifacts, location, open_store
 from lab.results.artifacts import ArtifactStore
-from lab.results.shared import SHARED_VARIABLE
+from lab.results.location import SHARED_VARIABLE
 from virtual.ports import free_port
 
 pytestmark = pytest.mark.soak
@@ -39,20 +39,20 @@ def aws(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     given = {"ENDPOINT_URL": server, "ALLOW_HTTP": "true", "REGION": "us-east-1"}
     for name, value in {**given, "ACCESS_KEY_ID": "lab", "SECRET_ACCESS_KEY": SECRET}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    shared.at.cache_clear()
+    location.at.cache_clear()
     yield server
-    shared.at.cache_clear()
+    location.at.cache_clear()
 
 
 def test_what_one_host_brings_another_reads_verified(tmp_path: Path) -> None:
     one, two = ArtifactStore(tmp_path / "one", URL), ArtifactStore(tmp_path / "two", URL)
     refs = [one.put(data, kind="k") for data in (LOG, b"", b"2")]
-    assert uploading.upload(one).count == 3
+    assert artifacts.upload(one).count == 3
     assert [two.read(ref.sha256) for ref in refs] == [LOG, b"", b"2"]
-    assert uploading.upload(one, everything=True).count == 0
-    assert uploading.upload(two, everything=True).count == 0
+    assert artifacts.upload(one, everything=True).count == 0
+    assert artifacts.upload(two, everything=True).count == 0
     sha256 = refs[0].sha256
-    shared.at(URL).put(sha256, b"other")
+    location.at(URL).put(sha256, b"other")
     with pytest.raises(LabStableError, match="is damaged"):
         ArtifactStore(tmp_path / "three", URL).read(sha256)
     with pytest.raises(LabStableError, match="may not have brought it yet"):
@@ -65,22 +65,22 @@ def test_a_store_that_is_away_costs_nothing_that_was_measured_and_tells_no_secre
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     one = ArtifactStore(tmp_path / "one", URL)
     ref = one.put(LOG, kind="k")
-    for deed in (lambda: uploading.upload(one), lambda: ArtifactStore(tmp_path / "two", URL).read(ref.sha256)):
+    for deed in (lambda: artifacts.upload(one), lambda: ArtifactStore(tmp_path / "two", URL).read(ref.sha256)):
         with pytest.raises(LabStableError) as caught:
             deed()
         assert URL in str(caught.value)
         assert SECRET not in str(caught.value)
     assert (one.marked(), one.read(ref.sha256)) == ([ref.sha256], LOG)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
-    shared.at.cache_clear()
-    assert uploading.upload(one).count == 1
+    location.at.cache_clear()
+    assert artifacts.upload(one).count == 1
 
 
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path) -> None:
     one = ArtifactStore(tmp_path / "one", "s3://nobody/artifacts")
     one.put(LOG, kind="k")
     with pytest.raises(LabStableError, match="cannot be written in s3://nobody/artifacts"):
-        uploading.upload(one)
+        artifacts.upload(one)
 
 
 def test_the_site_and_the_commands_of_another_host_read_what_a_job_brought(

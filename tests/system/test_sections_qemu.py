@@ -18,7 +18,7 @@ from lab.console.client import ConsoleClient
 from lab.host.runtime import socket_path
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
-from lab.results.logs import console_log
+from lab.results.formatting import console_log
 from virtual.qemu import cable
 
 pytestmark = pytest.mark.soak

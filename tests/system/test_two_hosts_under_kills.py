@@ -27,9 +27,9 @@ from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError
 from lab.farm import config
 from lab.host import process
+from lab.jobs.listing import job as job_of
 from lab.places.holding import JobHolder
 from lab.results import Store, open_store
-from lab.results.joblist import job as job_of
 
 pytestmark = pytest.mark.soak
 

@@ -19,9 +19,10 @@ PACKAGES = ("lab", "strategies", "virtual", "exporters")
 FLOORS = (
     ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.host",),
-    ("lab.boards", "lab.health", "lab.metrics", "lab.yamlfile"),
+    ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
-    ("lab.judge",),
+    ("lab.jobs", "lab.judge"),
+    ("lab.health",),
     ("lab.rails", "lab.run", "lab.guide", "lab.report", "lab.provision", "exporters"),
     ("lab.drivers",),
     ("lab.env", "lab.places"),

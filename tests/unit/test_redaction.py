@@ -21,9 +21,9 @@ from lab.farm.config import Farm
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run
 from lab.redaction import redacted, scrubbed
 from lab.results import open_store
-from lab.results.faults import explain
+from lab.results.database import explain
 from lab.results.location import locate
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 PASSWORD = "hunter2"  # noqa: S105 - looked for in everything that is said
 # Port 1 is nobody's: the connection is refused at once.

@@ -19,7 +19,7 @@ from lab.farm.doctor.finding import Finding
 from lab.farm.doctor.machine import APART_S, CLOCKS, SAME_SERVERS
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_WEB, seems_dead
+from lab.jobs.records import BY_WEB, seems_dead
 from lab.results.models import JobRow
 from lab.results.store import Store, open_store
 from virtual import pdudaemon

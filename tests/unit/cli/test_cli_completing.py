@@ -11,9 +11,9 @@ import typer
 from lab import boards
 from lab.cli import completing, main
 from lab.host import process
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Order
 from lab.results import open_store
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
 
 Offered = Callable[..., list[str]]
 

@@ -12,9 +12,9 @@ from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.farm import holding, placing
 from lab.farm.runner import BUSY
+from lab.health.book import HealthBook
 from lab.places.holding import stock_user
 from lab.results import open_store
-from lab.results.healthbook import HealthBook
 
 FAILED = 1
 AWAY = LabTransientError("labgrid's coordinator does not answer", failure="coordinator_unreachable")

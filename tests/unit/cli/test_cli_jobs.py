@@ -13,9 +13,9 @@ import pytest
 
 from lab.cli import main
 from lab.host import process
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_WEB, Order
 from lab.results import Store, open_store
-from lab.results.jobrecords import BY_WEB, Order
-from lab.results.jobs import JobQueue
 
 ORDER = Order("am62xx_sk", "b1", ("boot", "low_power"), "/lab/envs/am62x.yaml", "11.01", 20, {"medium": ["sd"]})
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]

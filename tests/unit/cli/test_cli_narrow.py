@@ -17,11 +17,11 @@ from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.farm.doctor import Finding
 from lab.host import process
+from lab.jobs.queue import JobQueue, Order
 from lab.rails.display import answer_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.selftest import SensorCheck
 from lab.results import AttemptRecord, SampleRecord, open_store
-from lab.results.jobs import JobQueue, Order
 from lab.shown import tables
 
 ROOT = Path(__file__).resolve().parents[3]

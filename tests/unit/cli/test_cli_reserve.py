@@ -12,12 +12,11 @@ import pytest
 from lab.cli import main
 from lab.host import process
 from lab.host.process import PERSON_VARIABLE
+from lab.jobs.queue import PERSONS, TIMERS, JobQueue
+from lab.jobs.records import Order
+from lab.jobs.reservations import ReservationBook
 from lab.results import Store, open_store
 from lab.results.audit import Audit
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
-from lab.results.reservations import ReservationBook
-from lab.results.turns import PERSONS, TIMERS
 
 FARM = """\
 coordinator: 127.0.0.1:1

@@ -20,7 +20,7 @@ from lab.drivers import StampedConsoleDriver
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import LabTransientError
 from lab.health import Check, Part
-from lab.health.model import PARTS
+from lab.health.state import PARTS
 from lab.host.clock import time_line, utc_now
 
 ALWAYS = "1-9"

@@ -18,7 +18,7 @@ from lab.errors import LabTransientError
 from lab.metrics import Flag, summarise
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.failures import CATALOGUE
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 BOARDS = either(150, 1000)
 

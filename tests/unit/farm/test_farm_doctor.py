@@ -21,9 +21,9 @@ from lab.farm import services
 from lab.farm.doctor import Finding, Patient, examination, machine, ports, software
 from lab.host import process
 from lab.host.clock import utc_now
+from lab.jobs.queue import JobQueue, Order
+from lab.jobs.records import BY_WEB, LEASE_S
 from lab.results import open_store
-from lab.results.jobrecords import BY_WEB, LEASE_S
-from lab.results.jobs import JobQueue, Order
 from lab.shown import Marked
 
 

@@ -14,7 +14,7 @@ from lab.farm.config import Farm, Schedule
 from lab.farm.queueing import HostEntry
 from lab.farm.serving import PduDaemonConfig, UsbEntry
 from lab.host.clock import MonotonicRaw
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 
 @pytest.mark.parametrize(

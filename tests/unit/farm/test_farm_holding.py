@@ -11,8 +11,8 @@ from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.farm import holding
 from lab.farm.placing import PLACE_BUSY
 from lab.farm.runner import BROKEN
+from lab.jobs.records import BY_PROVISION, Order
 from lab.results import open_store
-from lab.results.jobrecords import BY_PROVISION, Order
 
 ORDER = Order("am62xx_sk", "sk-1", ("provision",), "", "11.01", None)
 

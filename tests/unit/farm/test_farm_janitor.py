@@ -15,15 +15,15 @@ from attrs import define, evolve, field
 from exporters.farm.away import Away
 from lab.errors import LabTransientError
 from lab.farm.placing import is_at, placed
+from lab.health.book import KEEPER
 from lab.host import process
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Job, Order
+from lab.jobs.reservations import QUARANTINE, ReservationBook
 from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import GRACE_S, Janitor
 from lab.results import Store, open_store
-from lab.results.actionmodels import ReservationRow
-from lab.results.jobrecords import Job, Order
-from lab.results.jobs import JobQueue
-from lab.results.quarantine import KEEPER
-from lab.results.reservations import QUARANTINE, ReservationBook
+from lab.results.models import ReservationRow
 
 ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
 

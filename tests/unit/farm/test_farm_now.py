@@ -26,8 +26,8 @@ from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.farm.services import Service
 from lab.health import Health
 from lab.host import process
+from lab.jobs.queue import JobQueue, Order
 from lab.results import AttemptRecord, Run, Store, open_store
-from lab.results.jobs import JobQueue, Order
 from lab.results.listing import ListedRun
 from lab.shown import Marked, tables
 from lab.web.wall import tiles

@@ -17,10 +17,10 @@ from lab.farm.holding import BusyBoardError, held
 from lab.farm.queued import Queued
 from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Job, Order
 from lab.places.holding import job_user, stock_user, store_name
 from lab.results import Store, open_store
-from lab.results.jobrecords import Job, Order
-from lab.results.jobs import JobQueue
 
 ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
 LENA = str(stock_user("lena"))

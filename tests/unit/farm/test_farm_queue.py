@@ -16,7 +16,7 @@ from lab.errors import ConfigurationError
 from lab.farm import buildbot, checks
 from lab.farm.config import Farm, load
 from lab.farm.units import units
-from lab.results.turns import POINT_S
+from lab.jobs.queue import POINT_S
 
 TEXT = """\
 directory: /srv/lab

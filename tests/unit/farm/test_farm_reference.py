@@ -15,11 +15,11 @@ from lab.farm.health import HealthConfig
 from lab.farm.reference import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, Part
-from lab.health.model import PARTS
+from lab.health.book import HealthBook
+from lab.health.state import PARTS
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Order
 from lab.results import open_store
-from lab.results.healthbook import HealthBook
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
 
 NOW = dt.datetime(2026, 3, 2, 3, 0, tzinfo=dt.UTC)
 CONFIG = HealthConfig(reference="ref")

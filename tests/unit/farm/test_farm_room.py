@@ -14,10 +14,9 @@ from lab.farm.limits import Limits
 from lab.farm.room import LEARNED, Room
 from lab.farm.runner import BUSY, Runner, RunnerPaths
 from lab.farm.units import units
+from lab.jobs.queue import TIMERS, JobQueue
+from lab.jobs.records import BY_WEB, Order
 from lab.results import Store, open_store
-from lab.results.jobrecords import BY_WEB, Order
-from lab.results.jobs import JobQueue
-from lab.results.turns import TIMERS
 
 START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 

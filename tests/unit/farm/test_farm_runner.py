@@ -17,15 +17,12 @@ from lab.farm.retold import told_again
 from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
 from lab.host import locks, process
 from lab.host.clock import utc_now
+from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
+from lab.jobs.records import AWAY_VARIABLE, Order
 from lab.results import Store, open_store
-from lab.results.jobrecords import AWAY_VARIABLE, Order
-from lab.results.jobruns import has_failed, note_tests
-from lab.results.jobs import JobQueue
 from lab.results.records import RunStatus
-from lab.results.turns import PERSONS, TIMERS
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import write_verdicts
-from lab.results.yielding import GAVE_WAY
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from support import recorded_run
 
 from exporters.farm.schedules import Due, Schedules
 from lab.farm.config import Schedule
+from lab.jobs.queue import JobQueue, JobState, Order
+from lab.jobs.records import LEASE_S
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.jobrecords import LEASE_S
-from lab.results.jobs import JobQueue, JobState, Order
 from lab.results.models import RunRow
-from lab.results.watch import PastJob, watch
+from lab.results.snapshot import PastJob, watch
 
 START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 MEDIA = ("sd", "emmc", "ospi")

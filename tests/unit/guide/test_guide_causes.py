@@ -18,8 +18,8 @@ from lab.guide.grouped import Cause, Kind
 from lab.guide.sheet import Sheet
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
+from lab.results.snapshot import watch
 from lab.results.store import open_store
-from lab.results.watch import watch
 
 QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)

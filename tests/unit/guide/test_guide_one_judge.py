@@ -20,8 +20,8 @@ from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
 from lab.results.models import AttemptRow
+from lab.results.snapshot import watch
 from lab.results.store import Store, open_store
-from lab.results.watch import watch
 
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 BOARDS = ("am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs")

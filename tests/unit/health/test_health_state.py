@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lab.errors import BoardError, LabError
 from lab.health import Check, Event, Part, Rule, derive, due, host_blamed, in_a_row, quarantine
-from lab.health.model import NOT_EQUIPMENT, PARTS
-from lab.health.state import shared
+from lab.health.state import NOT_EQUIPMENT, PARTS, shared
 
 NOW = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 RULE = Rule(faults=3)

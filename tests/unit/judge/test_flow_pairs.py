@@ -17,7 +17,7 @@ from lab.judge.builds import remarks
 from lab.judge.flows import USUAL
 from lab.judge.verdicts import Verdict
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 from lab.run.check.barelog import read
 from lab.run.check.findings import examine
 

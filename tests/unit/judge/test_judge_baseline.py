@@ -24,8 +24,8 @@ from lab.metrics import summarise
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.averages import Average
+from lab.results.snapshot import watch
 from lab.results.verdicts import review
-from lab.results.watch import watch
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 QUIET = (2.500, 2.502, 2.498, 2.501, 2.499, 2.503, 2.497, 2.500, 2.502, 2.498, 2.501, 2.499)

@@ -13,7 +13,7 @@ from lab.cli import main
 from lab.judge.builds import Build, build_of, remarks
 from lab.judge.causes import causes_of
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 OLD = {"uboot": "U-Boot 2025.01-g1", "kernel": "Linux version 6.12.1 #1"}
 NEW = {**OLD, "kernel": "Linux version 6.12.2 #1"}

@@ -22,8 +22,8 @@ from lab.metrics import Metric
 from lab.metrics.catalogue import BOOT_TIME, published
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.records import EVIDENCE, PUBLISHED
+from lab.results.snapshot import StoreSnapshot, watch
 from lab.results.verdicts import review
-from lab.results.watch import StoreSnapshot, watch
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 MODEL = noise.load()

@@ -11,11 +11,11 @@ import pytest
 
 from lab.errors import LabStableError
 from lab.health import DEFAULT_RULE, Part
-from lab.health.model import PARTS
+from lab.health.book import HealthBook
+from lab.health.state import PARTS
 from lab.pytest_plugin import health
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.results import open_store
-from lab.results.healthbook import HealthBook
 
 SILENT = Part("console", "failed", "silent", "board", "no byte")
 BROKEN_PROMPT = Part("console", "failed", "prompt_broken", "test", "in pieces")

@@ -9,9 +9,9 @@ from labgrid.exceptions import InvalidConfigError, NoResourceFoundError
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.farm.runner import BROKEN, BUSY
+from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin.board import _blamed
 from lab.pytest_plugin.refusing import ending
-from lab.results.jobrecords import JOB_VARIABLE
 
 AWAY = LabTransientError("lab-2 does not answer", failure="console_link")
 

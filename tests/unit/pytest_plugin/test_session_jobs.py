@@ -14,15 +14,15 @@ import pytest
 
 from lab import boards
 from lab.host.process import PERSON_VARIABLE
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue, has_failed
+from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, LEASE_S, Order
+from lab.jobs.reservations import IGNORE, ReservationBook
 from lab.pytest_plugin import choosing, jobs, runs
 from lab.pytest_plugin.choosing import Choice
 from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
-from lab.results import Store, joblist, open_store
-from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, LEASE_S, Order
-from lab.results.jobruns import has_failed
-from lab.results.jobs import JobQueue
-from lab.results.reservations import IGNORE, ReservationBook
+from lab.results import Store, open_store
 from lab.run import options
 
 BOARD = boards.load("am62xx_sk")
@@ -40,7 +40,7 @@ def test_a_session_on_a_reserved_board_is_refused_with_who_why_and_until_when(st
     with pytest.raises(pytest.UsageError, match=r"b1 is reserved by lena until .* UTC \(a new PMIC\)") as caught:
         jobs.take_board(config(store, [item("boot_measurer")], lab_ignore_reservation=True))
     assert "it is yours" not in str(caught.value)
-    assert joblist.job(store, 1).state == "refused"
+    assert listing.job(store, 1).state == "refused"
 
 
 def test_a_session_of_whom_the_board_is_reserved_for_goes_on_when_it_says_so(
@@ -53,7 +53,7 @@ def test_a_session_of_whom_the_board_is_reserved_for_goes_on_when_it_says_so(
     session = config(store, [item("boot_measurer")], lab_ignore_reservation=True)
     jobs.take_board(session)
     session.stash[HOLDER_KEY].finish("completed")
-    assert joblist.job(store, 2).person == "lena"
+    assert listing.job(store, 2).person == "lena"
 
 
 class Item:
@@ -129,13 +129,13 @@ def test_a_session_is_a_job_with_its_kinds_and_options_until_it_ends(store: Stor
     items = [item("boot_measurer"), item("section_measurer"), item("own_fixture")]
     session = config(store, items, lab_medium=["sd"], lab_cycles=3)
     jobs.take_board(session)
-    job = joblist.job(store, session.stash[JOB_KEY])
+    job = listing.job(store, session.stash[JOB_KEY])
     assert (job.state, job.program, job.suites, job.cycles) == ("running", BY_PYTEST, ("boot", "sections"), 3)
     assert dict(job.options) == {"medium": ["sd"]}
     with pytest.raises(pytest.UsageError, match=f"b1 is busy: job {job.called} .boot,sections. of "):
         jobs.take_board(config(store, items))
     jobs.pytest_sessionfinish(SimpleNamespace(config=session), pytest.ExitCode.TESTS_FAILED)  # type: ignore[arg-type]
-    assert joblist.job(store, job.id).state == "failed"
+    assert listing.job(store, job.id).state == "failed"
     again = config(store, items)
     jobs.take_board(again)
     again.stash[HOLDER_KEY].finish("completed")
@@ -180,7 +180,7 @@ def test_a_session_ends_where_its_job_is_cancelled_or_its_board_another_s(store:
         signal.signal(signal.SIGTERM, before)
     if why == "cancelled":
         assert holder.lost == "the job was cancelled"
-        assert joblist.job(store, job.id).state == "cancelled"
+        assert listing.job(store, job.id).state == "cancelled"
     else:
         assert f"more than {LEASE_S:g} s" in holder.lost
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lab.metrics import Summary
 from lab.report.waterfall import StageKey, waterfalls
-from lab.results.overview import Stage
+from lab.results.listing import Stage
 from lab.shown.drawing import ticks
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lab.report.excerpt import LogGap, excerpt
 from lab.results import MomentRecord
-from lab.results.logs import LogLine
+from lab.results.formatting import LogLine
 
 
 def log(lengths: list[int], marked: Collection[int] = ()) -> list[LogLine]:

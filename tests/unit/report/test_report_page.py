@@ -20,9 +20,9 @@ from lab.report import render
 from lab.report.against import judged
 from lab.report.names import title_of
 from lab.results import AttemptRecord, Run, SampleRecord, open_store
-from lab.results.documents import export_csv
-from lab.results.overview import Overview, overview
-from lab.results.watch import watch
+from lab.results.formatting import export_csv
+from lab.results.listing import Overview, overview
+from lab.results.snapshot import watch
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 

@@ -10,8 +10,8 @@ import sqlalchemy.exc
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results import Store, open_store
-from lab.results.keptstore import KeptStore, snapshot
 from lab.results.location import locate
+from lab.results.snapshot import KeptStore, snapshot
 from lab.results.store import guarded
 
 AT_ONCE = 20  # a pool of SQLAlchemy has 15 connections unless one says otherwise

@@ -12,10 +12,11 @@ from support.jobbook import ORDER, START, Steady, Wall, started
 
 from exporters.farm.away import Away
 from lab.errors import ConfigurationError
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import HEARTBEAT_S, LEASE_S, Order, Silence
 from lab.places.janitor import Janitor
-from lab.results import Store, joblist
-from lab.results.jobrecords import HEARTBEAT_S, LEASE_S, Order, Silence
-from lab.results.jobs import JobQueue
+from lab.results import Store
 
 APART_S = 600.0
 RUNS = either(15, 50)
@@ -45,7 +46,7 @@ def test_a_host_whose_clock_is_off_takes_no_living_job(store: Store, wall: Wall,
         one.beat(job.id)
         assert other.start(waiting.id) is None
         assert not other.is_over(job.id)
-    assert [each.id for each in joblist.running(other)] == [job.id]
+    assert [each.id for each in listing.running(other)] == [job.id]
 
 
 @pytest.mark.parametrize("jump_s", [APART_S, -APART_S])
@@ -243,6 +244,6 @@ def test_runs_on_hosts_with_other_clocks_lose_no_board_and_no_place_under_kills(
         ), "a dead job keeps its place"
         farm.seconds += STEP_S
     assert kills == 0
-    assert [view.job.state for view in joblist.jobs(store, 0, START) if not view.job.ended] == []
-    states = [view.job.state for view in joblist.jobs(store, RUNS + KILLS, START)]
+    assert [view.job.state for view in listing.jobs(store, 0, START) if not view.job.ended] == []
+    states = [view.job.state for view in listing.jobs(store, RUNS + KILLS, START)]
     assert (states.count("completed"), states.count("interrupted")) == (RUNS, KILLS)

@@ -18,9 +18,8 @@ from lab.cli import main
 from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
-from lab.results.keptstore import KeptStore
-from lab.results.overview import overview
-from lab.results.watch import watch
+from lab.results.listing import overview
+from lab.results.snapshot import KeptStore, watch
 
 pytestmark = pytest.mark.longer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabStableError
-from lab.results import open_store, walindex
+from lab.results import database, open_store
 
 FREE_KIB = (0, 4, 8, 9, 10, 11, 12, 16, 20, 24, 28, 32, 36, 40, 56, 64, 68, 72, 80)
 FULL_DISKS = r"""
@@ -30,7 +30,7 @@ rm disk/free
 PROGRAM = """
 import os, subprocess, sys
 from lab.errors import LabStableError
-from lab.results import migrating, open_store
+from lab.results import schema as migrating, open_store
 
 os.mkdir("disk")
 for free in sys.argv[2:]:
@@ -70,7 +70,7 @@ def holes_are_filled(folder: Path) -> None:
     path = folder / "a.db"
     with open_store(str(path)):
         index = path.with_name("a.db-shm")
-        assert index.stat().st_blocks * 512 >= walindex.REGION_BYTES
+        assert index.stat().st_blocks * 512 >= database.REGION_BYTES
 
 
 def test_every_block_of_the_index_has_its_place_while_the_store_is_open(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_every_block_of_the_index_has_its_place_while_the_store_is_open(tmp_path
 def test_no_room_for_the_index_is_said_before_sqlite_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.db"
     open_store(str(path)).close()
-    monkeypatch.setattr(walindex, "LEAST_FREE_BYTES", 2**60)  # more than any disk has
+    monkeypatch.setattr(database, "LEAST_FREE_BYTES", 2**60)  # more than any disk has
     with pytest.raises(
         LabStableError, match=r"the disk is full: there is no room for SQLite's index .*free space under"
     ):

@@ -8,15 +8,15 @@ import pytest
 from sqlalchemy import event
 
 from lab.health import Check, Part, Rule
-from lab.health.model import PARTS
-from lab.health.state import APART
-from lab.results import Store, joblist, quarantine
-from lab.results.healthbook import HealthBook, healths
-from lab.results.jobrecords import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH, Order
-from lab.results.jobs import JobQueue
-from lab.results.quarantine import KEEPER
+from lab.health import book as health_book
+from lab.health.book import KEEPER, HealthBook, healths
+from lab.health.state import APART, PARTS
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH, Order
+from lab.jobs.reservations import ReservationBook, standing
+from lab.results import Store
 from lab.results.records import AttemptRecord
-from lab.results.reservations import ReservationBook, standing
 
 START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 RULE = Rule(faults=3)
@@ -90,7 +90,7 @@ def test_faults_of_the_lab_in_a_row_keep_everybody_out_with_why_since_when_and_w
     attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
     job = book.enqueue(BOOTS)
     assert book.start(job.id) is None
-    assert joblist.obstacle(book, "b1") == (
+    assert listing.obstacle(book, "b1") == (
         "b1 is in quarantine since 2026-03-02 14:30 UTC (3 faults of the lab in a row: pdu_timeout 3 times. "
         "`lab health b1 --check` brings it back when it passes)"
     )
@@ -108,7 +108,7 @@ def test_two_jobs_that_find_it_due_at_once_make_one(store: Store, wall: Wall, mo
     book = queue(store, wall)
     assert book.start(book.enqueue(BOOTS).id) is None
     asked = iter([[]])  # when the second one looked, the first one's was not there yet
-    monkeypatch.setattr(quarantine, "standing", lambda *place: next(asked, None) or standing(*place))
+    monkeypatch.setattr(health_book, "standing", lambda *place: next(asked, None) or standing(*place))
     assert book.start(book.enqueue(BOOTS).id) is None
     assert next(asked, None) is None, "it looked"
     (hold,) = ReservationBook(store, wall).standing("b1")

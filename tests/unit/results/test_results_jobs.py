@@ -10,10 +10,11 @@ from support.jobbook import Steady, Wall, started
 from exporters.farm.schedules import Due, Schedules
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.results import AttemptRecord, SampleRecord, Store, joblist
-from lab.results.jobrecords import BY_PYTEST, LEASE_S, Job, Order, Silence, call, number
-from lab.results.jobs import JobQueue
-from lab.results.watch import watch
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import BY_PYTEST, LEASE_S, Job, Order, Silence, call, number
+from lab.results import AttemptRecord, SampleRecord, Store
+from lab.results.snapshot import watch
 
 BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
 
@@ -53,12 +54,12 @@ def test_a_run_knows_its_job_whoever_had_the_board_then(store: Store) -> None:
     queue(store, wall).finish(first.id, "interrupted")
     session = queue(store, wall, "lab-3/boot/9/1", BY_PYTEST)
     another = run(store, started(session, BOOTS))
-    assert joblist.job_of_run(store, own) == joblist.job(store, first.id)
-    found = joblist.job_of_run(store, another)
+    assert listing.job_of_run(store, own) == listing.job(store, first.id)
+    found = listing.job_of_run(store, another)
     assert found is not None
     assert (found.called, found.who) == ("j2", "lena on lab-3")
-    assert joblist.job_of_run(store, 99) is None
-    assert [each.id for each in joblist.view(store, first, wall()).runs] == [own]
+    assert listing.job_of_run(store, 99) is None
+    assert [each.id for each in listing.view(store, first, wall()).runs] == [own]
 
 
 def test_a_job_goes_on_with_its_own_run_not_with_one_that_a_person_began_meanwhile(store: Store) -> None:
@@ -143,22 +144,22 @@ def test_a_job_ends_about_when_the_same_order_would_have(store: Store) -> None:
         book.finish(job.id, "completed")
     job = started(book, BOOTS)
     wall.later(minutes=10)
-    assert joblist.view(store, job, wall()).expected_end == wall() + dt.timedelta(minutes=54)
-    said = joblist.busy(book, job)
+    assert listing.view(store, job, wall()).expected_end == wall() + dt.timedelta(minutes=54)
+    said = listing.busy(book, job)
     assert said == "job j5 (boot) of lena on lab-2, since 2026-03-02 12:27 UTC, ends about 2026-03-02 13:31 UTC"
 
 
 def test_a_job_without_a_history_ends_when_its_run_will_at_its_pace(store: Store) -> None:
     book = JobQueue(store, "lab-2/boot/17/1", lambda _who: None)
     job = started(book, BOOTS)
-    assert joblist.view(store, job, utc_now()).expected_end is None
+    assert listing.view(store, job, utc_now()).expected_end is None
     its = run(store, job, good=2)
-    (seen,) = joblist.view(store, job, utc_now()).runs
+    (seen,) = listing.view(store, job, utc_now()).runs
     assert (seen.good, seen.planned) == (2, 8)
     now = seen.started_at + dt.timedelta(minutes=5)
-    assert joblist.view(store, job, now).expected_end == seen.started_at + dt.timedelta(minutes=20)
+    assert listing.view(store, job, now).expected_end == seen.started_at + dt.timedelta(minutes=20)
     store.finish_run(its, "completed")
-    assert joblist.view(store, job, now).expected_end is None
+    assert listing.view(store, job, now).expected_end is None
 
 
 def test_a_run_that_has_nothing_yet_takes_as_long_as_earlier_ones_say(store: Store) -> None:
@@ -166,7 +167,7 @@ def test_a_run_that_has_nothing_yet_takes_as_long_as_earlier_ones_say(store: Sto
     store.finish_run(run(store, None, good=3), "completed")
     job = started(book, Order(*_parts(BOOTS)[:5], 7))
     run(store, job)
-    found = joblist.view(store, job, utc_now())
+    found = listing.view(store, job, utc_now())
     assert found.expected_end == found.runs[0].started_at + dt.timedelta(seconds=8 * 30)
 
 
@@ -176,7 +177,7 @@ def test_those_that_have_not_ended_are_always_listed(store: Store) -> None:
     for _ in range(3):
         book = queue(store, wall, "two")
         book.finish(book.enqueue(BOOTS).id, "refused")
-    assert [each.job.called for each in joblist.jobs(store, 2, wall())] == ["j4", "j3", "j1"]
+    assert [each.job.called for each in listing.jobs(store, 2, wall())] == ["j4", "j3", "j1"]
 
 
 def test_a_job_that_a_person_cancelled_is_no_failed_night(store: Store, database: str) -> None:

@@ -9,11 +9,11 @@ from support.jobbook import ORDER, Steady, Wall, started, watched
 
 from exporters.farm.jobs import Jobs
 from lab.errors import LabStableError
+from lab.jobs.queue import JobQueue, Order
+from lab.jobs.records import BY_WEB, HEARTBEAT_S, LEASE_S, Silence
+from lab.jobs.reservations import ReservationBook
 from lab.results import Store
-from lab.results.jobrecords import BY_WEB, HEARTBEAT_S, LEASE_S, Silence
-from lab.results.jobs import JobQueue, Order
-from lab.results.reservations import ReservationBook
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 
 def book(store: Store, wall: Wall, name: str, *, dead: set[str] | None = None) -> JobQueue:

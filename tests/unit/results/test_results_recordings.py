@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.results import ArtifactStore
-from lab.results.recordings import write_recordings
+from lab.results.artifacts import write_recordings
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, Attempt
 
 AT = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)

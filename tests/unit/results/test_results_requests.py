@@ -10,9 +10,10 @@ from lab import shipped
 from lab.cli import main
 from lab.farm.retold import told_again
 from lab.farm.runner import WORSE
-from lab.results import AttemptRecord, Store, joblist
-from lab.results.jobrecords import JobState
-from lab.results.jobs import JobQueue, Order
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue, Order
+from lab.jobs.records import JobState
+from lab.results import AttemptRecord, Store
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import write_verdicts
 
@@ -28,19 +29,19 @@ def test_what_a_queue_asked_for_is_measured_once_though_it_asks_again(
     words = ["run", "--continue", "--request", "7-1700000000", "--env", str(env), "--db", store.url]
     assert main(words) == code
     assert f"job {job.called}: {state} for this request before; nothing is measured again" in capsys.readouterr().out
-    assert [view.job.id for view in joblist.jobs(store, 9, wall())] == [job.id]
+    assert [view.job.id for view in listing.jobs(store, 9, wall())] == [job.id]
 
 
 def test_an_interrupted_job_is_of_the_request_that_goes_on_with_it(store: Store, wall: Wall) -> None:
     first, second = (JobQueue(store, name, lambda _who: True, wall, request=name) for name in ("one", "two"))
     job = started(first)
     first.finish(job.id, "interrupted")
-    assert joblist.answered(store, "one") is None
+    assert listing.answered(store, "one") is None
     assert second.take_up(job.id).request == "two"
     assert second.start(job.id) is not None
     second.finish(job.id, "completed")
-    assert joblist.answered(store, "one") is None
-    assert joblist.answered(store, "two") == second.job(job.id)
+    assert listing.answered(store, "one") is None
+    assert listing.answered(store, "two") == second.job(job.id)
 
 
 @pytest.mark.parametrize(("judge", "code"), [(True, WORSE), (False, 0)])

@@ -14,11 +14,12 @@ from support.jobbook import Wall
 from support.older_schema import raw
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.results import Store, joblist
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Order
+from lab.jobs.reservations import IGNORE, ReservationBook
+from lab.results import Store
 from lab.results.audit import Audit, as_csv, document
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
-from lab.results.reservations import IGNORE, ReservationBook
 
 START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
@@ -34,7 +35,7 @@ def test_a_reserved_board_is_refused_to_others_with_who_why_and_until_when(store
     timer = queue(store, wall, "timer", ignores=True)
     job = timer.enqueue(BOOTS)
     assert timer.start(job.id) is None, "who ignores a reservation of another person ignores nothing"
-    assert joblist.obstacle(timer, "b1") == "b1 is reserved by lena until 2026-03-02 18:00 UTC (a new PMIC)"
+    assert listing.obstacle(timer, "b1") == "b1 is reserved by lena until 2026-03-02 18:00 UTC (a new PMIC)"
     assert timer.start(timer.enqueue(Order("am62xx_sk", "b2", ("boot",), "e", "", 1)).id) is not None
 
 
@@ -57,7 +58,7 @@ def test_its_own_person_measures_on_it_when_asking_for_that(store: Store) -> Non
     forgetful, knowing = queue(store, wall, "lena"), queue(store, wall, "lena", ignores=True)
     job = forgetful.enqueue(BOOTS)
     assert forgetful.start(job.id) is None
-    assert joblist.obstacle(forgetful, "b1").endswith(
+    assert listing.obstacle(forgetful, "b1").endswith(
         f"(a new PMIC); it is yours: add {IGNORE} (pytest: --lab-ignore-reservation)"
     )
     assert knowing.start(job.id) is not None
@@ -72,7 +73,7 @@ def test_maintenance_stands_until_somebody_ends_it(store: Store) -> None:
     timer = queue(store, wall, "timer")
     job = timer.enqueue(BOOTS)
     assert timer.start(job.id) is None
-    assert joblist.obstacle(timer, "b1") == "b1 is in maintenance, set by ann since 2026-03-02 14:00 UTC (fuse)"
+    assert listing.obstacle(timer, "b1") == "b1 is in maintenance, set by ann since 2026-03-02 14:00 UTC (fuse)"
     assert book.end("b1", "maintenance", "lena").person == "ann"
     assert timer.start(job.id) is not None
     with pytest.raises(ConfigurationError, match="b1 is not in maintenance"):

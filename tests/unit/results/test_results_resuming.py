@@ -7,8 +7,8 @@ from support.jobbook import ORDER, Wall, started
 
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
+from lab.jobs.queue import JobQueue, Order
 from lab.results import Store
-from lab.results.jobs import JobQueue, Order
 
 
 def book(store: Store, wall: Wall, name: str, *, dead: set[str] | None = None) -> JobQueue:

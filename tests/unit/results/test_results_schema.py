@@ -19,12 +19,10 @@ from support.older_schema import NEWER, OLDER, newer_program, raw
 from lab.cli import main
 from lab.errors import BoardlabError, LabStableError, NoResultsError
 from lab.farm import holding
-from lab.results import Store, engine, migrating, open_store
-from lab.results.keptstore import KeptStore
+from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
-from lab.results.migrating import _config
-from lab.results.schema import NEWEST
-from lab.results.watch import watch
+from lab.results.schema import NEWEST, _config
+from lab.results.snapshot import KeptStore, watch
 
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = [
@@ -182,9 +180,9 @@ def test_a_migration_that_fails_or_cannot_be_copied_changes_nothing_and_leaves_n
         with pytest.raises(BoardlabError):
             open_store(str(path), migrate=lambda _line: None)
     with monkeypatch.context() as patched:
-        patched.setattr(migrating.sqlite3, "connect", fails)  # type: ignore[attr-defined]
+        patched.setattr(schema.sqlite3, "connect", fails)  # type: ignore[attr-defined]
         with pytest.raises(LabStableError, match="cannot be copied"):
-            migrating._copied(engine.create(locate(str(path)), 1.0), path, OLDER)
+            schema._copied(database.create(locate(str(path)), 1.0), path, OLDER)
     assert state(f"sqlite:///{path}") == before
     assert [each.name for each in tmp_path.glob("results.db.*") if OLDER in each.name] == []
 

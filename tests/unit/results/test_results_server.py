@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from lab.results import engine
+from lab.results import database
 from lab.results.location import locate
 
 URL = "postgresql://lab@127.0.0.1:1/results"
@@ -17,7 +17,9 @@ class ConnectedError(Exception):
     """As far as the test goes."""
 
 
-@pytest.mark.parametrize("kind", [lambda where: engine.create(where, 5.0), lambda where: engine.watching(where, 5.0)])
+@pytest.mark.parametrize(
+    "kind", [lambda where: database.create(where, 5.0), lambda where: database.watching(where, 5.0)]
+)
 def test_its_connections_end_within_a_minute_unless_the_url_says_otherwise(kind: Any) -> None:
     seen: dict[str, Any] = {}
 

@@ -16,10 +16,9 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import sharing
 from lab.farm.doctor import software
 from lab.redaction import redacted
-from lab.results import open_store, shared, uploading
+from lab.results import artifacts, location, open_store
 from lab.results.artifacts import ArtifactStore
-from lab.results.location import DATABASE_VARIABLE, locate
-from lab.results.shared import SHARED_VARIABLE
+from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE, locate
 
 LOG = b"Starting kernel ...\r\n" * 40
 
@@ -46,7 +45,7 @@ def test_keeping_an_artifact_asks_nobody_and_bringing_it_lets_others_read_it(far
     assert (farm.files(), farm.one.marked()) == ([], [ref.sha256])
     with pytest.raises(LabStableError, match="may not have brought it yet"):
         farm.two.read(ref.sha256)
-    assert uploading.upload(farm.one) == uploading.Brought(1, len(LOG))
+    assert artifacts.upload(farm.one) == artifacts.Brought(1, len(LOG))
     assert farm.one.local(ref.sha256) == LOG, "it stays here, too"
     assert farm.one.marked() == []
     assert farm.two.read(ref.sha256) == LOG
@@ -58,14 +57,14 @@ def test_what_cannot_be_brought_stays_and_is_brought_later(farm: Farm) -> None:
     refs = [farm.one.put(data, kind="k") for data in (b"1", b"2")]
     farm.there.rmdir()
     farm.there.write_bytes(b"no folder")
-    shared.at.cache_clear()
+    location.at.cache_clear()
     with pytest.raises((LabStableError, ConfigurationError)):
-        uploading.upload(farm.one)
+        artifacts.upload(farm.one)
     assert farm.one.marked() == sorted(ref.sha256 for ref in refs)
     assert [farm.one.read(ref.sha256) for ref in refs] == [b"1", b"2"]
     farm.there.unlink()
     farm.there.mkdir()
-    assert uploading.upload(farm.one).count == 2
+    assert artifacts.upload(farm.one).count == 2
 
 
 def test_a_damaged_artifact_is_neither_brought_nor_believed(farm: Farm) -> None:
@@ -74,7 +73,7 @@ def test_a_damaged_artifact_is_neither_brought_nor_believed(farm: Farm) -> None:
     path.chmod(0o644)
     path.write_bytes(b"3")
     said: list[str] = []
-    assert uploading.upload(farm.one, say=said.append).count == 1
+    assert artifacts.upload(farm.one, say=said.append).count == 1
     assert "is damaged" in said[0]
     assert farm.one.marked() == [bad.sha256]
     (there,) = farm.files()
@@ -88,9 +87,9 @@ def test_a_damaged_artifact_is_neither_brought_nor_believed(farm: Farm) -> None:
 def test_what_was_kept_before_it_was_shared_is_brought_when_all_is_asked_for(farm: Farm) -> None:
     before = ArtifactStore(farm.one.root).put(LOG, kind="k")
     after = farm.one.put(b"2", kind="k")
-    assert uploading.upload(farm.one).count == 1
-    assert uploading.upload(farm.one, everything=True).count == 1
-    assert uploading.upload(farm.one, everything=True).count == 0
+    assert artifacts.upload(farm.one).count == 1
+    assert artifacts.upload(farm.one, everything=True).count == 1
+    assert artifacts.upload(farm.one, everything=True).count == 0
     assert {farm.two.read(ref.sha256) for ref in (before, after)} == {LOG, b"2"}
 
 
@@ -101,17 +100,17 @@ def test_what_cannot_be_marked_is_kept_all_the_same(farm: Farm, caplog: pytest.L
     assert farm.one.read(ref.sha256) == LOG
     assert "lab results upload --all" in caplog.text
     with pytest.raises(LabStableError, match="as the user whose folder it is"):
-        uploading.upload(farm.one)
+        artifacts.upload(farm.one)
     farm.one.marks.unlink()
-    assert uploading.upload(farm.one, everything=True).count == 1
+    assert artifacts.upload(farm.one, everything=True).count == 1
 
 
 def test_one_process_of_a_host_brings_them(farm: Farm) -> None:
     farm.one.put(LOG, kind="k")
     with (farm.one.marks / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert uploading.upload(farm.one).busy
-    assert uploading.upload(farm.one).count == 1
+        assert artifacts.upload(farm.one).busy
+    assert artifacts.upload(farm.one).count == 1
 
 
 @pytest.mark.parametrize("url", ["s3://key:s3cret@bucket/x", "https://bucket", "/srv/artifacts", "file://host"])
@@ -163,9 +162,9 @@ def test_without_sharing_the_library_is_not_loaded(tmp_path: Path) -> None:
 def test_an_artifact_that_is_about_to_be_kept_stays_marked(farm: Farm) -> None:
     name = hashlib.sha256(LOG).hexdigest()
     farm.one.mark(name)  # as another job of this host does, before it writes the artifact
-    assert uploading.upload(farm.one) == uploading.Brought(0, 0)
+    assert artifacts.upload(farm.one) == artifacts.Brought(0, 0)
     farm.one.put(LOG, kind="console-log")
-    assert uploading.upload(farm.one) == uploading.Brought(1, len(LOG))
+    assert artifacts.upload(farm.one) == artifacts.Brought(1, len(LOG))
 
 
 def test_a_place_that_does_not_answer_is_not_asked_for_each_artifact(
@@ -179,8 +178,8 @@ def test_a_place_that_does_not_answer_is_not_asked_for_each_artifact(
         raise OSError("no answer")
 
     monkeypatch.setattr("obstore.get", silent)
-    store = shared.at(f"file://{tmp_path}")._store
-    there = shared.Shared("s3://lab/artifacts", store, store, lambda: now[0])
+    store = location.at(f"file://{tmp_path}")._store
+    there = location.Shared("s3://lab/artifacts", store, store, lambda: now[0])
 
     def read() -> None:
         with pytest.raises(LabStableError, match="no answer"):
@@ -203,7 +202,7 @@ def test_who_reads_waits_ten_seconds_for_a_store_and_who_brings_something_longer
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    there = shared.at.__wrapped__("s3://lab/artifacts")
+    there = location.at.__wrapped__("s3://lab/artifacts")
     reader, writer = there._reader, there._store
     assert reader.client_options["read_timeout"] == "10s"
     assert reader.retry_config["retry_timeout"].total_seconds() == 10

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.results import Run, Store, engine, open_store
-from lab.results.watch import watch
+from lab.results import Run, Store, database, open_store
+from lab.results.snapshot import watch
 
 
 @pytest.fixture(autouse=True)
@@ -280,13 +280,13 @@ class Cursor:
 
 def test_a_new_database_that_another_program_prepares_is_waited_for() -> None:
     cursor = Cursor(2, sqlite3.SQLITE_BUSY_SNAPSHOT)
-    engine._turn_to_wal(cursor)
+    database._turn_to_wal(cursor)
     assert cursor.said == ["PRAGMA journal_mode=WAL"] * 3
 
 
 def test_what_is_not_busy_or_never_ends_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        engine._turn_to_wal(Cursor(1, sqlite3.SQLITE_IOERR))
-    monkeypatch.setattr(engine, "WAL_PATIENCE_S", 0.0)
+        database._turn_to_wal(Cursor(1, sqlite3.SQLITE_IOERR))
+    monkeypatch.setattr(database, "WAL_PATIENCE_S", 0.0)
     with pytest.raises(sqlite3.OperationalError):
-        engine._turn_to_wal(Cursor(100_000))
+        database._turn_to_wal(Cursor(100_000))

@@ -28,16 +28,13 @@ from lab.results import (
     open_store,
     plan_differences,
 )
-from lab.results.actionmodels import AuditRow
 from lab.results.audit import Audit
-from lab.results.faults import explain
+from lab.results.database import explain
 from lab.results.location import locate
-from lab.results.models import Base
-from lab.results.provisionmodels import ProvisionRow
+from lab.results.models import AuditRow, Base, ProvisionRow, VerdictRow
 from lab.results.records import GoodAttempt
 from lab.results.schema import VERSION_TABLE
-from lab.results.verdictmodels import VerdictRow
-from lab.results.watch import watch
+from lab.results.snapshot import watch
 
 AT = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
@@ -383,7 +380,7 @@ def test_what_alembic_says_of_itself_is_in_no_log(
     for _ in range(2):
         with open_store(database), watch(database).snapshot() as snapshot:
             assert snapshot.heads() == []
-    assert [record.name for record in caplog.records] == ["lab.results.migrating"]
+    assert [record.name for record in caplog.records] == ["lab.results.schema"]
     assert "has schema 0" in caplog.text
 
 

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from lab.metrics import Metric, Summary
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import MomentRecord
-from lab.results.figures import (
+from lab.results.formatting import (
     average_cell,
     decimals,
     duration,
     fixed,
     guide_cell,
     label,
+    lines,
     number,
     readable,
     with_uncertainty,
 )
-from lab.results.logs import lines
 from lab.shown import plain_bytes, table
 
 SUMMARY = Summary(n=20, mean=16.2449, median=16.2, min=15.96, max=16.4163, p95=16.4, std=0.1, uncertainty=0.05)

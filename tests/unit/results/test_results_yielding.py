@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.jobbook import ORDER, START, Wall, started
 
-from lab.results import Store, interruptions
-from lab.results.jobrecords import Job
-from lab.results.jobs import JobQueue
-from lab.results.reservations import ReservationBook
-from lab.results.turns import PERSONS, POINT_S, TIMERS, turn
-from lab.results.yielding import ask, give_way, wanted
+from lab.jobs import listing
+from lab.jobs.queue import PERSONS, POINT_S, TIMERS, JobQueue, ask, give_way, turn, wanted
+from lab.jobs.records import Job
+from lab.jobs.reservations import ReservationBook
+from lab.results import Store
 
 
 def book(store: Store, wall: Wall, name: str, priority: int) -> JobQueue:
@@ -105,11 +104,11 @@ def test_a_person_comes_before_a_timer_for_as_long_as_a_priority_is_worth(store:
 
 def test_why_a_run_rested_and_until_when_is_in_its_provenance(store: Store, wall: Wall) -> None:
     run = run_of(store, started(book(store, wall, "timer", TIMERS)))
-    interruptions.pause(store, run, "gave way: lena")
+    listing.pause(store, run, "gave way: lena")
     store.finish_run(run, "interrupted")
-    interruptions.end_pause(store, run)
+    listing.end_pause(store, run)
     store.reopen_run(run)
-    interruptions.end_pause(store, run)  # it was killed, and noted nothing
+    listing.end_pause(store, run)  # it was killed, and noted nothing
     gave_way, killed = store.run(run).provenance["interruptions"]
     assert gave_way["why"] == "gave way: lena"
     assert gave_way["from"] <= gave_way["to"] <= killed["to"]
@@ -118,7 +117,7 @@ def test_why_a_run_rested_and_until_when_is_in_its_provenance(store: Store, wall
 
 
 def rank(priority: int, waited_s: float) -> float:
-    """How urgent a waiting job is, as lab/results/turns.py defines it."""
+    """How urgent a waiting job is, as lab/jobs/queue.py defines it."""
     return priority + waited_s / POINT_S
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.farm.runner import BUSY
+from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin import board
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
 from lab.results import Store, open_store
-from lab.results.jobrecords import JOB_VARIABLE
 
 
 class Lines(list[str]):

@@ -21,9 +21,8 @@ from lab.host.clock import MonotonicRaw
 from lab.metrics import summarise, uncertainty
 from lab.report import page as report
 from lab.results import Attempt, Store, open_store
-from lab.results.format import numbers_and_failures
-from lab.results.logs import console_log
-from lab.results.overview import attempts_of, overview
+from lab.results.formatting import console_log, numbers_and_failures
+from lab.results.listing import attempts_of, overview
 from lab.run.rowledger import not_measured
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import CommandResult

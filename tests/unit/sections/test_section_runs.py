@@ -17,7 +17,7 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, L
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
-from lab.results.logs import console_log
+from lab.results.formatting import console_log
 from lab.run.progress import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
 from lab.run.session import BoardSession

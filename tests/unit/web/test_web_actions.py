@@ -24,11 +24,12 @@ from lab.farm.now import BoardNow
 from lab.health import Rule
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.results import joblist, open_store
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Order
+from lab.jobs.reservations import IGNORE, ReservationBook
+from lab.results import open_store
 from lab.results.audit import Audit, Entry
-from lab.results.jobrecords import Order
-from lab.results.jobs import JobQueue
-from lab.results.reservations import IGNORE, ReservationBook
 from lab.results.verdictrecords import UNSURE, NewVerdict
 from lab.results.verdicts import mutes, read_verdicts, reviews, write_verdicts
 from lab.web import joblogs, programs, writing
@@ -78,7 +79,7 @@ def test_a_reservation_is_shown_refuses_others_and_is_given_back(guarded: Guarde
     with guarded.store() as store:
         timer = JobQueue(store, "lab-9/b/1/1", lambda _who: None, person="timer")
         assert timer.start(timer.enqueue(ORDER).id) is None
-        assert joblist.obstacle(timer, BOARD).startswith(f"{BOARD} is reserved by olga until ")
+        assert listing.obstacle(timer, BOARD).startswith(f"{BOARD} is reserved by olga until ")
     for page in ("/", "/?who=olga"):
         wall = olga.get(page).text
         assert "<strong>held</strong>" in wall, "the wall shows whose it is"
@@ -256,16 +257,17 @@ def test_power_is_switched_while_nobody_else_can_have_the_board(
 ) -> None:
     said = guarded.folder / "said"
     program = f"""import sys
-from lab.results import open_store, joblist
+from lab.jobs import listing
+from lab.results import open_store
 with open_store({guarded.database!r}) as store:
-    (job,) = [view.job for view in joblist.jobs(store, 0, __import__("lab.host.clock").host.clock.utc_now())]
+    (job,) = [view.job for view in listing.jobs(store, 0, __import__("lab.host.clock").host.clock.utc_now())]
 open({str(said)!r}, "a").write(" ".join((*sys.argv[1:], job.state, job.person, job.program)))"""
     monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
     done(olga, f"{HERE}/power-cycle")
     assert said.read_text() == "power cycle one.yaml running olga lab web"
     said.unlink()
     with guarded.store() as store:
-        assert joblist.job(store, 1).state == "completed"
+        assert listing.job(store, 1).state == "completed"
         timer = JobQueue(store, process.identity(), process.has_died, person="timer")
         held = timer.start(timer.enqueue(ORDER).id)
         assert held is not None
@@ -298,7 +300,7 @@ def test_a_power_switch_that_fails_is_said_and_gives_the_board_back(
     assert (answer.status_code, "the outlet does not answer" in answer.text) == (503, True)
     assert audit(guarded).outcome == "the outlet does not answer"
     with guarded.store() as store:
-        assert joblist.job(store, 1).state == "failed"
+        assert listing.job(store, 1).state == "failed"
 
 
 class Switch:
@@ -340,7 +342,7 @@ def test_a_power_switch_that_is_cancelled_ends_and_the_site_does_not(
     assert (ends, status) == ([], 503)
     assert "olga cancelled it; look whether the board is off or on" in text
     with guarded.store() as store:
-        assert joblist.job(store, 1).state == "cancelled"
+        assert listing.job(store, 1).state == "cancelled"
 
 
 def test_a_power_switch_whose_lease_is_lost_leaves_no_program_behind(

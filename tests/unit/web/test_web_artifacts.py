@@ -9,10 +9,9 @@ import requests
 from support import recorded_run
 from support.web_serving import serving
 
-from lab.results import open_store, uploading
+from lab.results import artifacts, open_store
 from lab.results.artifacts import ArtifactStore
-from lab.results.location import ARTIFACTS_VARIABLE
-from lab.results.shared import SHARED_VARIABLE
+from lab.results.location import ARTIFACTS_VARIABLE, SHARED_VARIABLE
 from lab.web.site import Passing, Site
 
 NOT_YET = "may not have brought it yet"
@@ -40,7 +39,7 @@ def test_a_page_made_before_its_logs_were_brought_shows_them_afterwards(
     with serving(site) as url:
         before = requests.get(f"{url}/runs/1", timeout=60)
         assert (before.status_code, NOT_YET in before.text, OF_A_LOG in before.text) == (200, True, False)
-        uploading.upload(measured)
+        artifacts.upload(measured)
         after = requests.get(f"{url}/runs/1", timeout=60)
         assert (after.status_code, NOT_YET in after.text, OF_A_LOG in after.text) == (200, False, True)
 

@@ -18,7 +18,7 @@ from support.web_serving import serving
 from lab.host.clock import utc_now
 from lab.rails import Range
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, open_store
-from lab.results.overview import overview
+from lab.results.listing import overview
 from lab.results.records import POWER_TRACE
 from lab.web.power import power_of
 from lab.web.site import Site

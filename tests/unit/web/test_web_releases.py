@@ -31,11 +31,10 @@ from lab.judge.labels import release_before
 from lab.report.against import JudgedRow, comparison
 from lab.report.names import Names
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.keptstore import snapshot
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.snapshot import RunHead, snapshot
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import review, write_verdicts
-from lab.results.watch import RunHead
 from lab.shown.templates import MOST_BYTES
 from lab.web import judging, releaseforms, releases
 from lab.web.releaseforms import Compared

@@ -11,7 +11,7 @@ from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
-from lab.results.watch import RunHead
+from lab.results.snapshot import RunHead
 from lab.web.releaseforms import Compared
 from lab.web.releases import ReleaseRun
 from lab.web.wall import Filter, Tile, tiles

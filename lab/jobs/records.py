@@ -41,7 +41,7 @@ class Job:
         after_run: the suite that is being measured has a run with a higher id than this.
         options: as `lab.run.options` has them. person, program: who began it, and with what.
         cancelled_by: who wants it to end; empty: nobody.
-        priority: of lab.results.turns. yields_to: who wants its board, or what it gave way to last; empty: nobody, or it has it again.
+        priority: of lab.jobs.queue. yields_to: who wants its board, or what it gave way to last; empty: nobody, or it has it again.
         request: of a queue that asked for it, in that queue's words; empty: none did.
     """
 

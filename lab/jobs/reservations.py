@@ -15,11 +15,11 @@ from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabTransientError, TestStableError
-from lab.results.actionmodels import ReservationRow
+from lab.results.models import ReservationRow
 from lab.results.store import Store
 
 Kind = Literal["reserved", "maintenance", "quarantine"]
-QUARANTINE: Final = "quarantine"  # boardlab's own, see lab.results.quarantine
+QUARANTINE: Final = "quarantine"  # boardlab's own, see lab.health.book
 LONGEST_H: Final = 14 * 24.0
 LONGEST_REASON: Final = 500  # characters
 IGNORE: Final = "--ignore-reservation"

@@ -8,24 +8,58 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
-from attrs import Factory, field, frozen
-from sqlalchemy import ColumnElement, or_, select
+from attrs import Factory, define, field, frozen
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from lab.errors import ConfigurationError, LabStableError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, Rule
-from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, HasDied, Job, JobState, Order, Silence, call, ended_as, job_of
-from lab.results.jobruns import find, last_run, measured
-from lab.results.models import JobRow, RunRow
-from lab.results.quarantine import allowed, kept
-from lab.results.reservations import Hold, standing
+from lab.health.book import allowed, kept
+from lab.jobs.records import (
+    BY_LAB_RUN,
+    HEARTBEAT_S,
+    LEASE_S,
+    HasDied,
+    Job,
+    JobState,
+    Order,
+    Silence,
+    call,
+    ended_as,
+    job_of,
+)
+from lab.jobs.reservations import QUARANTINE, Hold, standing
+from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.rows import json_of
 from lab.results.store import Store
-from lab.results.turns import PERSONS, turn
+
+# --- Whose turn it is: what a person waits for comes before what a timer began, and nobody waits for ever ---
+# A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age alike, so who is
+# first never changes while both wait, and the order is that of one instant a job: when it was queued, less what its priority is worth.
+# Whoever comes later than that worth is behind, so a job waits for a bounded number of others.
+
+
+PERSONS: Final = 10  # the priority of what somebody waits for; as FORCED in farm/buildbot/master.cfg
+TIMERS: Final = 0
+POINT_S: Final = 1_440.0  # ten points are four hours: as long as a timer's job waits for its board
+
+
+def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
+    """The instant by which waiting jobs are ordered, the earliest first."""
+    return queued_at - dt.timedelta(seconds=priority * POINT_S)
+
+
+# --- Jobs: who waits for a board, who holds it, and how it is taken over from who died ---
+# A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
+# database itself holds that (a partial unique index).
+
 
 LOOK_S: Final = 2.0  # between two looks at a job that seems dead
 _log = logging.getLogger(__name__)
@@ -347,3 +381,210 @@ class JobQueue:
                 failure="lease_lost",
             )
         return row
+
+
+# --- What jobs have had of runs ---
+
+
+FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance
+
+
+def measured(session: Session, row: JobRow, lease_s: float) -> bool:
+    """Whether a job has had a run; `lease_s`: one that gave no sign of life for so long has ended."""
+    if row.started_at is None:
+        return False
+    ended_at = row.finished_at or row.heartbeat_at + dt.timedelta(seconds=lease_s)
+    then = and_(RunRow.started_at >= row.started_at, RunRow.started_at <= ended_at)
+    its = select(RunRow.id).where(
+        RunRow.board == row.board,
+        RunRow.id > row.after_run,
+        or_(RunRow.job_id == row.id, then),  # one that went on has its run of before
+    )
+    return row.done > 0 or session.scalars(its.limit(1)).one_or_none() is not None
+
+
+def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
+    """Keep with runs whether a test of their session failed: a job that is killed after it knows so when it is resumed.
+
+    Raises:
+        BoardlabError: the store cannot be written.
+    """
+
+    def write(session: Session) -> None:
+        for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids))):
+            if bool(row.provenance.get(FAILED_TESTS)) != failed:
+                row.provenance = {**row.provenance, FAILED_TESTS: failed}
+
+    store._write(write)
+
+
+def has_failed(store: Store, job_id: int) -> bool:
+    """Whether a test of a job's runs failed; not of those that were made to confirm a number, nor of one that can be gone on with.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    with store._read() as session:
+        its = (RunRow.job_id == job_id, RunRow.status == "completed")
+        found = session.scalars(select(RunRow.provenance).where(*its)).all()
+    return any(provenance.get(FAILED_TESTS) and not provenance.get("confirms") for provenance in found)
+
+
+def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
+    """Classes of the lab's faults for which a job's runs lack what they lack; none where anything else failed, too, or nothing is lacking.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    with store._read() as session:
+        its = select(RunRow.id, RunRow.provenance).where(RunRow.job_id == job_id)
+        runs = [run for run, provenance in session.execute(its) if "confirms" not in provenance]
+        columns = (AttemptRow.run_id, AttemptRow.cycle, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
+        attempts = session.execute(select(*columns).where(AttemptRow.run_id.in_(runs)).order_by(AttemptRow.id)).all()
+    last = {
+        (run, cycle, tuple(sorted(params.items()))): (outcome, fault)
+        for run, cycle, params, outcome, fault in attempts
+    }
+    failed = [each for each in last.values() if each[0] != "ok"]
+    if any(fault != "lab" for _outcome, fault in failed):
+        return ()
+    return tuple(sorted({outcome for outcome, _fault in failed}))
+
+
+def confirms(store: Store, run_id: int) -> bool:
+    """Whether a run was made to confirm a number of another one, beyond what its job was to measure.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    return "confirms" in store.run(run_id).provenance
+
+
+def last_run(session: Session, board: str) -> int:
+    """The board's latest run; 0: it has none."""
+    return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
+
+
+def find(session: Session, job_id: int) -> JobRow:
+    """The row of a job.
+
+    Raises:
+        ConfigurationError: there is none of that number.
+    """
+    row = session.get(JobRow, job_id)
+    if row is None:
+        last = session.scalar(select(func.max(JobRow.id)))
+        raise ConfigurationError(
+            f"no job {call(job_id)}; " + (f"the latest is {call(last)}" if last else "there are none yet")
+        )
+    return row
+
+
+# --- A job that a timer began gives its board to whoever wants it: after its present cycle, and goes on afterwards ---
+# Who wants it is in the store: a reservation of the board, or what the job's runner has found out and noted (`ask`). Whoever measures
+# asks between two cycles (`wanted`), and the runner then puts the job back among those that wait (`give_way`).
+
+
+GAVE_WAY = 66  # exit code of a pytest that ended since somebody wants its board
+
+
+def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
+    """Who wants the board of a job that gives way, and why; empty: nobody, or it is a person's job, which never does.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    with store._read() as session:
+        return _wanted(session, find(session, job_id), now or store.now())
+
+
+def ask(book: JobQueue, job_id: int, who: str) -> None:
+    """Note that somebody wants the board, e.g. "lena reserved labgrid's place b1"; empty: nobody any more. A person's job is left alone."""
+
+    def note(session: Session) -> None:
+        row = find(session, job_id)
+        if row.holder == book.holder and row.state == "running" and row.priority < PERSONS:
+            row.yields_to = who
+
+    book.store._write(note)
+
+
+def wait_on(book: JobQueue, job_id: int, who: str | None = None) -> None:
+    """A sign of life of a job that waits for something else than its board.
+
+    Args:
+        who: has what a person's job waits for, which keeps nobody from the board meanwhile: they may need it; empty: nobody any more.
+
+    Raises:
+        LabStableError: the job was taken from us meanwhile.
+    """
+
+    def renew(session: Session) -> None:
+        row = book._own(session, job_id, "queued")
+        row.heartbeat_at = book.now()
+        row.yields_to = row.yields_to if who is None else who
+
+    book.store._write(renew)
+
+
+def give_way(book: JobQueue, job_id: int) -> Job:
+    """Give the board back and wait for it again, with the age that the job has.
+
+    Raises:
+        LabStableError: the job was taken from us meanwhile.
+    """
+
+    def requeue(session: Session) -> Job:
+        row = book._own(session, job_id, "running")
+        row.yields_to = _wanted(session, row, book.now()) or row.yields_to
+        row.state, row.heartbeat_at = "queued", book.now()
+        return job_of(row)
+
+    return book.store._write(requeue)
+
+
+def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:
+    if row.priority >= PERSONS:
+        return ""
+    holds = [hold for hold in standing(session, row.board, now) if hold.kind != QUARANTINE]  # which nobody waits for
+    return f"{row.board} is {', '.join(hold.described for hold in holds)}" if holds else row.yields_to
+
+
+# --- Signs of life for a job, from a thread of its own, so that nobody else takes its board ---
+
+
+@define(eq=False)
+class Holder:
+    """Gives signs of life for the job of this process; ends the process with SIGTERM where it lost its board, and `lost` says why."""
+
+    book: JobQueue
+    job_id: int
+    heartbeat_s: float = HEARTBEAT_S
+    lost: str = field(default="", init=False)
+    _done: threading.Event = field(factory=threading.Event, init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._beat, name="boardlab job", daemon=True)
+        self._thread.start()
+
+    def finish(self, state: JobState) -> None:
+        """Give the board back."""
+        self._done.set()
+        self._thread.join()
+        self.book.finish(self.job_id, state)
+
+    def _beat(self) -> None:
+        while not self._done.wait(self.heartbeat_s):
+            try:
+                if not self.book.beat(self.job_id):
+                    continue
+                self.lost = "the job was cancelled"
+            except BoardlabError as error:
+                if error.failure != "lease_lost":
+                    _log.warning("no sign of life could be given: %s", error)
+                    continue
+                self.lost = str(error)
+            os.kill(os.getpid(), signal.SIGTERM)  # ends the session as Ctrl-C does: board off, run resumable
+            return

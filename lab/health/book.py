@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, cast, get_args
 
-from attrs import Factory, evolve, field, frozen
+from attrs import Factory, asdict, evolve, field, frozen
 from sqlalchemy import func, or_, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lab.health import DEFAULT_RULE, Check, Event, Health, Rule, derive, due
-from lab.health.state import DEVICE_FAULTS, shared
-from lab.results.healthmodels import HealthCheckRow
-from lab.results.healthrows import check_of, row_of
-from lab.results.models import AttemptRow, RunRow
-from lab.results.quarantine import events, kept, lift
+from lab.health import DEFAULT_RULE, Check, Event, Health, Rule, derive, due, quarantine
+from lab.health.state import DEVICE_FAULTS, Outcome, Part, shared
+from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH
+from lab.jobs.reservations import QUARANTINE, Hold, standing
+from lab.results.models import AttemptRow, HealthCheckRow, JobRow, ReservationRow, RunRow
 from lab.results.records import OK
-from lab.results.reservations import QUARANTINE, Hold, standing
+from lab.results.rows import json_of
 from lab.results.store import Store
 
 
@@ -144,3 +146,111 @@ def _failing(session: Session, since: dt.datetime) -> set[str]:
 def _measured(session: Session, since: dt.datetime) -> set[str]:
     lately = or_(RunRow.finished_at >= since, RunRow.status == "running")
     return set(session.scalars(select(RunRow.board).where(lately).distinct()))
+
+
+# --- Checks as rows, and back ---
+
+
+_OUTCOMES: Final = frozenset(get_args(Outcome))
+
+
+def row_of(check: Check) -> HealthCheckRow:
+    """A check that is to be kept."""
+    found = json_of("found", {"parts": [asdict(part) for part in check.parts]})
+    return HealthCheckRow(
+        board=check.board,
+        board_type=check.board_type,
+        host=check.host,
+        env=check.env,
+        person=check.person,
+        job_id=check.job_id,
+        found=found,
+        duration_s=check.duration_s,
+        at=check.at,
+    )
+
+
+def check_of(row: HealthCheckRow) -> Check:
+    """A check as the store has it; parts that cannot be read are left out."""
+    return Check(
+        board=row.board,
+        board_type=row.board_type,
+        host=row.host,
+        at=row.at,
+        parts=tuple(_part(part) for part in row.found.get("parts", []) if part.get("outcome") in _OUTCOMES),
+        duration_s=row.duration_s,
+        env=row.env,
+        person=row.person,
+        job_id=row.job_id,
+        id=row.id,
+    )
+
+
+def _part(found: Mapping[str, Any]) -> Part:
+    words = {key: str(found.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
+    return Part(outcome=cast(Outcome, found["outcome"]), **words)
+
+
+# --- Boards that boardlab itself keeps out, after faults of the lab in a row, until a check passes ---
+# It is a reservation of its own kind. It is made in the transaction in which a job asks for its board or gives it back, so that
+# no job slips past it and no program that was killed leaves it out.
+
+
+KEEPER: Final = "boardlab itself"  # no user of a host is called so
+RUNS: Final = 30  # of a board, whose attempts are looked at
+_ATTEMPTS: Final = 200
+_CHECKS: Final = 50
+
+
+def kept(session: Session, board: str, now: dt.datetime, rule: Rule) -> list[Hold]:
+    """Whose a board is now; it is put in quarantine first where that is due. `session`: writes."""
+    holds = standing(session, board, now)
+    if any(hold.kind == QUARANTINE for hold in holds):
+        return holds
+    why = quarantine(events(session, board, now - rule.window), rule, now)
+    if not why:
+        return holds
+    with suppress(IntegrityError), session.begin_nested():  # another job has just put it there
+        session.add(
+            ReservationRow(
+                board=board,
+                kind=QUARANTINE,
+                person=KEEPER,
+                reason=f"{why}. `lab health {board} --check` brings it back when it passes",
+                at=now,
+                until=None,
+                ended_at=None,
+                ended_by="",
+            )
+        )
+    return standing(session, board, now)
+
+
+def allowed(job: JobRow) -> bool:
+    """Whether a job may have a board that is in quarantine.
+
+    It checks it first, writes a release, which may be what mends it, or is a person at its power switch.
+    """
+    return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
+
+
+def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:
+    """End a board's quarantine, where it is in one."""
+    its = (ReservationRow.board == board, ReservationRow.kind == QUARANTINE, ReservationRow.ended_at.is_(None))
+    for row in session.scalars(select(ReservationRow).where(*its).with_for_update()):
+        row.ended_at, row.ended_by = now, by
+
+
+def events(session: Session, board: str, since: dt.datetime) -> list[Event]:
+    """How a board's latest attempts and checks ended, oldest first."""
+    runs = select(RunRow.id).where(RunRow.board == board).order_by(RunRow.id.desc()).limit(RUNS)
+    wanted = select(AttemptRow.started_at, AttemptRow.outcome, AttemptRow.fault).where(
+        AttemptRow.run_id.in_(session.scalars(runs).all()), AttemptRow.started_at >= since
+    )
+    found = [
+        Event.of_attempt(at, outcome, fault)
+        for at, outcome, fault in session.execute(wanted.order_by(AttemptRow.started_at.desc()).limit(_ATTEMPTS))
+    ]
+    checks = select(HealthCheckRow).where(HealthCheckRow.board == board, HealthCheckRow.at >= since)
+    found += [check_of(row).event for row in session.scalars(checks.order_by(HealthCheckRow.id.desc()).limit(_CHECKS))]
+    return sorted(found, key=lambda event: event.at)

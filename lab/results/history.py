@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lab.metrics import Flag
-from lab.results import readout
+from lab.results import rows
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import OK, Json, Run
 from lab.results.store import Store
@@ -83,7 +83,7 @@ def run_heads(store: Store, like: Run) -> list[RunHead]:
 def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
     """The numbers of these runs, in this order; a run that is not there is left out."""
     with store._read() as session:
-        runs = {row.id: readout.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
+        runs = {row.id: rows.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
         cycles, items = _attempts(session, run_ids)
         details = _details(session, run_ids)
         numbers, flagged = _numbers(session, run_ids, items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -14,14 +15,16 @@ from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric, Sample
-from lab.results import averages, engine, readout, schema
+from lab.results import averages, database, schema
+from lab.results import rows as results_rows
+from lab.results.artifacts import ArtifactStore
 from lab.results.columns import DamagedValueError
-from lab.results.faults import MISREAD, damaged, understood
+from lab.results.database import MISREAD, damaged, understood
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
 from lab.results.records import OK
 from lab.results.standing import Standing, standing
-from lab.results.store import guarded
+from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, require
 
 LOCK_TIMEOUT_S: Final = 2.0
 _CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
@@ -132,8 +135,8 @@ class StoreSnapshot:
     _metrics: dict[tuple[str, int], Metric] | None = field(default=None, init=False)
 
     def now(self) -> dt.datetime:
-        """The time by the one clock of all programs with this database; see `lab.results.engine.now`."""
-        return engine.now(self._session)
+        """The time by the one clock of all programs with this database; see `lab.results.database.now`."""
+        return database.now(self._session)
 
     def heads(self) -> list[RunHead]:
         """All runs, the oldest first; read once."""
@@ -159,7 +162,7 @@ class StoreSnapshot:
             taken: dict[int, list[Sample]] = {}
             of_these = samples.join(SampleRow.attempt).where(AttemptRow.run_id.in_(ids))
             for number, value, uncertainty, cycle, flags in self.rows(of_these.order_by(AttemptRow.cycle)):
-                taken.setdefault(number, []).append(Sample(value, uncertainty, cycle, readout.flags(flags)))
+                taken.setdefault(number, []).append(Sample(value, uncertainty, cycle, results_rows.flags(flags)))
             found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
             wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
             for run_id, number, metric, version, params in self.rows(wanted.order_by(MeasurementRow.id)):
@@ -199,7 +202,7 @@ class StoreSnapshot:
     def _definitions(self) -> dict[tuple[str, int], Metric]:
         if self._metrics is None:
             rows = (row[0] for row in self.rows(select(DefinitionRow)))
-            self._metrics = {(row.metric, row.version): readout.metric(row) for row in rows}
+            self._metrics = {(row.metric, row.version): results_rows.metric(row) for row in rows}
         return self._metrics
 
     def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
@@ -333,10 +336,52 @@ def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watch
         ConfigurationError: not a URL or path of a database that boardlab can use.
     """
     location = locate(url)
-    return Watcher(location, engine.watching(location, timeout_s))
+    return Watcher(location, database.watching(location, timeout_s))
 
 
 def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]:
     rest = iter(ids)
     while chunk := tuple(itertools.islice(rest, size)):
         yield chunk
+
+
+# --- A store that one program asks again and again, such as a web site ---
+
+
+@define
+class KeptStore:
+    """Gives the same store each time: its queries are compiled once, and a server's connections are used again.
+
+    SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.
+    """
+
+    _store: Store | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @contextmanager
+    def opened(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
+        """The results; see `lab.results.store.open_store`, also for the errors."""
+        location = locate(url)
+        with self._lock:
+            last = self._store
+            if last is not None and last.location == location:
+                store = last
+            else:
+                store = Store(
+                    location,
+                    ArtifactStore(location.artifacts, location.shared),
+                    database.create(location, BUSY_TIMEOUT_S, anew=True),
+                )
+                self._store = store
+                if last is not None:
+                    last.close()
+        require(store, create=create)
+        with understood(location):
+            yield store
+
+
+@contextmanager
+def snapshot(store: Store) -> Iterator[StoreSnapshot]:
+    """The results of an open store at one instant."""
+    with store._read() as session:
+        yield StoreSnapshot(session, store.location)

@@ -1,0 +1,405 @@
+"""Connections that behave the same on every database."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import errno
+import json
+import os
+import re
+import sqlite3
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import Any, Final
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, DateTime, Engine, NullPool, create_engine, event, func, select
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError, TestStableError
+from lab.host.clock import utc_now
+from lab.results.columns import DamagedSchemaError, DamagedValueError
+from lab.results.location import Location
+from lab.shown import plain
+
+_READ_ONLY: Final = "lab_read_only"
+_CONNECT_TIMEOUT_S: Final = 10
+# Of a server: one whose host is gone without a word is noticed within a minute. Linux would ask after two hours, and send again for a quarter.
+_NOTICES: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # ms
+}
+_UNBOUNDED: Final = -1  # of a pool's overflow
+WAL_PATIENCE_S: Final = 30.0
+_RETRY_S: Final = 0.01
+_PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
+
+
+def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> Engine:
+    """An engine for the location. However many threads share it, none waits for another's connection.
+
+    Args:
+        anew: SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.
+
+    SQLite: write-ahead log, so that readers never wait; a transaction takes the write lock when it begins, because one
+    that reads first and writes later fails at once where another writer came between (sqlite.org/lang_transaction.html).
+    `synchronous=NORMAL` loses nothing when a program is killed; after a loss of power the last commits may be missing,
+    but the database is sound (sqlite.org/pragma.html#pragma_synchronous).
+    """
+    if location.path is None:
+        arguments = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "boardlab"}
+        return _server(location, pool_pre_ping=True, max_overflow=_UNBOUNDED, connect_args=arguments)
+    # isolation_level=None: the driver must not open transactions of its own before our BEGIN.
+    arguments = {"timeout": busy_timeout_s, "isolation_level": None}
+    pool: dict[str, Any] = {"poolclass": NullPool} if anew else {"max_overflow": _UNBOUNDED}
+    engine = create_engine(location.url, connect_args=arguments, **pool)
+    event.listen(engine, "connect", _prepare)
+    _keep_room(engine, location.path)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def watching(location: Location, timeout_s: float) -> Engine:
+    """An engine for who looks again and again: each look has a connection of its own, so that a database that was
+    moved away or replaced is noticed. It never makes a file, and cannot write.
+    """
+    if location.path is None:
+        arguments = {"connect_timeout": max(2, round(timeout_s)), "application_name": "boardlab watching"}
+        return reader(_server(location, poolclass=NullPool, connect_args=arguments))
+    url = URL.create("sqlite", database=f"file:{quote(str(location.path))}", query={"mode": "rw", "uri": "true"})
+    arguments = {"timeout": timeout_s, "isolation_level": None}
+    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+    event.listen(engine, "connect", _forbid_writing)
+    _keep_room(engine, location.path)
+    event.listen(engine, "begin", _begin)
+    return reader(engine)
+
+
+def reader(engine: Engine) -> Engine:
+    """The same engine for transactions that only read: they wait for no writer, and see one instant."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return engine.execution_options(**{_READ_ONLY: True})
+
+
+def now(session: Session) -> dt.datetime:
+    """The time by the clock that all programs with this database share.
+
+    It is the clock of PostgreSQL's server, whatever the clocks of its clients say. SQLite's programs share a host, and its clock.
+    """
+    if session.get_bind().dialect.name != "postgresql":
+        return utc_now()
+    return session.execute(select(func.clock_timestamp(type_=DateTime(timezone=True)))).scalar_one().astimezone(dt.UTC)
+
+
+def _server(location: Location, **options: Any) -> Engine:
+    """An engine for a server's database.
+
+    Raises:
+        ConfigurationError: the URL has options that nobody knows. The cause is left out: it may repeat the password.
+    """
+    options["connect_args"] |= {name: value for name, value in _NOTICES.items() if name not in location.url.query}
+    try:
+        return create_engine(location.url, **options)
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        said = location.without_secrets(str(error))
+        raise ConfigurationError(f"{location.name}: {said}; mend the URL of the results") from None
+
+
+def _keep_room(engine: Engine, database: Path) -> None:
+    """See `lab.results.database`; a reader has an index, too."""
+
+    def before(*_connecting: object) -> None:
+        require_room(database)
+
+    def after(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM sqlite_master")  # the first look makes the index
+        cursor.close()
+        fill_holes(database)
+
+    event.listen(engine, "do_connect", before)
+    event.listen(engine, "connect", after)
+
+
+def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    _turn_to_wal(cursor)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _turn_to_wal(cursor: DBAPICursor) -> None:
+    """Where another program does the same to a new database, SQLite refuses at once, whatever its busy time-out is."""
+    give_up_at = time.monotonic() + WAL_PATIENCE_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > give_up_at:
+                raise
+        else:
+            return
+        time.sleep(_RETRY_S)
+
+
+def _forbid_writing(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA query_only=ON")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    reads = connection.get_execution_options().get(_READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+# --- What a database's error means for a person: whose fault, whether waiting helps, and how to mend it ---
+
+
+_SAID_CHARACTERS: Final = 200
+_KEPT: Final = "what was recorded before is intact; mend this and resume the run"
+
+_DAMAGED: Final = "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover"
+_UNFIT: Final = "PostgreSQL keeps no such value; take it out of what was asked or given, and try again"
+
+# Primary result codes (sqlite.org/rescode.html); an extended code begins with its primary one.
+_SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
+    "SQLITE_BUSY": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
+    "SQLITE_LOCKED": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
+    "SQLITE_FULL": (LabStableError, f"the disk is full; free space under {{folder}}: {_KEPT}"),
+    "SQLITE_IOERR": (
+        LabStableError,
+        f"the disk refused to read or write; look at `df {{folder}}`, quotas, file-size limits and dmesg: {_KEPT}",
+    ),
+    "SQLITE_READONLY": (
+        ConfigurationError,
+        "this user may not write it or the directory {folder}, where SQLite keeps its journal; "
+        "change their owner, or choose another database with --db, --lab-db or $LAB_DB",
+    ),
+    "SQLITE_CANTOPEN": (
+        ConfigurationError,
+        "this user may not open or create it in {folder}; "
+        "change the owner, or choose another database with --db, --lab-db or $LAB_DB",
+    ),
+    "SQLITE_NOTADB": (ConfigurationError, "the file is no SQLite database; name another file, or move this one away"),
+    "SQLITE_CORRUPT": (LabStableError, _DAMAGED),
+    "SQLITE_ERROR": (LabStableError, f"its tables are not as boardlab makes them: {_DAMAGED}"),
+    "SQLITE_MISMATCH": (LabStableError, _DAMAGED),
+    "SQLITE_TOOBIG": (LabStableError, _DAMAGED),
+    "SQLITE_PROTOCOL": (LabTransientError, "too many programs open it at once; try again"),
+    "SQLITE_NOLFS": (LabStableError, "the file system takes no file of this size; move the database to another"),
+    "SQLITE_NOMEM": (LabTransientError, "no memory is left; end what takes it"),
+    "SQLITE_PERM": (ConfigurationError, "this user may not use it; change its owner, or choose another database"),
+}
+
+# What is raised past the driver's own errors where a database holds what boardlab never wrote: bytes that are no UTF-8, in
+# values and in SQLite's own messages; values of another type; rows that SQLAlchemy and Alembic do not expect.
+UNREADABLE: Final = (
+    SQLAlchemyError,
+    sqlite3.Error,
+    UnicodeError,
+    DamagedValueError,
+    DamagedSchemaError,
+    json.JSONDecodeError,
+)
+# The same where only rows are turned into records.
+MISREAD: Final = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, TestStableError)
+
+# SQLSTATE classes and codes (PostgreSQL manual, appendix A); the longest that fits counts.
+_POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
+    "08": (LabTransientError, "the connection broke; look whether the server runs"),
+    "28": (ConfigurationError, "the server refused the login; mend user and password in the URL, or ~/.pgpass"),
+    "3D000": (ConfigurationError, "there is no such database; create it: createdb NAME"),
+    "42501": (ConfigurationError, "this role may not do that; grant it CREATE on the schema and its tables"),
+    "40001": (LabTransientError, "two transactions collided"),
+    "40P01": (LabTransientError, "two transactions collided"),
+    "53100": (LabStableError, f"the server's disk is full; free space there: {_KEPT}"),
+    "53300": (LabTransientError, "the server has no free connection; raise max_connections or end idle clients"),
+    "57P": (LabTransientError, "the server is stopping or starting; look at its log"),
+    "25006": (ConfigurationError, "the server is read-only (a stand-by?); name the primary in the URL"),
+}
+
+
+def explain(error: DBAPIError, location: Location) -> BoardlabError:
+    """The error that a person is told instead of the database's own; its `transient` says whether waiting may help."""
+    cause = error.orig
+    said = location.without_secrets(printable(str(cause)))
+    if isinstance(error, IntegrityError):
+        return TestStableError(f"results in {location.name}: two writers recorded the same thing: {said}")
+    kind, mend = _meaning(error)
+    folder = location.path.parent if location.path else ""
+    hint = mend.format(path=location.path, folder=folder)
+    return kind(f"results in {location.name}: {said}: {hint}", failure="results")
+
+
+def busy(location: Location) -> BoardlabError:
+    """The error that a person is told where this program has no connection left for one more question."""
+    return LabTransientError(
+        f"results in {location.name}: this program asks so much at once that no connection to them is free; try again",
+        failure="results",
+    )
+
+
+def damaged(error: Exception, location: Location) -> BoardlabError:
+    """The error that a person is told of a database whose contents cannot be understood."""
+    if location.path is None:
+        mend = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
+    else:
+        mend = _DAMAGED.format(path=location.path)
+    said = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
+    return LabStableError(f"results in {location.name}: {said[:_SAID_CHARACTERS]}: {mend}", failure="results")
+
+
+@contextmanager
+def understood(location: Location) -> Iterator[None]:
+    """Turns an error of what only reads results into ours: they are not as boardlab writes them.
+
+    Raises:
+        LabStableError: with the line of the program that met it, as it may be the program's own fault.
+    """
+    try:
+        yield
+    except BoardlabError:
+        raise
+    except MISREAD as error:
+        raise misread(error, location) from error
+
+
+def misread(error: Exception, location: Location) -> LabStableError:
+    """The error that a person is told where what was read of a database is not as boardlab writes it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{PurePath(place.filename).name}, line {place.lineno}"
+    return LabStableError(
+        f"{damaged(error, location)}. Where a sound copy says the same, it is a fault of boardlab: report this line ({where})",
+        failure="results",
+    )
+
+
+def printable(text: str) -> str:
+    """On one line, and without what moves a terminal's cursor: a damaged file has any bytes."""
+    return plain(" ".join(text.split()))
+
+
+def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        code, table = getattr(cause, "sqlite_errorname", None) or "", _SQLITE
+    else:
+        code, table = getattr(cause, "sqlstate", None) or "", _POSTGRESQL
+        if not code and isinstance(error, DataError):  # the driver's own word: it has sent nothing
+            return ConfigurationError, _UNFIT
+        if not code:
+            return _no_connection(str(cause))
+    if isinstance(cause, sqlite3.Error) and not code:  # the module's own: it cannot decode what is there
+        return LabStableError, _DAMAGED
+    fitting = [prefix for prefix in table if code.startswith(prefix)]
+    if fitting:
+        return table[max(fitting, key=len)]
+    return LabStableError, f"unexpected ({code or type(cause).__name__}); look at the database's log"
+
+
+def _no_connection(said: str) -> tuple[type[BoardlabError], str]:
+    """Errors while connecting carry no code (psycopg 3); only "FATAL" tells that the server answered and refused."""
+    if "FATAL" not in said:
+        return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
+    if re.search("starting up|shutting down|recovery|too many", said):
+        return LabTransientError, "the server takes no connection now; look at its log, and at max_connections"
+    return ConfigurationError, "the server refused; mend user, password and database in the URL, or: createdb NAME"
+
+
+# --- Room on the disk for the index of SQLite's write-ahead log, before SQLite writes to it ---
+# The index (the file DATABASE-shm) is written through a memory map. SQLite makes it by one byte in each 4 KiB
+# (os_unix.c, unixShmMap); where a file system has smaller blocks, e.g. a small ext4 with 1 KiB, the rest of a page is a hole,
+# and the first write to a hole on a full disk is no error but SIGBUS, which ends the program without a word. So there must be
+# room before SQLite makes it, and the holes are filled as soon as it is made.
+
+
+REGION_BYTES: Final = 32 * 1024  # what SQLite makes at a time (wal.c, WALINDEX_PGSZ); enough for 4062 pages of the log
+AHEAD_BYTES: Final = 4 * REGION_BYTES  # filled at once, where there is room: a log that cannot be checkpointed grows
+LEAST_FREE_BYTES: Final = 2 * REGION_BYTES  # the index, and what the file system needs to describe it
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_UNSUPPORTED: Final = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+
+def require_room(database: Path) -> None:
+    """Make sure that SQLite can make its index, if it is not there.
+
+    Raises:
+        LabStableError: the disk is full.
+    """
+    with suppress(OSError):  # what else is wrong there, SQLite says
+        if _index(database).exists() and _index(database).stat().st_size >= REGION_BYTES:
+            return
+        # statvfs(3) counts blocks that ext4 keeps to itself: only having them tells.
+        nameless = os.open(database.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
+        try:
+            if not _allocated(nameless, LEAST_FREE_BYTES):
+                raise _full(database)
+        finally:
+            os.close(nameless)
+
+
+def fill_holes(database: Path) -> None:
+    """Give every block of the index its place on the disk; to be called while a connection is open.
+
+    It works on SQLite's own descriptor: to open and close the file would end SQLite's locks on it (fcntl(2)).
+
+    Raises:
+        LabStableError: the disk is full.
+    """
+    descriptor = _descriptor(_index(database))
+    if descriptor is None:
+        return
+    size = os.fstat(descriptor).st_size
+    if not _allocated(descriptor, max(size, AHEAD_BYTES)) and not _allocated(descriptor, size):
+        raise _full(database)
+
+
+def _index(database: Path) -> Path:
+    return database.with_name(f"{database.name}-shm")
+
+
+def _descriptor(path: Path) -> int | None:
+    """This process's descriptor of an open file."""
+    wanted = str(path.parent.resolve() / path.name)
+    for entry in _DESCRIPTORS.iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if str(entry.readlink()) == wanted:
+                return int(entry.name)
+    return None
+
+
+def _allocated(descriptor: int, size: int) -> bool:
+    """Whether the file's first bytes have their blocks now.
+
+    fallocate(2) itself: posix_fallocate(3) falls back to writing bytes that another process may be changing.
+    """
+    if not size:
+        return True
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    while libc.fallocate(descriptor, 0, 0, size) != 0:
+        code = ctypes.get_errno()
+        if code != errno.EINTR:
+            return code in _UNSUPPORTED
+    return True
+
+
+def _full(database: Path) -> LabStableError:
+    return LabStableError(
+        f"results in {database}: the disk is full: there is no room for SQLite's index of its log ({_index(database)}); free "
+        f"space under {database.parent}: what was recorded before is intact; mend this and resume the run",
+        failure="results",
+    )

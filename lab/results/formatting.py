@@ -1,0 +1,439 @@
+"""A run as lines of plain text, for `lab results show` and for the end of a pytest session."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any, Final
+
+from attrs import asdict, evolve, frozen
+
+from lab.errors import ConfigurationError
+from lab.metrics import Flag, Measurement, Metric, Summary, summarise
+from lab.results.artifacts import ArtifactStore
+from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, tried
+from lab.results.records import CONSOLE_LOG, OK, Attempt, MomentRecord, Run
+from lab.results.store import Store
+from lab.shown import bad, doubtful, plain, plain_bytes, table
+
+_INDENT = 2
+
+
+def summary_lines(store: Store, run_id: int) -> list[str]:
+    """The run's numbers in the guide's form, its stages and its failed attempts.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+    return numbers_and_failures(overview(store, run_id))
+
+
+def numbers_and_failures(run: Overview) -> list[str]:
+    """The numbers, the stages and the failed attempts of a run."""
+    sections = [
+        *(_numbers(run, metric, group) for metric, group in run.numbers.items()),
+        _stages(run.stages),
+        _failures(run),
+    ]
+    return [line for lines in sections for line in lines]
+
+
+def head_lines(run: Overview) -> list[str]:
+    """What was measured, when, and how it ended."""
+    r = run.run
+    took = f", {duration((r.finished_at - r.started_at).total_seconds())}" if r.finished_at else ""
+    lines = [
+        f"run {r.id}: {r.kind}, {r.board_type} {r.board!r}, release {r.release}, " + status(r),
+        f"  begun {r.started_at:%Y-%m-%d %H:%M:%S} UTC{took}",
+    ]
+    if run.virtual:
+        lines.append("  a virtual board: its numbers are never compared with a real one's")
+    return lines
+
+
+def status(run: Run) -> str:
+    """How a run ended; bad news are marked."""
+    return {"failed": bad, "interrupted": doubtful}.get(run.status, str)(run.status)
+
+
+def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> list[str]:
+    rows = []
+    metric, summaries = readable(metric, [summarise(m.samples) for m in group])
+    for m, s in zip(group, summaries, strict=True):
+        values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
+        cells = [label(m.params), average_cell(s, metric), f"{s.n}/{tried(attempts_of(run.attempts, m))}", *values]
+        rows.append([*cells, _flags(m)])
+    header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
+    return [metric.name, *table(header, rows, "<<>>>>><", indent=_INDENT)]
+
+
+def _flags(measurement: Measurement) -> str:
+    """A virtual board's numbers all say so; other flags are something to look at."""
+    said = ", ".join(sorted(measurement.flags))
+    return said if measurement.flags <= {Flag.SIMULATED} else doubtful(said)
+
+
+def _stages(stages: dict[str, list[Stage]]) -> list[str]:
+    if not stages:
+        return []
+    lengths = {medium: {stage.name: stage.summary for stage in found} for medium, found in stages.items()}
+    names = list(dict.fromkeys(name for found in lengths.values() for name in found))
+    rows = [[n, *(fixed(found[n].mean, 3) if n in found else "-" for found in lengths.values())] for n in names]
+    return ["stages, mean [s]", *table(["", *lengths], rows, "<" + ">" * len(lengths), indent=_INDENT)]
+
+
+def _failures(run: Overview) -> list[str]:
+    if not run.failures:
+        return [f"failed attempts: none of {len(run.attempts)}"]
+    rows = [_failure(failure) for failure in run.failures]
+    title = bad(f"failed attempts: {len(run.failed)} of {len(run.attempts)}")
+    return [title, *table(["class", "fault of", "", "n", "where"], rows, "<<<><", indent=_INDENT)]
+
+
+def _failure(failure: Failure) -> list[str]:
+    where = "; ".join(
+        f"{name} cycle {', '.join(str(a.cycle) for a in attempts)}"
+        for name, attempts in groupby(failure.attempts, lambda a: label(a.params))
+    )
+    kind = "transient" if failure.transient else "stable"
+    return [bad(failure.outcome), f"the {failure.fault}", kind, str(len(failure.attempts)), where]
+
+
+# --- Runs as JSON documents and as one flat table, for other programs ---
+
+
+FORMAT: Final = "boardlab-results"
+VERSION: Final = 1
+_COLUMNS: Final = ("run", "kind", "board_type", "board", "release", "status", "run_started_at")
+_SAMPLE: Final = ("metric", "definition_version", "unit")
+_READING: Final = ("cycle", "attempt", "attempt_started_at", "value", "uncertainty", "flags", "virtual")
+_EVIDENCE: Final = ("log_sha256", "log_start", "log_end")
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """A run without its attempts."""
+    return asdict(run, value_serializer=_plain)
+
+
+def listed_document(run: Run, outcomes: Mapping[str, int], measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """A run with what `lab results list` says of it: how many attempts were good, and the averages of its first metric.
+
+    Args:
+        outcomes: how many attempts ended in each.
+    """
+    averages = [{"params": dict(m.params), "mean": summarise(m.samples).mean} for m in measurements]
+    metric = measurements[0].metric if measurements else None
+    return {
+        **run_document(run),
+        "good": outcomes.get(OK, 0),
+        "tried": sum(outcomes.values()),
+        "averages": None if metric is None else {"metric": metric.name, "unit": metric.unit, "values": averages},
+    }
+
+
+def full_document(run: Overview) -> dict[str, Any]:
+    """A run with its numbers and every attempt, good and failed."""
+    return {
+        **run_document(run.run),
+        "virtual": run.virtual,
+        "measurements": [_measurement(m) for m in run.measurements],
+        "attempts": [asdict(attempt, value_serializer=_plain) for attempt in run.attempts],
+    }
+
+
+def export_document(runs: Sequence[Overview]) -> dict[str, Any]:
+    """What `lab results export --json` writes."""
+    return {"format": FORMAT, "version": VERSION, "runs": [full_document(run) for run in runs]}
+
+
+def export_csv(runs: Sequence[Overview]) -> str:
+    """One line a sample; each parameter has a column `params.NAME`. Failed attempts have no samples, so no lines."""
+    names = sorted({name for run in runs for m in run.measurements for name in m.params})
+    columns = [*_COLUMNS, *_SAMPLE, *(f"params.{name}" for name in names), *_READING, *_EVIDENCE]
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    for run in runs:
+        writer.writerows(_csv_rows(run))
+    return file.getvalue()
+
+
+def _csv_rows(run: Overview) -> list[dict[str, object]]:
+    r = run.run
+    metrics = {m.metric.name: m.metric for m in run.measurements}
+    rows = []
+    for attempt in run.attempts:
+        log = attempt.artifact(CONSOLE_LOG)
+        for s in attempt.samples:
+            its_run = (r.id, r.kind, r.board_type, r.board, r.release, r.status, r.started_at.isoformat())
+            metric = metrics[s.metric]
+            reading = (
+                attempt.cycle,
+                attempt.number,
+                attempt.started_at.isoformat(),
+                s.value,
+                s.uncertainty,
+                " ".join(sorted(s.flags)),
+                run.virtual,
+            )
+            evidence = (log.sha256 if log else "", s.log_start, s.log_end)
+            rows.append(
+                dict(zip(_COLUMNS, its_run, strict=True))
+                | dict(zip(_SAMPLE, (metric.name, metric.version, metric.unit), strict=True))
+                | {f"params.{name}": text for name, text in s.params.items()}
+                | dict(zip(_READING, reading, strict=True))
+                | dict(zip(_EVIDENCE, evidence, strict=True))
+            )
+    return rows
+
+
+def _measurement(m: Measurement) -> dict[str, Any]:
+    return {
+        "metric": asdict(m.metric),
+        "params": dict(m.params),
+        "summary": asdict(summarise(m.samples)),
+        "flags": sorted(m.flags),
+        "samples": [asdict(sample, value_serializer=_plain) for sample in m.samples],
+    }
+
+
+def _plain(_instance: object, _attribute: object, value: object) -> object:
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+# --- The evidence of one cycle as text: its numbers with their bytes, and the console log with its moments ---
+
+
+_TAIL_BYTES: Final = 4096  # of the log of an attempt without numbers
+
+
+def evidence_lines(
+    run: Overview, artifacts: ArtifactStore, *, cycle: int | None, medium: str | None, metric: str | None
+) -> list[str]:
+    """Lines for a terminal about every attempt of a cycle; the first cycle where `cycle` is None.
+
+    Raises:
+        ConfigurationError: no such cycle, medium or metric in this run.
+        LabError: a log is missing or damaged.
+    """
+    chosen = _chosen(run, cycle, medium, metric)
+    return list(chain.from_iterable(_attempt(a, run, artifacts, metric) for a in chosen))
+
+
+def _chosen(run: Overview, cycle: int | None, medium: str | None, metric: str | None) -> list[Attempt]:
+    attempts, run_id = run.attempts, run.run.id
+    if not attempts:
+        raise ConfigurationError(f"run {run_id} has no attempts yet, so there is no log")
+    metrics = list(dict.fromkeys(m.metric.name for m in run.measurements))
+    if metric is not None and metric not in metrics:
+        raise ConfigurationError(f"run {run_id} has no {metric!r}; it has: {', '.join(metrics) or 'no numbers'}")
+    if medium is not None:
+        media = sorted({a.params["medium"] for a in attempts if "medium" in a.params})
+        attempts = [a for a in attempts if a.params.get("medium") == medium]
+        if not attempts:
+            raise ConfigurationError(f"run {run_id} has no medium {medium!r}; it has: {', '.join(media) or 'none'}")
+    wanted = min(a.cycle for a in attempts) if cycle is None else cycle
+    chosen = [a for a in attempts if a.cycle == wanted]
+    if not chosen:
+        first, last = min(a.cycle for a in attempts), max(a.cycle for a in attempts)
+        raise ConfigurationError(f"run {run_id} has no cycle {wanted}; it has cycles {first} to {last}")
+    return chosen
+
+
+def _attempt(attempt: Attempt, run: Overview, artifacts: ArtifactStore, metric: str | None) -> list[str]:
+    units = {m.metric.name: m.metric for m in run.measurements}
+    head = f"{label(attempt.params)} cycle {attempt.cycle}, attempt {attempt.number}: {attempt.outcome}"
+    numbers = [
+        [
+            f"  {s.metric}",
+            s.params.get("stage") or s.params.get("rail", ""),
+            with_uncertainty(s.value, s.uncertainty, units[s.metric]),
+            "-" if s.log_start is None else f"bytes {s.log_start}..{s.log_end}",
+        ]
+        for s in attempt.samples
+        if metric in {None, s.metric}
+    ]
+    found = [f"{head}, {attempt.started_at:%Y-%m-%d %H:%M:%S} UTC"]
+    if attempt.ok:
+        found += table(["  number", "", "value", "from"], numbers, "<<><")
+    else:
+        found.append(f"  the {attempt.fault}'s fault: {plain(attempt.message)}")
+    ref = attempt.artifact(CONSOLE_LOG)
+    if ref is None:
+        return [*found, "  no console log was kept", ""]
+    data = console_log(artifacts, attempt)
+    start, end = window(attempt, metric) or (max(0, len(data) - _TAIL_BYTES), len(data))
+    found.append(f"  console log {artifacts.path(ref.sha256)}, {len(data)} bytes")
+    zero_ns = attempt.moments[0].t_ns if attempt.moments else 0
+    return [*found, *(_line(line, zero_ns) for line in lines(data, start, end, attempt.moments)), ""]
+
+
+def _line(line: LogLine, zero_ns: int) -> str:
+    notes = "".join(f"  <- {_note(moment, zero_ns)}" for moment in line.moments)
+    return f"{line.start:8} | {line.text}{notes}"
+
+
+def _note(moment: MomentRecord, zero_ns: int) -> str:
+    """When a moment came, since the first one."""
+    return f"{moment.name} at {(moment.t_ns - zero_ns) / 1e9:.4f} s ± {moment.uncertainty_ns / 1e6:.2f} ms"
+
+
+# --- How numbers are written: no longer than their uncertainty allows, in a unit that fits their size, and no minus before a zero ---
+
+
+_GUIDE_DECIMALS: Final = 2
+_MOST_DECIMALS: Final = 9
+_MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
+_THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
+
+
+def guide_cell(summary: Summary) -> str:
+    """A cell of a guide, as the vendor writes it: `16.24 (min 15.96, max 16.42)`."""
+    mean, low, high = (fixed(value, _GUIDE_DECIMALS) for value in (summary.mean, summary.min, summary.max))
+    return f"{mean} (min {low}, max {high})"
+
+
+def average_cell(summary: Summary, metric: Metric) -> str:
+    """The form of the performance guide's boot table, with as many decimals as the ± allows: `16.245 (min 15.960, max 16.416)`."""
+    mean, low, high = (
+        number(value, summary.uncertainty, metric) for value in (summary.mean, summary.min, summary.max)
+    )
+    return f"{mean} (min {low}, max {high})"
+
+
+def readable(metric: Metric, summaries: Sequence[Summary]) -> tuple[Metric, list[Summary]]:
+    """The same numbers in a unit that fits their size: below 1 J in mJ, below 1 W in mW."""
+    small = _THOUSANDTHS.get(metric.unit)
+    if small is None or max((max(abs(s.mean), abs(s.max)) for s in summaries), default=1.0) >= 1.0:
+        return metric, list(summaries)
+    in_small = [
+        Summary(s.n, *(1e3 * v for v in (s.mean, s.median, s.min, s.max, s.p95, s.std, s.uncertainty)))
+        for s in summaries
+    ]
+    return evolve(metric, unit=small, resolution=1e3 * metric.resolution), in_small
+
+
+def decimals(uncertainty: float, resolution: float = 0.0) -> int:
+    """How many decimals a value with this ± deserves: two digits of the ±, and none finer than the method resolves."""
+    finest = _places(resolution, 1) if resolution > 0 else _MOST_DECIMALS
+    return finest if uncertainty <= 0 else min(finest, _places(uncertainty, 2))
+
+
+def number(value: float, uncertainty: float, metric: Metric) -> str:
+    """A value without its unit, with as many decimals as its uncertainty allows."""
+    return fixed(value, decimals(uncertainty, metric.resolution))
+
+
+def fixed(value: float, places: int) -> str:
+    """A value with so many decimals; what rounds to zero has no sign."""
+    return f"{value:z.{places}f}"
+
+
+def with_uncertainty(value: float, uncertainty: float, metric: Metric) -> str:
+    """`3.214 ± 0.012 s`."""
+    return f"{number(value, uncertainty, metric)} ± {number(uncertainty, uncertainty, metric)} {metric.unit}"
+
+
+def label(params: Mapping[str, str]) -> str:
+    """Parameters in a few words: `sd`, or `medium=sd, stage=Kernel` where there are several."""
+    if len(params) == 1:
+        return next(iter(params.values()))
+    return ", ".join(f"{key}={value}" for key, value in sorted(params.items()))
+
+
+def anchor(params: Mapping[str, str]) -> str:
+    """The id of these parameters' list of cycles in a run's report."""
+    return "cycles-" + re.sub(r"[^a-z0-9]+", "-", label(params).lower())
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `5 min 12 s` or `3 h 07 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def headline(own: Sequence[Measurement]) -> str:
+    """The averages of one metric in a line, e.g. `boot.time [s] sd 5.829, emmc 5.9`."""
+    if not own:
+        return "-"
+    metric = own[0].metric
+    shown, summaries = readable(metric, [summarise(m.samples) for m in own])
+    averages = [
+        f"{label(m.params)} {number(s.mean, s.uncertainty, shown)}".strip()
+        for m, s in zip(own[:_MOST_AVERAGES], summaries, strict=False)
+    ]
+    more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
+    return f"{metric.name} [{shown.unit}] {', '.join(averages)}{more}"
+
+
+def _places(value: float, digits: int) -> int:
+    """Decimals that show `digits` significant digits of a positive value."""
+    return min(_MOST_DECIMALS, max(0, digits - 1 - math.floor(math.log10(value) + 1e-9)))
+
+
+# --- The console log behind a number: its window, line by line, harmless to a terminal and to a page ---
+
+
+@frozen
+class LogLine:
+    """One line of a console log.
+
+    Attributes:
+        start: of its first byte in the log.
+        text: without its end; what is no plain text is written out (`^[`, `\\x9b`, `\\u202e`).
+        moments: those whose marker ends in this line.
+    """
+
+    start: int
+    text: str
+    moments: tuple[MomentRecord, ...]
+
+
+def console_log(artifacts: ArtifactStore, attempt: Attempt) -> bytes:
+    """An attempt's console log.
+
+    Raises:
+        ConfigurationError: the attempt has none.
+        LabStableError: it is missing or damaged.
+    """
+    ref = attempt.artifact(CONSOLE_LOG)
+    if ref is None:
+        raise ConfigurationError(
+            f"attempt {attempt.number} of cycle {attempt.cycle} in run {attempt.run_id} has no console log: "
+            "it failed before the console was open, or its recording was not kept"
+        )
+    return artifacts.read(ref.sha256)
+
+
+def window(attempt: Attempt, metric: str | None = None) -> tuple[int, int] | None:
+    """The bytes behind an attempt's numbers, or behind those of one metric; None where no number names any."""
+    wanted = [s for s in attempt.samples if metric in {None, s.metric}]
+    starts = [s.log_start for s in wanted if s.log_start is not None]
+    ends = [s.log_end for s in wanted if s.log_end is not None]
+    return (min(starts), max(ends)) if starts and ends else None
+
+
+def lines(data: bytes, start: int, end: int, moments: Sequence[MomentRecord] = ()) -> list[LogLine]:
+    """The whole lines that the bytes start..end touch."""
+    start = data.rfind(b"\n", 0, max(0, start)) + 1
+    found = []
+    while start < min(end, len(data)):
+        newline = data.find(b"\n", start)
+        after = len(data) if newline < 0 else newline + 1
+        here = tuple(m for m in moments if start < m.position <= after)
+        found.append(LogLine(start, plain_bytes(data[start:after].rstrip(b"\r\n")), here))
+        start = after
+    return found
