@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from support.farm_store import AT, fill
 
 from lab.host.clock import utc_now
+from lab.judge.records import NewVerdict
+from lab.judge.store import MOST as VERDICTS
+from lab.judge.store import write_verdicts
 from lab.results import AttemptRecord, SampleRecord, open_store
 from lab.results.models import RunRow
-from lab.results.standing import MOST as VERDICTS
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import write_verdicts
 
 AIM_S, AIM_MB = 0.3, 150.0
 START_S = 900.0

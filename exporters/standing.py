@@ -15,11 +15,11 @@ from prometheus_client.core import GaugeMetricFamily
 from exporters.farm.build import LabelledValue, gauge
 from exporters.labels import clean
 from lab.host.clock import utc_now
-from lab.judge.telling import Change, Evidence, changes, failing_lines, failing_title
+from lab.judge.store import Standing, standing
+from lab.judge.text import Change, Evidence, changes, failing_lines, failing_title
 from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.formatting import label
 from lab.results.snapshot import Watcher
-from lab.results.standing import Standing
 
 MAX_CHANGES: Final = 100
 DEAD, AT_TIMES = "dead", "at_times"  # all attempts of the newest run fail, or some
@@ -46,7 +46,7 @@ class StandingVerdicts:
             BoardlabError: the store cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            found = snapshot.standing(self.now())
+            found = snapshot.read(lambda session: standing(session, self.now()))
         return list(families(found, self.evidence))
 
 

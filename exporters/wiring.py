@@ -24,7 +24,7 @@ from exporters.results import ResultsReader
 from exporters.standing import StandingFailures, StandingVerdicts
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import Clock
-from lab.judge.telling import Evidence
+from lab.judge.text import Evidence
 from lab.results.snapshot import Watcher
 
 

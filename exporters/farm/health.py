@@ -39,8 +39,8 @@ class Healths:
         """
         with self.watcher.snapshot() as snapshot:
             now = (self.now or snapshot.now)()
-            found = healths(snapshot._session, self.rule, now)
-            holds = standing(snapshot._session, None, now)
+            found = snapshot.read(lambda session: healths(session, self.rule, now))
+            holds = snapshot.read(lambda session: standing(session, None, now))
         states = [
             ((board, state), float(health.state == state))
             for board, health in found.items()

@@ -25,7 +25,7 @@ from lab.farm.loaded import noted, start_anew
 from lab.farm.serving import Exporter
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
-from lab.judge.telling import Evidence
+from lab.judge.text import Evidence
 from lab.results.location import locate
 from lab.results.snapshot import watch
 from lab.shown import echo, log_to

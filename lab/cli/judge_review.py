@@ -11,11 +11,11 @@ from attrs import asdict
 from lab.cli.judgearguments import OfBoard, instant, number_of
 from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
+from lab.judge.records import Decision
 from lab.judge.statistics import by_month
-from lab.judge.words import plain_document
+from lab.judge.store import mute, read_verdicts, review
+from lab.judge.text import plain_document
 from lab.results.store import open_store
-from lab.results.verdictrecords import Decision
-from lab.results.verdicts import mute, read_verdicts, review
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)

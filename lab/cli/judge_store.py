@@ -13,13 +13,13 @@ import typer
 from lab.cli.judgearguments import Everything, OfBoard, instant, number_of
 from lab.cli.options import Database, Json, RunName
 from lab.errors import ConfigurationError
-from lab.judge import builds, words
-from lab.judge.telling import Evidence, size
+from lab.judge import builds, text
+from lab.judge.records import CALLED, UNSURE, Verdict
+from lab.judge.store import read_verdicts, verdicts_with
+from lab.judge.text import Evidence, size
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.store import open_store
-from lab.results.verdictrecords import CALLED, UNSURE, Verdict
-from lab.results.verdicts import read_verdicts, verdicts_with
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
@@ -56,7 +56,7 @@ def run_command(
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
-        echo_json([words.document(verdict) for verdict in verdicts if everything or said(verdict)])
+        echo_json([text.document(verdict) for verdict in verdicts if everything or said(verdict)])
     else:
         about = judged.run
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
@@ -95,7 +95,7 @@ def list_command(
         where = store.url
     verdicts = [verdict for verdict in found if everything or verdict.open]
     if as_json:
-        echo_json([words.document(verdict) for verdict in verdicts])
+        echo_json([text.document(verdict) for verdict in verdicts])
     elif verdicts:
         _show(verdicts)
     else:
@@ -124,7 +124,7 @@ def show_command(
         raise ConfigurationError(f"no verdict {which}; {mend}" if single else f"run {which} was not judged; {mend}")
     shown = [verdict for verdict in verdicts if everything or single or said(verdict)]
     if as_json:
-        echo_json([words.document(verdict) for verdict in shown])
+        echo_json([text.document(verdict) for verdict in shown])
         return
     for verdict in shown:
         echo(*_details(verdict), "")
@@ -144,12 +144,12 @@ def _show(verdicts: Sequence[Verdict]) -> None:
             f"v{verdict.id}",
             str(verdict.run.id),
             verdict.run.board,
-            words.name(verdict),
+            text.name(verdict),
             verdict.outcome,
             "-" if verdict.effect is None else size(verdict),
             "-" if verdict.since_run is None else str(verdict.since_run),
             str(verdict.n or "-"),
-            _state(verdict) or words.differences(verdict) or "-",
+            _state(verdict) or text.differences(verdict) or "-",
         ]
         for verdict in verdicts
     ]
@@ -159,13 +159,13 @@ def _show(verdicts: Sequence[Verdict]) -> None:
 
 def _details(verdict: Verdict) -> list[str]:
     run = verdict.run
-    lines = [f"v{verdict.id}  {words.sentence(verdict)}"]
+    lines = [f"v{verdict.id}  {text.sentence(verdict)}"]
     if verdict.since_run is not None:
         lines.append(
-            f"  moved by   {size(verdict)} (95 %: {words.interval(verdict)}), {verdict.better} is better, n = {verdict.n}"
+            f"  moved by   {size(verdict)} (95 %: {text.interval(verdict)}), {verdict.better} is better, n = {verdict.n}"
         )
         lines.append(f"  since      run {verdict.since_run}")
-        lines.append(f"  differs    {words.differences(verdict) or 'nothing that is known'}")
+        lines.append(f"  differs    {text.differences(verdict) or 'nothing that is known'}")
     lines.append(
         f"  run        {run.id}, {run.started_at:%Y-%m-%d %H:%M} UTC, {run.board_type}, release {run.release}"
     )
@@ -189,7 +189,7 @@ def _state(verdict: Verdict) -> str:
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
     counts = Counter(verdict.outcome for verdict in verdicts)
-    needs = words.needs(verdicts)
+    needs = text.needs(verdicts)
     named = {"none": "unchanged", "no history": f"no history ({needs})"}
     parts = [f"{count} {named.get(outcome, outcome)}" for outcome, count in counts.most_common()]
     return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"

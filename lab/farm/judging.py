@@ -9,13 +9,13 @@ from lab.host.clock import utc_now
 from lab.jobs import listing
 from lab.jobs.queue import confirms
 from lab.jobs.records import Job
-from lab.judge import words
+from lab.judge import text
 from lab.judge.history import CONSTANTS
+from lab.judge.records import UNSURE
+from lab.judge.store import verdicts_with
 from lab.judge.stored import RunVerdicts, judge_run
 from lab.results import Store
 from lab.results.history import Item
-from lab.results.verdictrecords import UNSURE
-from lab.results.verdicts import verdicts_with
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
 Measure = Callable[[int], int | None]  # measures what a run asked for; the new run, None: there is none
@@ -51,13 +51,13 @@ def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     verdicts = verdicts_with(store, run_id)
     moved = [verdict for verdict in verdicts if verdict.direction]
     for verdict in moved:
-        say(f"verdict: {words.sentence(verdict)}")
+        say(f"verdict: {text.sentence(verdict)}")
     if not verdicts:
         say(f"not judged: run {run_id} ended before the judge had it; have it judged: lab judge run {run_id}")
     elif all(verdict.outcome in {"no samples", "no history"} for verdict in verdicts):
         failed = sum(verdict.outcome == "no samples" for verdict in verdicts)
         why = [f"has no samples of {_numbers(failed)}, since all cycles failed"] * bool(failed)
-        why += [needs] if (needs := words.needs(verdicts)) else []
+        why += [needs] if (needs := text.needs(verdicts)) else []
         say(f"not judged: run {run_id} {', and '.join(why)} (lab judge show {run_id})")
     elif unsure := sum(verdict.outcome == UNSURE and verdict.open for verdict in verdicts):
         say(

@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from lab.errors import ConfigurationError
-from lab.judge.telling import Evidence
+from lab.judge.text import Evidence
 from lab.redaction import redacted
 from lab.results.location import check
 

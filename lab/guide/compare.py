@@ -19,7 +19,7 @@ from lab.guide.model import CellKind
 from lab.guide.numbers import number_of, uncertainty
 from lab.guide.sheet import Sheet
 from lab.judge import noise
-from lab.judge.releases import judge_release
+from lab.judge.baseline import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 
 _MOST_NAMES = 3

@@ -17,13 +17,13 @@ from lab.guide.measured import guide_name
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet, of_guide
 from lab.judge.labels import release_key
+from lab.judge.store import reviews
 from lab.metrics import Measurement, summarise
 from lab.results import formatting
 from lab.results.formatting import guide_cell, label
 from lab.results.listing import Overview, attempts_of, overview, tried
 from lab.results.records import PUBLISHED, Attempt, Run
 from lab.results.store import Store, open_store
-from lab.results.verdicts import reviews
 from lab.shown import plain_bytes
 
 _EXCERPT_LINES = 6

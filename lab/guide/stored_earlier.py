@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from lab.guide.earlier import Earlier, Key
 from lab.judge import noise
 from lab.judge.labels import release_key, releases_before
-from lab.judge.number import Number
-from lab.judge.published import PublishedNumbers
+from lab.judge.number import Number, PublishedNumbers
 from lab.results.averages import Average
 from lab.results.records import PUBLISHED
 from lab.results.snapshot import RunHead, StoreSnapshot, watch

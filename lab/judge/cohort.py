@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field, frozen
 
-from lab.judge.causes import causes
+from lab.judge.builds import causes
 from lab.judge.history import CAUSES, CONSTANTS, Outcome, Run, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
+from lab.judge.records import NewVerdict
 from lab.results.history import Item, Number, RunNumbers
-from lab.results.verdictrecords import NewVerdict
 
 _NOTHING: Final = np.zeros(0)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from lab.results.verdictrecords import UNSURE, Verdict
+from lab.judge.records import UNSURE, Verdict
 
 
 @define

@@ -8,22 +8,108 @@ rejected do not count.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import logging
+import os
 import pickle
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from attrs import define, field, frozen
 
-from lab.errors import ConfigurationError
-from lab.judge import memory
-from lab.judge.causes import causes
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host.runtime import check_owner
+from lab.judge.builds import causes
 from lab.judge.cohort import Cohort, Judged, new_cohort
 from lab.judge.history import CONSTANTS
+from lab.judge.records import UNSURE, NewVerdict
+from lab.judge.store import read_verdicts, reviews, write_verdicts
 from lab.results import Run, Store
 from lab.results.history import Item, Number, RunHead, RunNumbers, item_of, read_numbers, run_heads
-from lab.results.verdictrecords import UNSURE, NewVerdict
-from lab.results.verdicts import read_verdicts, reviews, write_verdicts
+
+# --- How far a board's history was walked through, kept in a file, so that a run's end costs no year of runs ---
+# The file is this user's own and may be deleted at any time: the history is then walked through again.
+
+
+_log = logging.getLogger(__name__)
+_MODULES: Final = ("*.py", "history/*.py")  # whose change makes a memory worthless
+# What a file that was cut short, damaged, or written by another version raises when it is read.
+_UNREADABLE: Final = (
+    *(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError, KeyError),
+    *(TypeError, ValueError, MemoryError),
+)
+
+
+@define(eq=False)
+class Memory:
+    """A board's numbers up to a night.
+
+    Attributes:
+        walked: the runs up to there, also those that do not count. rejected: those of them that a person rejected.
+    """
+
+    cohorts: list[Cohort] = field(factory=list)
+    walked: tuple[RunHead, ...] = ()
+    rejected: frozenset[int] = frozenset()
+
+    def holds(self, heads: list[RunHead], rejected: frozenset[int]) -> bool:
+        """Whether it is of the beginning of this history, as it is today."""
+        count = len(self.walked)
+        return tuple(heads[:count]) == self.walked and self.rejected == rejected & {head.id for head in self.walked}
+
+
+def folder() -> Path:
+    """$XDG_CACHE_HOME/boardlab/judge, or under ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "boardlab" / "judge"
+
+
+def load(path: Path) -> Memory:
+    """What is remembered; nothing where there is no file, or none that can be used."""
+    try:
+        check_owner(path.parent)  # what somebody else wrote there could do anything when it is unpickled
+        found = pickle.loads(path.read_bytes())  # noqa: S301 - this user's own file in a folder of nobody else
+    except (BoardlabError, *_UNREADABLE):
+        return Memory()
+    return found if isinstance(found, Memory) else Memory()
+
+
+def dumped(memory: Memory) -> bytes:
+    """A memory as it is now, for its file."""
+    return pickle.dumps(memory, pickle.HIGHEST_PROTOCOL)
+
+
+def save(path: Path, memory: bytes) -> None:
+    """Remember what was dumped; where that cannot be, the next run takes longer."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owner(path.parent)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(memory)
+        Path(file.name).replace(path)
+        for other in set(path.parent.glob(f"{path.name.partition('-')[0]}-*")) - {
+            path
+        }:  # of the judge's code of before
+            other.unlink(missing_ok=True)
+    except (BoardlabError, OSError) as error:
+        _log.info("the judge cannot remember %s (%s): it will walk through the whole history again", path.name, error)
+
+
+def path_of(store: Store, run: Run, where: Path, *, simulated: bool) -> Path:
+    """Where the history of a run is remembered: one file for each store, board, kind of run and state of the judge's code."""
+    here = Path(__file__).parent
+    code = b"".join(path.read_bytes() for pattern in _MODULES for path in sorted(here.glob(pattern)))
+    about = repr((store.url, run.board_type, run.board, run.kind, simulated)).encode()
+    digest = hashlib.sha256(about).hexdigest()[:32]
+    return where / f"{digest}-{hashlib.sha256(code).hexdigest()[:8]}.pickle"
+
+
+# --- The history's judge on the store: what it says of a run's numbers, given the runs of its board before ---
+# A series is one number (metric, version of its definition, parameters) of one board (type and name), of runs of one kind, on
+# simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within it. Runs that a person
+# rejected do not count.
+
 
 CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
 NIGHT: Final = dt.timedelta(hours=12)  # a run of the same image so soon after one that asked confirms it
@@ -69,19 +155,19 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
             f"run {run_id} was rejected and counts for nothing; `lab judge accept {run_id}` takes that back"
         )
     (target,) = read_numbers(store, [run_id])
-    path = memory.path_of(store, run, remember or memory.folder(), simulated=target.simulated)
+    path = path_of(store, run, remember or folder(), simulated=target.simulated)
     heads = run_heads(store, run)
-    kept = memory.load(path)
+    kept = load(path)
     earlier = next((n for n, head in enumerate(heads) if head.id == run_id), 0)
     usable = kept.holds(heads, rejected)
     further = usable and len(kept.walked) > earlier  # an old run is judged again: what is remembered stays
-    history = _History(store, heads, rejected, target, kept if usable and not further else memory.Memory())
+    history = _History(store, heads, rejected, target, kept if usable and not further else Memory())
     night = history.walk_to()
-    remembered = None if further else memory.dumped(history.kept)
+    remembered = None if further else dumped(history.kept)
     judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
     if remembered is not None:
-        memory.save(path, remembered)
+        save(path, remembered)
     return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
 
 
@@ -109,7 +195,7 @@ class _History:
     heads: list[RunHead]
     rejected: frozenset[int]
     target: RunNumbers
-    kept: memory.Memory
+    kept: Memory
     found: list[tuple[int, NewVerdict]] = field(factory=list)
 
     def walk_to(self) -> Night:

@@ -10,12 +10,11 @@ from typing import Final, Literal
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.judge.telling import Change, Evidence, changes
-from lab.judge.words import needs
+from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, Verdict
+from lab.judge.store import verdicts_with
+from lab.judge.text import Change, Evidence, changes, needs
 from lab.results.records import Run
 from lab.results.store import Store
-from lab.results.verdictrecords import CALLED, OUTCOMES, UNSURE, Began, Verdict
-from lab.results.verdicts import verdicts_with
 from lab.shown import plain
 from lab.shown.templates import environment
 

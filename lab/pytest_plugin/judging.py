@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
+from lab.judge.records import CALLED, UNSURE, Verdict
 from lab.pytest_plugin.refusing import MEASURERS, measures
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.results.history import Item
-from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.shown import plain, plain_text
 
 # kind of a run -> (parameter of its tests, parameter of its attempts): what a test measures
@@ -57,7 +57,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if item.config.option.lab_judge and measures(item):
         worse = [verdict for verdict in _judge(item) if verdict.alarms]
         if worse:
-            from lab.judge.words import sentence  # noqa: PLC0415 - with what it writes in
+            from lab.judge.text import sentence  # noqa: PLC0415 - with what it writes in
 
             pytest.fail("\n".join(plain(sentence(verdict)) for verdict in worse), pytrace=False)
     return result
@@ -67,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """What was said of the session's numbers."""
     judged = config.stash.get(_JUDGED_KEY, {})
     for run_id, verdicts in judged.items():
-        from lab.judge.words import needs, sentence  # noqa: PLC0415
+        from lab.judge.text import needs, sentence  # noqa: PLC0415
 
         terminalreporter.section(f"the judge on run {run_id}")
         for verdict in verdicts:
@@ -81,8 +81,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _judge(item: pytest.Item) -> list[Verdict]:
     """The verdicts on what a test has measured; they become properties of it for JUnit's XML."""
+    from lab.judge.store import verdicts_with  # noqa: PLC0415 - with numpy's user
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy
-    from lab.results.verdicts import verdicts_with  # noqa: PLC0415 - with numpy's user
 
     store = item.config.stash[STORE_KEY]
     fixture = next(name for name in MEASURERS if name in item.fixturenames)  # type: ignore[attr-defined]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
 from sqlalchemy import Engine, Executable, case, func, or_, select
@@ -23,7 +23,6 @@ from lab.results.database import MISREAD, damaged, understood
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
 from lab.results.records import OK
-from lab.results.standing import Standing, standing
 from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, require
 
 LOCK_TIMEOUT_S: Final = 2.0
@@ -34,6 +33,7 @@ HEADS: Final = select(  # a RunHead
     *(RunRow.started_at, RunRow.finished_at, RunRow.job_id),
 )
 Params = Mapping[str, str]
+_Read = TypeVar("_Read")
 
 
 @frozen
@@ -279,10 +279,14 @@ class StoreSnapshot:
             for row in self.rows(wanted.distinct()):
                 yield row.run_id, row.metric
 
-    def standing(self, now: dt.datetime) -> Standing:
-        """The verdicts that stand; see `lab.results.standing`."""
+    def read(self, work: Callable[[Session], _Read]) -> _Read:
+        """The result of reading in this snapshot's session.
+
+        Raises:
+            LabStableError: the store is damaged.
+        """
         try:
-            return standing(self._session, now)
+            return work(self._session)
         except MISREAD as error:
             raise damaged(error, self._location) from error
 

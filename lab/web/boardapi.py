@@ -11,11 +11,11 @@ from fastapi import APIRouter, Path, Query
 from lab.errors import ConfigurationError
 from lab.farm import nowlines
 from lab.host.clock import utc_now
-from lab.judge import words
+from lab.judge import text
+from lab.judge.store import read_verdicts
 from lab.results import formatting, listing
 from lab.results.audit import Audit
 from lab.results.listing import RunFilter
-from lab.results.verdicts import read_verdicts
 from lab.web import guides, joblogs, wall
 from lab.web.api import NOT_FOUND
 from lab.web.site import Site
@@ -73,7 +73,7 @@ def router(site: Site) -> APIRouter:
         """What the judge called in 90 days, the newest first, with what people decided; at most 500."""
         with site.store() as store:
             found = read_verdicts(store, metric=metric or None, board=board or None, since=utc_now() - _LATELY)
-        return [words.document(each) for each in found[:_MOST]]
+        return [text.document(each) for each in found[:_MOST]]
 
     return routes
 

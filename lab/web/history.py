@@ -8,10 +8,10 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.judge.telling import size
+from lab.judge.records import CALLED, Verdict
+from lab.judge.text import size
 from lab.results.averages import Point
 from lab.results.formatting import label, number
-from lab.results.verdictrecords import CALLED, Verdict
 
 WIDTH: Final = 640
 HEIGHT: Final = 160

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from lab.judge.telling import differing
+from lab.judge.text import differing
 from lab.report.against import NOT_MEASURED, UNCHANGED, UNCOMPARED, line
 from lab.results.audit import cell
 from lab.results.formatting import label

@@ -19,16 +19,16 @@ from markupsafe import Markup
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.baseline import COMPLETED, judge_run, judged_averages, release_before_run
-from lab.judge.causes import differences
+from lab.judge.builds import differences
 from lab.judge.document import document, missing_document
 from lab.judge.labels import same_release
+from lab.judge.records import UNSURE
+from lab.judge.store import read_verdicts
 from lab.report.against import NOT_MEASURED, UNCOMPARED, Comparison, JudgedRow, comparison, last_of
 from lab.report.names import Names
 from lab.results.series import Attempts, Place, PlaceState, attempts, last_completed, last_runs, states
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
-from lab.results.verdictrecords import UNSURE
-from lab.results.verdicts import read_verdicts
 
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}

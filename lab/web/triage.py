@@ -13,11 +13,11 @@ from fastapi.responses import RedirectResponse, Response
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.jobs.reservations import LONGEST_REASON
-from lab.judge import words
+from lab.judge import text
+from lab.judge.records import CALLED, UNSURE, Decision, Verdict
+from lab.judge.store import mute, read_verdicts, review
 from lab.results.records import LAST_ID
 from lab.results.store import Store
-from lab.results.verdictrecords import CALLED, UNSURE, Decision, Verdict
-from lab.results.verdicts import mute, read_verdicts, review
 from lab.web import programs
 from lab.web.actions import back, own
 from lab.web.deeds import Deeds, field, form
@@ -104,7 +104,7 @@ def _row(verdict: Verdict) -> dict[str, Any]:
     return {
         "id": verdict.id,
         "run": verdict.run,
-        "said": words.sentence(verdict),
+        "said": text.sentence(verdict),
         "outcome": verdict.outcome,
         "open": verdict.open,
         "state": state,

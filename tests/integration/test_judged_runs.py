@@ -14,8 +14,8 @@ from support.judged_store import Nights
 from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.farm.runner import WORSE
+from lab.judge.store import read_verdicts, review
 from lab.results import open_store
-from lab.results.verdicts import read_verdicts, review
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180

@@ -21,9 +21,9 @@ from exporters.results import ResultsReader
 from exporters.verdicts import Against
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
+from lab.judge.store import review
 from lab.results import Store, open_store
 from lab.results.snapshot import watch
-from lab.results.verdicts import review
 
 PROMISES = ("store", "verdicts", "standing", "jobs", "reservations")
 UNIT_TESTS = Path(__file__).resolve().parents[1] / "unit" / "results"

@@ -13,11 +13,10 @@ from support.rule_stories import DAY_S, EVERY_S, Story, only, promtool, told_fro
 
 from exporters.standing import families
 from lab.host.clock import utc_now
-from lab.judge.telling import Evidence
+from lab.judge.records import NewVerdict, OutcomeName
+from lab.judge.store import mute, review, standing, write_verdicts
+from lab.judge.text import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.standing import standing
-from lab.results.verdictrecords import NewVerdict, OutcomeName
-from lab.results.verdicts import mute, review, write_verdicts
 
 pytestmark = pytest.mark.longer
 

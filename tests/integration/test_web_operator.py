@@ -22,10 +22,10 @@ from lab.console.client import ConsoleClient
 from lab.host import process
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import socket_path
+from lab.judge.records import NewVerdict
+from lab.judge.store import reviews, write_verdicts
 from lab.results import open_store
 from lab.results.audit import Audit
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import reviews, write_verdicts
 
 BOARD = "am62xx_sk-1"
 PAGE = f"/boards/{BOARD}"

@@ -18,10 +18,10 @@ from attrs import frozen
 from page_looks import Look, Step
 from uv import find_uv_bin
 
+from lab.judge.records import UNSURE, NewVerdict
+from lab.judge.store import write_verdicts
 from lab.results import open_store
 from lab.results.audit import Audit
-from lab.results.verdictrecords import UNSURE, NewVerdict
-from lab.results.verdicts import write_verdicts
 from lab.web.app import create
 from lab.web.site import Site
 

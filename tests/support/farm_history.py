@@ -30,12 +30,12 @@ from lab.errors import LabTransientError
 from lab.host import runtime
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import OutletStatus, RailStatus
-from lab.judge.telling import Evidence
+from lab.judge.records import NewVerdict
+from lab.judge.store import write_verdicts
+from lab.judge.text import Evidence
 from lab.metrics import by_name
 from lab.results import open_store
 from lab.results.snapshot import watch
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import write_verdicts
 from support.farm_scrape import PORT, SERVER, Plugs
 from support.made_farm import (
     FAILURE,

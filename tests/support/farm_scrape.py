@@ -32,12 +32,12 @@ from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.runtime import OutletStatus, RailStatus
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.reservations import QUARANTINE
-from lab.judge.telling import Evidence
+from lab.judge.records import NewVerdict
+from lab.judge.store import mute, write_verdicts
+from lab.judge.text import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import ReservationRow
 from lab.results.snapshot import watch
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import mute, write_verdicts
 from support import recorded_run
 from support.scraped import Scrape, scrape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
+from lab.judge.records import Began, Mute, OutcomeName, Verdict
 from lab.results.records import Run
-from lab.results.verdictrecords import Began, Mute, OutcomeName, Verdict
 
 NIGHT = dt.datetime(2026, 11, 19, 2, 0, tzinfo=dt.UTC)
 OLD, NEW = "a" * 64, "b1b2b3b4b5b6" + "c" * 52

@@ -21,8 +21,9 @@ FLOORS = (
     ("lab.host",),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
-    ("lab.jobs", "lab.judge"),
+    ("lab.jobs.records", "lab.jobs.reservations", "lab.judge"),
     ("lab.health",),
+    ("lab.jobs",),  # its queue asks health whether a board is kept out
     ("lab.rails", "lab.run", "lab.guide", "lab.report", "lab.provision", "exporters"),
     ("lab.drivers",),
     ("lab.env", "lab.places"),

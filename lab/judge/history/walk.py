@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from attrs import frozen
+from attrs import define, frozen
 
-from lab.judge.history import learning
-from lab.judge.history.bank import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank
-from lab.judge.history.centre import Bools, Floats, Index, Ints, Spread, centre, spread
+from lab.judge.history.bank import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank, Learned
 from lab.judge.history.constants import Constants
-from lab.judge.history.images import Images
+from lab.judge.history.model import Bools, Floats, Index, Ints, Spread, centre, spread
 from lab.judge.history.rivals import NEW_IMAGE, SILENT, Rivals
-from lab.judge.history.slowmode import SlowMode
 from lab.judge.history.table import Night
 
 _SURE = 1.96  # 95 % of a normal distribution lie within so many deviations
@@ -57,7 +54,7 @@ class Walk:
         self._t = -1
         self._bank = Bank.empty(series, RIVALS)
         self._rivals = Rivals(series, known)
-        self._learned = learning.prior(series, known)
+        self._learned = prior(series, known)
         self._slow = SlowMode(series, known)
         self._images = Images(series)
         self._runs = np.zeros(series, dtype=np.int64)  # usable ones
@@ -249,7 +246,7 @@ class Walk:
         self._residuals[started[:, None], columns] = first - level[:, None]
         self._variances[started[:, None], columns] = noise[started, None]
         learned = self._learned.take(started)
-        learning.learn(self._residuals[started], self._variances[started], learned, known)
+        learn(self._residuals[started], self._variances[started], learned, known)
         self._learned.put(started, learned)
         variance = learned.night**2 + noise[started]
         bank.mean[:, started] = 0
@@ -267,4 +264,207 @@ class Walk:
         if self._t % every or self._t < known.first_runs:
             return
         filled = min(self._t + 1, known.learn_runs)
-        learning.learn(self._residuals[:, :filled], self._variances[:, :filled], self._learned, known)
+        learn(self._residuals[:, :filled], self._variances[:, :filled], self._learned, known)
+
+
+# --- What a series' own past says of its nights, shrunk to the priors: little is known of a short history ---
+
+
+_ROUNDS = 3  # of expectation and maximisation; begun from robust figures, more change nothing
+
+
+def prior(series: int, known: Constants) -> Learned:
+    """What is believed of a series without a history."""
+
+    def all_of(value: float) -> Floats:
+        return np.full(series, value)
+
+    return Learned(
+        all_of(known.night),
+        all_of(known.night_correlation),
+        all_of(known.odd),
+        all_of(0.0),
+        all_of(0.0),
+        all_of(known.image),
+    )
+
+
+def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constants) -> None:
+    """Learn the nights, odd runs and the second mode.
+
+    Args:
+        residuals: a run's centre less the level expected; (series, runs), NaN where a run teaches nothing.
+        variances: of a residual, without the night's own.
+    """
+    usable = np.isfinite(residuals)
+    count = usable.sum(axis=1)
+    away = np.where(usable, residuals, 0.0)
+    noise = np.where(usable, variances, 1.0)
+    night2 = _night_at_first(residuals, variances, count, known)
+    mode, rate = _mode_at_first(away, np.sqrt(night2[:, None] + noise), usable, count, known)
+    odd = learned.odd
+    loud = np.maximum(night2, known.night**2)[:, None]
+    worth = (loud / (loud + noise)) ** 2  # what a noisy run says of its night
+    for _ in range(_ROUNDS):
+        total = night2[:, None] + noise
+        wide = total + known.odd_size**2
+        root = 1 / np.sqrt(total)
+        is_plain = (1 - odd - rate)[:, None] * np.exp(-0.5 * away**2 / total) * root
+        is_mode = rate[:, None] * np.exp(-0.5 * (away - mode[:, None]) ** 2 / total) * root
+        is_odd = odd[:, None] * np.exp(-0.5 * away**2 / wide) / np.sqrt(wide)
+        both = (is_plain + is_mode + is_odd) / np.where(usable, 1.0, np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            is_plain, is_mode = (np.where(usable, part / both, 0.0) for part in (is_plain, is_mode))
+        is_plain, is_mode = np.nan_to_num(is_plain), np.nan_to_num(is_mode)
+        is_odd = usable - is_plain - is_mode
+        hits = is_mode.sum(axis=1)
+        mode = np.where(hits > 0, (is_mode * away).sum(axis=1) / np.maximum(hits, 1e-9), 0.0)
+        rate = np.minimum((hits + 0.5) / (count + 10.0), known.mode_most) * (rate > 0)
+        odd = (known.odd * known.odd_worth + is_odd.sum(axis=1)) / (known.odd_worth + count)
+        excess = is_plain * (away**2 - noise) + is_mode * ((away - mode[:, None]) ** 2 - noise)
+        weight = known.night_worth + (worth * (is_plain + is_mode)).sum(axis=1)
+        night2 = (known.night**2 * known.night_worth + (worth * excess).sum(axis=1)) / weight
+        night2 = np.maximum(night2, known.least_night**2)
+    found = hits >= known.mode_least_hits - 0.5
+    learned.mode, learned.mode_rate = np.where(found, mode, 0.0), np.where(found, rate, 0.0)
+    learned.odd, learned.night = odd, np.sqrt(night2)
+    kept = np.where(usable, is_plain * away + is_mode * (away - mode[:, None]), 0.0)
+    together = (worth[:, 1:] * kept[:, 1:] * kept[:, :-1]).sum(axis=1)
+    pairs = (worth[:, 1:] * (usable[:, 1:] & usable[:, :-1])).sum(axis=1)
+    correlation = (known.night_correlation * known.night_correlation_worth + together / night2) / (
+        known.night_correlation_worth + pairs
+    )
+    learned.correlation = np.clip(correlation, 0.0, 0.9)
+
+
+def _night_at_first(residuals: Floats, variances: Floats, count: Floats, known: Constants) -> Floats:
+    """Variance of the nights by the median of absolute residuals, which neither modes nor odd runs move much."""
+    some = np.maximum(count, 1)
+    absolute = np.sort(np.abs(residuals), axis=1)
+    median = np.take_along_axis(absolute, ((some - 1) // 2)[:, None], axis=1)[:, 0]
+    noise = np.where(np.isfinite(residuals), variances, 0.0).sum(axis=1) / some
+    own = np.where(count > 0, (1.4826 * median) ** 2 - noise, 0.0)
+    shrunk = (known.night**2 * known.night_worth + np.nan_to_num(own) * count) / (known.night_worth + count)
+    return np.maximum(shrunk, known.least_night**2)
+
+
+def _mode_at_first(
+    away: Floats, deviation: Floats, usable: Bools, count: Floats, known: Constants
+) -> tuple[Floats, Floats]:
+    """(offset, share) of the residuals of one side that lie together beyond the ordinary; 0 where there are too few."""
+    best, share = np.zeros(len(count)), np.zeros(len(count))
+    most = np.zeros(len(count))
+    for sign in (1.0, -1.0):
+        beyond = usable & (sign * away > 2.7 * deviation)
+        some = beyond.sum(axis=1)
+        candidates = np.sort(np.where(beyond, away, np.inf), axis=1)
+        middle = np.take_along_axis(candidates, (np.maximum(some - 1, 0) // 2)[:, None], axis=1)[:, 0]
+        middle = np.where(some > 0, middle, 0.0)
+        near = (beyond & (np.abs(away - middle[:, None]) < 2.0 * deviation)).sum(axis=1)
+        taken = (near >= known.mode_least_hits) & (near > most)
+        best, most = np.where(taken, middle, best), np.where(taken, near, most)
+        share = np.where(taken, near / np.maximum(count, 1), share)
+    return best, np.minimum(share, known.mode_most)
+
+
+# --- How far the numbers move from image to image without anybody's doing ---
+
+
+@define(eq=False, init=False)
+class Images:
+    """The current image of each series, and what those before it said; all of the shape (series,).
+
+    Attributes:
+        level, variance: expected when the image came. total, count, noise: of its runs: sum, number, sum of their variances.
+        squares, images: of all images: sum of squared moves beyond what chance explains, and how many they are worth.
+    """
+
+    level: Floats
+    variance: Floats
+    total: Floats
+    count: Floats
+    noise: Floats
+    squares: Floats
+    images: Floats
+
+    def __init__(self, series: int) -> None:
+        self.level, self.variance, self.total, self.squares = (np.zeros(series) for _ in range(4))
+        self.count, self.noise, self.images = (np.zeros(series) for _ in range(3))
+
+    def add(self, y: Floats, noise: Floats, weight: Floats) -> None:
+        self.total += np.where(weight > 0, weight * y, 0.0)
+        self.noise += weight * noise
+        self.count += weight
+
+    def restart(self, rows: Ints) -> None:
+        """This image teaches nothing: a change was found in it."""
+        self.count[rows] = 0.0
+        self.variance[rows] = np.inf
+
+    def end(self, new: Bools, bank: Bank, learned: Learned, known: Constants) -> None:
+        """An image of these series is over: learn from its mean, and note where the next one begins."""
+        rows = np.flatnonzero(new)
+        if not len(rows):
+            return
+        full = rows[(self.count[rows] > 0.5) & np.isfinite(self.variance[rows]) & (self.variance[rows] > 0)]
+        count, phi = self.count[full], learned.correlation[full]
+        night = learned.night[full] ** 2 * np.minimum((1 + phi) / (1 - phi) / count, 1.0)
+        expected = self.variance[full] + night + self.noise[full] / count**2
+        most = 9 * (expected + np.maximum(learned.image[full], 0.003) ** 2)
+        moved = np.minimum((self.total[full] / count - self.level[full]) ** 2, most)
+        weight = (known.image_scale**2 / (known.image_scale**2 + expected)) ** 2
+        self.squares[full] += weight * (moved - expected)
+        self.images[full] += weight
+        prior = known.image**2
+        variance = (prior * known.image_worth + self.squares[full]) / (known.image_worth + self.images[full])
+        learned.image[full] = np.sqrt(np.maximum(variance, (known.image / 2) ** 2))
+        self.level[rows] = bank.mean[LEVEL, rows, NULL]
+        self.variance[rows] = bank.cov[LL, rows, NULL] + 1e-12
+        self.total[rows] = self.count[rows] = self.noise[rows] = 0.0
+
+
+# --- A new mode of single boots, e.g. one in ten that waits for a time-out: the centre hardly moves, the count of such boots does ---
+
+
+class SlowMode:
+    """A CUSUM (Page, 1954) of the boots beyond a bound, on either side of the centre."""
+
+    def __init__(self, series: int, known: Constants) -> None:
+        self._known = known
+        shape = (2, series)  # above the centre, below it
+        self._sum = np.zeros(shape)
+        self._since = np.full(shape, -1)
+        self._odd = np.full(shape, known.slow_rate * known.slow_worth)
+        self._boots = np.full(shape, known.slow_worth)
+
+    def take(self, samples: Spread, sigma: Floats, here: Bools, t: int) -> tuple[Ints, Ints, Floats]:
+        """Count one run of each series.
+
+        Returns:
+            (1 or -1 where a mode above or below the centre is new, index of the run that it began with, its distance); (series,).
+        """
+        known = self._known
+        bound = np.maximum(known.slow_least, known.slow_spreads * sigma)[:, None]
+        away = samples.ordered - samples.median[:, None]
+        side, since, size = np.zeros(len(here), dtype=np.int64), np.full(len(here), -1), np.zeros(len(here))
+        for row, sign in enumerate((1, -1)):
+            beyond = sign * away > bound
+            odd = np.where(here, beyond.sum(axis=1), 0)
+            count = np.where(here, samples.count, 0)
+            old = self._odd[row] / self._boots[row]
+            new = np.minimum(np.maximum(known.slow_new_least, known.slow_new_times * old), 0.9)
+            old = np.minimum(old, new / 2)
+            gain = odd * np.log(new / old) + (count - odd) * np.log((1 - new) / (1 - old))
+            total = np.maximum(self._sum[row] + np.minimum(gain, known.slow_most), 0.0)
+            total = np.where(self._boots[row] - known.slow_worth >= known.slow_known, total, 0.0)
+            self._since[row] = np.where(total > 0, np.where(self._sum[row] > 0, self._since[row], t), -1)
+            found = (total > known.slow_decides) & (side == 0)
+            where = np.where(beyond, away, 0.0).sum(axis=1) / np.maximum(beyond.sum(axis=1), 1)
+            side, since, size = (
+                np.where(found, value, before)
+                for value, before in ((sign, side), (self._since[row], since), (where, size))
+            )
+            self._sum[row] = np.where(found, 0.0, total)
+            self._odd[row] = np.where(found, known.slow_rate * known.slow_worth, self._odd[row] + odd)
+            self._boots[row] = np.where(found, known.slow_worth, self._boots[row] + count)
+        return side, since, size

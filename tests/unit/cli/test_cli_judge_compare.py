@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
+from lab.judge.store import read_verdicts, review
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.verdicts import read_verdicts, review
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 

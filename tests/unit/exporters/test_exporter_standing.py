@@ -5,9 +5,9 @@ from __future__ import annotations
 from support.told_verdicts import BEGAN, moved
 
 from exporters.standing import LONGEST_WORDS, MAX_CHANGES, families
-from lab.judge.telling import Evidence
-from lab.results.standing import Standing
-from lab.results.verdictrecords import Verdict
+from lab.judge.records import Verdict
+from lab.judge.store import Standing
+from lab.judge.text import Evidence
 
 
 def exported(

@@ -10,8 +10,8 @@ import pytest
 from support.judged_store import Nights
 
 from lab.farm.judging import MOST_RERUNS, judged, told
+from lab.judge.store import mute, read_verdicts
 from lab.results import open_store
-from lab.results.verdicts import mute, read_verdicts
 
 QUIET = 15
 SOON = dt.timedelta(minutes=10)

@@ -19,10 +19,10 @@ from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
 from lab.jobs.records import AWAY_VARIABLE, Order
+from lab.judge.records import NewVerdict
+from lab.judge.store import write_verdicts
 from lab.results import Store, open_store
 from lab.results.records import RunStatus
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import write_verdicts
 
 
 @pytest.fixture

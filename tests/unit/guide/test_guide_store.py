@@ -44,10 +44,10 @@ from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet
 from lab.guide.text import escaped, unescaped
+from lab.judge.store import review
 from lab.metrics import by_name
 from lab.results import AttemptRecord, Run, Store, open_store
 from lab.results.records import SampleRecord
-from lab.results.verdicts import review
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 SK = "am62xx_sk-fs"

@@ -19,13 +19,13 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.judge import noise
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
 from lab.judge.labels import same_release
+from lab.judge.store import review
 from lab.judge.verdicts import Verdict
 from lab.metrics import summarise
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.averages import Average
 from lab.results.snapshot import watch
-from lab.results.verdicts import review
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 QUIET = (2.500, 2.502, 2.498, 2.501, 2.499, 2.503, 2.497, 2.500, 2.502, 2.498, 2.501, 2.499)

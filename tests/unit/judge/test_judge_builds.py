@@ -10,8 +10,7 @@ from test_judge_baseline import START
 
 from exporters.results import ResultsReader
 from lab.cli import main
-from lab.judge.builds import Build, build_of, remarks
-from lab.judge.causes import causes_of
+from lab.judge.builds import Build, build_of, causes_of, remarks
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch
 

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from exporters.results import ResultsReader
 from lab.judge import labels, noise
-from lab.judge.baseline import JudgedNumber, judge_run
+from lab.judge.baseline import JudgedNumber, judge_release, judge_run
 from lab.judge.noise import Noise
 from lab.judge.number import Evidence, Number
-from lab.judge.releases import judge_release
+from lab.judge.store import review
 from lab.judge.verdicts import Judgement, Verdict
 from lab.metrics import Metric
 from lab.metrics.catalogue import BOOT_TIME, published
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.records import EVIDENCE, PUBLISHED
 from lab.results.snapshot import StoreSnapshot, watch
-from lab.results.verdicts import review
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 MODEL = noise.load()

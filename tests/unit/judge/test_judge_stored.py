@@ -14,11 +14,11 @@ from support.atlength import either
 from support.judged_store import BOOTS, DAY, Nights
 
 from lab.errors import ConfigurationError
-from lab.judge import memory, words
+from lab.judge import stored, text
+from lab.judge.records import CALLED, NewVerdict
+from lab.judge.store import read_verdicts, review, verdicts_with
 from lab.judge.stored import RunVerdicts, judge_run
 from lab.results import Store, open_store
-from lab.results.verdictrecords import CALLED, NewVerdict
-from lab.results.verdicts import read_verdicts, review, verdicts_with
 
 QUIET = 15
 SOON = dt.timedelta(minutes=10)
@@ -149,7 +149,7 @@ def test_no_history_says_how_many_runs_it_has_and_needs(store: Store, nights: Ni
     judge_run(store, run, remember=remembered)
     verdicts = read_verdicts(store, run_id=run)
     assert {verdict.params["medium"]: verdict.n for verdict in verdicts} == {"sd": 5, "emmc": 0}
-    assert words.needs(verdicts) == "needs 8 earlier runs, has 0 to 5"
+    assert text.needs(verdicts) == "needs 8 earlier runs, has 0 to 5"
 
 
 def test_runs_that_were_asked_for_confirm_on_the_first_night(store: Store, nights: Nights, remembered: Path) -> None:
@@ -276,10 +276,10 @@ def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, night
     nights.quiet(QUIET)
     judge_run(store, nights.run(), remember=remembered)
     (file,) = remembered.iterdir()
-    walked = memory.load(file).walked
+    walked = stored.load(file).walked
     store.finish_run(walked[-1].id, "completed")
     judge_run(store, nights.run(), remember=remembered)
-    again = memory.load(file).walked
+    again = stored.load(file).walked
     assert again[len(walked) - 1] != walked[-1]
 
 

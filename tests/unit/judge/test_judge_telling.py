@@ -11,7 +11,7 @@ from support.told_verdicts import BEGAN, a_run, moved, still
 
 from lab.errors import BoardlabError
 from lab.judge.summary import Form, render, summary, write
-from lab.judge.telling import Change, Evidence, changes
+from lab.judge.text import Change, Evidence, changes
 
 NOWHERE = Evidence("")
 LAB = Evidence("https://lab.example.org/runs/{run}.html")

@@ -11,7 +11,7 @@ from attrs import define, field
 from sqlalchemy.orm import Session
 
 from exporters.standing import StandingFailures
-from lab.judge.telling import Evidence, failing_title
+from lab.judge.text import Evidence, failing_title
 from lab.results import Store, open_store
 from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.models import RunRow

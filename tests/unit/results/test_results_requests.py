@@ -13,9 +13,9 @@ from lab.farm.runner import WORSE
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import JobState
+from lab.judge.records import NewVerdict
+from lab.judge.store import write_verdicts
 from lab.results import AttemptRecord, Store
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import write_verdicts
 
 
 @pytest.mark.parametrize(("state", "code"), [("completed", 0), ("failed", 1), ("cancelled", 130)])

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from lab.host.clock import utc_now
+from lab.judge.records import NewVerdict, OutcomeName
+from lab.judge.store import LOOK_BACK, Standing, mute, review, standing, write_verdicts
 from lab.results import AttemptRecord, SampleRecord, Store
-from lab.results.standing import LOOK_BACK, Standing, standing
-from lab.results.verdictrecords import NewVerdict, OutcomeName
-from lab.results.verdicts import mute, review, write_verdicts
 
 SD = {"medium": "sd"}
 BOARD = "am62x-1"

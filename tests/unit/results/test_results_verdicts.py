@@ -10,9 +10,9 @@ from support.recorded_run import record
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.host.clock import utc_now
+from lab.judge.records import NewVerdict, Verdict
+from lab.judge.store import mute, mutes, read_verdicts, review, reviews, write_verdicts
 from lab.results import Store
-from lab.results.verdictrecords import NewVerdict, Verdict
-from lab.results.verdicts import mute, mutes, read_verdicts, review, reviews, write_verdicts
 
 SD = {"medium": "sd"}
 NOTHING = NewVerdict("boot.time", 1, {"medium": "emmc"}, "none")

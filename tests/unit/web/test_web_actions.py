@@ -28,10 +28,10 @@ from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order
 from lab.jobs.reservations import IGNORE, ReservationBook
+from lab.judge.records import UNSURE, NewVerdict
+from lab.judge.store import mutes, read_verdicts, reviews, write_verdicts
 from lab.results import open_store
 from lab.results.audit import Audit, Entry
-from lab.results.verdictrecords import UNSURE, NewVerdict
-from lab.results.verdicts import mutes, read_verdicts, reviews, write_verdicts
 from lab.web import joblogs, programs, writing
 from lab.web.site import Site
 from lab.web.wall import Filter, Tile

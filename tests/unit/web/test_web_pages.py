@@ -14,8 +14,8 @@ from support import recorded_run
 from support.web_serving import serving
 
 from lab.host.clock import utc_now
+from lab.judge.store import review
 from lab.results import AttemptRecord, SampleRecord, open_store
-from lab.results.verdicts import review
 from lab.web.site import Site
 
 HOSTILE = "<script>alert('b')</script>\u202e\x1b]0;x\x07"

@@ -28,13 +28,13 @@ from lab.host.clock import utc_now
 from lab.judge.baseline import judge_run, judged_averages
 from lab.judge.document import document
 from lab.judge.labels import release_before
+from lab.judge.records import NewVerdict
+from lab.judge.store import review, write_verdicts
 from lab.report.against import JudgedRow, comparison
 from lab.report.names import Names
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.snapshot import RunHead, snapshot
-from lab.results.verdictrecords import NewVerdict
-from lab.results.verdicts import review, write_verdicts
 from lab.shown.templates import MOST_BYTES
 from lab.web import judging, releaseforms, releases
 from lab.web.releaseforms import Compared
