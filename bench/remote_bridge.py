@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lab.console.bridge import Bridge
+from lab.console.rfc2217_server import Bridge
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, find_moments
-from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
+from lab.console.reader import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.host.clock import MonotonicRaw
 from lab.host.ssh import SshLink
 

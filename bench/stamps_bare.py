@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lab.console.serialport import open_port
+from lab.console.serial_line import open_port
 from lab.host.clock import MonotonicRaw
 
 READ_BYTES = 4096

@@ -8,7 +8,7 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import Json, ServerRuntime
-from lab.console import display
+from lab.console import terminal
 from lab.console.client import ConsoleClient
 from lab.console.server import serve as serve_here
 from lab.errors import LabTransientError
@@ -26,7 +26,7 @@ def status(*, as_json: Json = False, runtime: ServerRuntime = None) -> None:
     if as_json:
         echo_json(asdict(state))
     else:
-        echo(*display.status_lines(state))
+        echo(*terminal.status_lines(state))
 
 
 @app.command()

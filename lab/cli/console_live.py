@@ -9,9 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from lab.cli.options import ServerRuntime
-from lab.console.livetext import LiveText
 from lab.console.lookup import attached, awaited_writer, last_lines
-from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, Terminal
+from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, LiveText, Terminal
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_text
 

@@ -10,7 +10,7 @@ import typer
 
 from lab import boards
 from lab.cli.options import Json
-from lab.console import display
+from lab.console import terminal
 from lab.console.recording import Recording
 from lab.console.replay import guess_board
 from lab.console.replay import replay as replay_recording
@@ -40,7 +40,7 @@ def replay(
     if as_json:
         echo_json(result.document())
     else:
-        echo(*display.replay_lines(result))
+        echo(*terminal.replay_lines(result))
 
 
 @app.command()
@@ -50,5 +50,5 @@ def show(file: File, *, raw: Annotated[bool, typer.Option("--raw", help="The byt
     if raw:
         sys.stdout.buffer.write(recording.log)
         return
-    for line in display.log_lines(recording):
+    for line in terminal.log_lines(recording):
         echo(line)

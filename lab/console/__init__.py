@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from lab.console.client import ConsoleClient
-    from lab.console.index import RecordingMeta
     from lab.console.model import (
         Chunk,
         Event,
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     )
     from lab.console.moments import MomentFinder, find_moments
     from lab.console.printk import PrintkFit, fit_printk
-    from lab.console.recording import Recording, encode
-    from lab.console.spawn import ensure_server
+    from lab.console.recorder import RecordingWriter
+    from lab.console.recording import Recording, RecordingMeta, encode
+    from lab.console.server import ensure_server
     from lab.console.status import PortInfo, PortStatus, ServerStatus
-    from lab.console.writer import RecordingWriter
     from lab.host.runtime import runtime_dir
 
 __all__ = [
@@ -63,15 +62,14 @@ __all__ = [
 
 _NAMES: Final = {
     "lab.console.client": "ConsoleClient",
-    "lab.console.index": "RecordingMeta",
+    "lab.console.recording": "Recording RecordingMeta encode",
     "lab.console.model": "Chunk Event Gap Interval Lateness LineTiming Moment RecordKind Suspended interval",
     "lab.console.moments": "MomentFinder find_moments",
     "lab.console.printk": "PrintkFit fit_printk",
-    "lab.console.recording": "Recording encode",
     "lab.host.runtime": "runtime_dir",
-    "lab.console.spawn": "ensure_server",
+    "lab.console.server": "ensure_server",
     "lab.console.status": "PortInfo PortStatus ServerStatus",
-    "lab.console.writer": "RecordingWriter",
+    "lab.console.recorder": "RecordingWriter",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -12,21 +12,14 @@ from typing import Self
 
 from attrs import evolve
 
-from lab.console.clockquestion import ClockQuestion
+from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.opening import held, looked_at
+from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_frame, encode_message, raise_refusal
+from lab.console.serial_line import is_tty, require_own_pty
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
-from lab.console.stream import UnixWay, Way, left_s
-from lab.console.wire import (
-    PROTOCOL,
-    Deframer,
-    FrameType,
-    Message,
-    encode_frame,
-    encode_message,
-    raise_refusal,
-)
+from lab.console.transport import UnixWay, Way, left_s
 from lab.errors import BoardlabError, LabStableError, LabTransientError
+from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockReading
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
@@ -297,3 +290,71 @@ class ConsoleClient:
             f"the console server at {self._way.shown} is gone; its last words are in {self._way.log}. {self._way.mend}",
             failure="console_server_gone",
         )
+
+
+# --- What a client looks at before its server opens a port of this host ---
+
+
+def looked_at(device: Path, server_pid: int) -> Path:
+    """The port's absolute path; nobody else reads it, as far as can be seen.
+
+    The link itself stays: it leads to the adapter when that comes back.
+
+    Raises:
+        LabTransientError: somebody else reads it, past the server.
+        BoardlabError: it is a pty that is somebody else's.
+    """
+    path = device.absolute()
+    path = path.parent.resolve() / path.name
+    require_own_pty(path)
+    if is_tty(path) and (error := shared(path, {server_pid})) is not None:
+        raise error
+    return path
+
+
+def held(error: LabStableError, path: Path, server_pid: int) -> LabStableError:
+    """The server's error that a port is in use, with those who hold it."""
+    who = ", ".join(map(str, holders(path, {server_pid}))) or "one that this user cannot see"
+    return LabStableError(f"{error}: {who}; end it and try again", failure=error.failure)
+
+
+# --- A question for the clock of a console server, on its way beside what is read ---
+
+
+class ClockQuestion:
+    """A question on its way, begun now.
+
+    Attributes:
+        deadline: when the server is silent, by time.monotonic().
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.put_off(timeout_s)
+        self._asked_ns = MonotonicRaw().now_ns()
+        self._told_ns = 0
+        self._answer: Message | None = None
+
+    def put_off(self, timeout_s: float) -> None:
+        """Something came: the answer is behind it."""
+        self.deadline = time.monotonic() + timeout_s
+
+    def answered(self, answer: Message) -> None:
+        """The answer has come, now."""
+        self._told_ns = MonotonicRaw().now_ns()
+        self._answer = answer
+
+    def reading(self) -> ClockReading | None:
+        """What the clock of the stamps showed, on which time line, between two readings of this process's; None: no answer yet.
+
+        Raises:
+            LabStableError: the server is another boardlab's, and does not know the question.
+        """
+        if self._answer is None:
+            return None
+        try:
+            raise_refusal(self._answer)
+        except LabStableError as error:
+            if "unknown request" not in str(error):
+                raise
+            raise of_another_boardlab("what its clock shows") from error
+        return ClockReading(self._asked_ns, int(self._answer["t_ns"]), self._told_ns, str(self._answer["line"]))

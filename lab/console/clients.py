@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.console.connection import Connection
 from lab.console.port import ServedPort
-from lab.console.wire import Frame, FrameType, Message, encode_message, refusal
+from lab.console.protocol import Frame, FrameType, Message, encode_message, refusal
 from lab.errors import LabStableError, LabTransientError
 
 BEATS_OF_PATIENCE = 100  # five seconds for a client to say who it is, and to read why it is sent away

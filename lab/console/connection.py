@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 
 from lab.console.model import Gap, RecordKind
-from lab.console.wire import (
+from lab.console.protocol import (
     CREDENTIALS,
     MAX_REQUEST_BYTES,
     Deframer,

@@ -12,27 +12,36 @@ import gc
 import logging
 import os
 import select
+import tty
 from collections import deque
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+
+from attrs import define, field
 
 from lab.console import operations
 from lab.console.clients import Clients
 from lab.console.connection import Connection
-from lab.console.latetally import LateTally
-from lab.console.line import PortRequest
+from lab.console.delivery import ReaderQueue
 from lab.console.model import LATE_WINDOW_NS, Lateness
-from lab.console.port import ServedPort
-from lab.console.ports import Ports
-from lab.console.readerqueue import ReaderQueue
-from lab.console.recordingstore import RecordingStore
+from lab.console.port import Ports, ServedPort
+from lab.console.protocol import Frame, FrameType, Message, refusal
+from lab.console.recorder import RecordingStore
+from lab.console.serial_line import PortRequest
 from lab.console.status import ServerStatus
-from lab.console.ttylatency import TtyLatencyProbe
-from lab.console.wire import Frame, FrameType, Message, refusal
 from lab.errors import BoardlabError, LabStableError
-from lab.host.clock import Clock, ClockMonitor, utc_now, wall_monitor
+from lab.host.clock import NS_PER_S, Clock, ClockMonitor, utc_now, wall_monitor
 from lab.host.runtime import log_path, recordings_dir, socket_path
-from lab.host.scheduling import EVIDENCE_NS, Heartbeat, IdleStates, RunQueue, raise_priority, stood_still_ns
+from lab.host.scheduling import (
+    EPOLL_STEP_NS,
+    EVIDENCE_NS,
+    Heartbeat,
+    IdleStates,
+    RunQueue,
+    raise_priority,
+    stood_still_ns,
+)
 
 READ_BYTES = 4096  # N_TTY_BUF_SIZE of the kernel: a tty never has more for one read
 BACKLOG_CHUNKS = 64  # more are published before the next look, so that memory stays bounded
@@ -287,3 +296,143 @@ def _sooner(one_s: float | None, other_s: float | None) -> float | None:
     if one_s is None or other_s is None:
         return other_s if one_s is None else one_s
     return min(one_s, other_s)
+
+
+# --- How late bytes came lately, all ports together: for whoever asks whether a host has too many boards ---
+# The probe's bytes (lab.console.loop) go the way of the ports' bytes, some two hundred a second while boards talk or
+# somebody measures. They are counted in steps of a fifth at most, in two halves of a minute, so that neither the count nor the
+# question costs the stamps anything.
+
+
+HALF_NS: Final = 30 * NS_PER_S
+LEAST: Final = 500  # bytes of which a 99th percentile says something: some three seconds of a board that talks
+_STEPS: Final = 4  # between a power of two and the next one
+_SIZE: Final = 64 * _STEPS
+
+
+@define
+class LateTally:
+    """Counts of the present half and the one before."""
+
+    _began_ns: int = field(default=0, init=False)
+    _now: list[int] = field(factory=lambda: [0] * _SIZE, init=False)
+    _before: list[int] = field(factory=lambda: [0] * _SIZE, init=False)
+
+    def add(self, t_ns: int, late_ns: int) -> None:
+        """A byte came so late."""
+        self._turn(t_ns)
+        self._now[_step(late_ns)] += 1
+
+    def p99_ns(self, t_ns: int) -> int | None:
+        """99 of 100 bytes of the last half to whole minute came no later than this; None: there were too few."""
+        self._turn(t_ns)
+        counts = [now + before for now, before in zip(self._now, self._before, strict=True)]
+        total = sum(counts)
+        if total < LEAST:
+            return None
+        left = total // 100
+        for step in reversed(range(_SIZE)):
+            left -= counts[step]
+            if left < 0:
+                return _end_ns(step)
+        return None
+
+    def _turn(self, t_ns: int) -> None:
+        halves = (t_ns - self._began_ns) // HALF_NS
+        if halves:
+            self._before = self._now if halves == 1 else [0] * _SIZE
+            self._now = [0] * _SIZE
+            self._began_ns = t_ns
+
+
+def _step(late_ns: int) -> int:
+    """Four steps for each power of two."""
+    late_ns = max(late_ns, _STEPS)
+    power = late_ns.bit_length() - 1
+    return min(power * _STEPS + (late_ns >> (power - 2)) - _STEPS, _SIZE - 1)
+
+
+def _end_ns(step: int) -> int:
+    """The first time beyond a step."""
+    power, part = divmod(step, _STEPS)
+    return (_STEPS + part + 1) << (power - 2)
+
+
+# --- A byte of our own on its way through the kernel's tty layer, to see how late bytes come through it ---
+# Between a driver and read(2) the kernel passes bytes on in a worker thread of ordinary priority (flush_to_ldisc on the
+# unbound workqueue, drivers/tty/tty_buffer.c). On a busy host that worker waits for a processor, and nothing that this
+# process can see of itself tells. So it sends byte after byte through a pty of its own, and looks when each arrives. It
+# does so as long as somebody measures or bytes came lately, and above all while none come: they may be waiting for that
+# worker, and what comes after a long silence is as late as any.
+#
+# The worker takes what waits for it in its order: when our byte has arrived, nobody's from before it waits. So a byte that
+# is late on its way says that others' may have been waiting since the one before it arrived.
+
+
+INTERVAL_NS = 4_000_000  # who is held up for longer is seen, for some hundredths of a core
+OVERDUE_NS = EPOLL_STEP_NS + EVIDENCE_NS  # a byte is sent no later, unless this process was held up itself
+
+
+class TtyLatencyProbe:
+    """One byte at a time, from the pty's master to its slave.
+
+    Attributes:
+        fd: readable when the byte has arrived.
+        measuring: somebody measures, and bytes that come are timed: go on sending while none come.
+    """
+
+    def __init__(self) -> None:
+        """No byte is on its way."""
+        self._from, self.fd = os.openpty()
+        tty.setraw(self.fd)
+        os.set_blocking(self._from, False)
+        os.set_blocking(self.fd, False)
+        self.measuring = False
+        self._sent_ns: int | None = None
+        self._clear_ns: int | None = None  # when the last byte had arrived; None: none has
+        self._next_ns = 0
+        self._until_ns = 0
+
+    def bytes_came(self, now_ns: int) -> None:
+        """Somebody's bytes were read: go on sending for as long as the evidence counts."""
+        if not self._is_due(now_ns):
+            self._next_ns = max(self._next_ns, now_ns)
+        self._until_ns = now_ns + LATE_WINDOW_NS
+
+    def timeout_s(self, now_ns: int) -> float | None:
+        """How long the loop may sleep before the next byte is due; None: none is."""
+        return max(self._next_ns - now_ns, 0) / NS_PER_S if self._is_due(now_ns) else None
+
+    def send(self, now_ns: int) -> None:
+        """Send a byte, unless one is on its way or it is too early for the next."""
+        if self._sent_ns is None and now_ns >= self._next_ns:
+            os.write(self._from, b".")
+            self._sent_ns = now_ns
+            self._next_ns = now_ns + INTERVAL_NS
+
+    def transit_ns(self, now_ns: int) -> int:
+        """How long the byte that is on its way has been going; 0 when none is."""
+        return 0 if self._sent_ns is None else now_ns - self._sent_ns
+
+    def late_ns(self, now_ns: int) -> int:
+        """How long others' bytes may have been waiting, as far as the byte on its way tells, or that the next was not sent."""
+        transit_ns = self.transit_ns(now_ns)
+        held_up = transit_ns > EVIDENCE_NS or (self._is_due(now_ns) and now_ns - self._next_ns > OVERDUE_NS)
+        return now_ns - self._clear_ns if held_up and self._clear_ns is not None else transit_ns
+
+    def arrived(self, now_ns: int) -> None:
+        """Take the byte that has arrived; it may be announced and not be there yet, on a host that is very busy."""
+        try:
+            os.read(self.fd, 16)
+        except BlockingIOError:
+            return
+        self._sent_ns, self._clear_ns = None, now_ns
+
+    def close(self) -> None:
+        """Close the pty."""
+        os.close(self._from)
+        os.close(self.fd)
+
+    def _is_due(self, now_ns: int) -> bool:
+        """Whether the next byte is to be sent as soon as it is time."""
+        return self._sent_ns is None and (self.measuring or now_ns < self._until_ns)

@@ -32,7 +32,7 @@ class RecordKind(enum.IntEnum):
     UNRECORDED = 4
     DROPPED = 5
     SUSPENDED = 6
-    DIGEST = 7  # of a recording's files only, see lab.console.index
+    DIGEST = 7  # of a recording's files only, see lab.console.recording
 
 
 @frozen

@@ -15,20 +15,20 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - the adapter's latency, and four characters where a FIFO waits for more (`LineTiming.delivery_ns`);
 - one byte time, for bytes behind the marker that came after a pause;
 - scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`);
-- how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.lateness`);
+- how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.moments`);
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from attrs import define, field, frozen
+
 from lab.boards import MomentPattern
-from lab.console.lateness import DelayTracker
-from lab.console.lines import LineMatcher
-from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming, Moment, Suspended
+from lab.console.model import LATE_WINDOW_NS, Chunk, Event, Gap, Lateness, LineTiming, Moment, Suspended
 from lab.errors import ConfigurationError
 
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ufffd]+")
@@ -143,3 +143,230 @@ def find_moments(events: Iterable[Event], patterns: Sequence[MomentPattern], tim
     """All moments of a recording."""
     finder = MomentFinder(patterns, timing)
     return [moment for event in events for moment in finder.feed(event)]
+
+
+# --- Matching patterns within the lines of a byte stream, whatever pieces it comes in ---
+
+
+WINDOW_BYTES = 4096  # of a line are searched at once
+KEPT_BYTES = 1024  # of them, when the line goes on; the longest marker that is never missed
+# Looking at what follows, a pattern may match a shorter piece of a line and not a longer one. Escaped pairs other than
+# these are skipped, so that "\\$" is none; a "$" in a class is taken for one, which costs time and nothing else.
+_LOOKS_AHEAD = re.compile(rb"(?:\\[^bBZ]|[^\\$])*?(?:\\[bBZ]|\$|\(\?[=!>]|[*+?}]\+)", re.DOTALL)
+
+
+@frozen
+class LineMatch:
+    """A match.
+
+    Attributes:
+        pattern: its number.
+        end: offset just after it in the piece that was fed.
+        line: the line as far as the match.
+    """
+
+    pattern: int
+    end: int
+    line: bytes
+
+
+class LineMatcher:
+    """Matches each pattern at most once per line, at the smallest `end` for which `search(line[:end])` matches."""
+
+    def __init__(self, patterns: Sequence[re.Pattern[bytes]]) -> None:
+        """The line is empty."""
+        self._patterns = patterns
+        self._looks_ahead = [_LOOKS_AHEAD.match(pattern.pattern) is not None for pattern in patterns]
+        self._line = b""
+        self._first = 0  # where a match may begin: not at the cut edge of a long line, which is no line's beginning
+        self._searched = 0  # how much of the line was searched before
+        self._open: Sequence[int] = range(len(patterns))  # patterns that have not matched in this line
+
+    def cut(self) -> None:
+        """End the line."""
+        self._line = b""
+        self._first = 0
+        self._searched = 0
+        self._open = range(len(self._patterns))
+
+    def feed(self, data: bytes) -> Iterator[LineMatch]:
+        """The matches that end in this piece of the stream, line by line, in the order of their ends."""
+        at = 0
+        while at < len(data):
+            newline = data.find(b"\n", at)
+            end_of_line = len(data) if newline < 0 else newline
+            while at < end_of_line:
+                taken = min(end_of_line - at, WINDOW_BYTES - len(self._line))
+                self._line += data[at : at + taken]
+                at += taken
+                for pattern, end in sorted(self._search(), key=lambda found: found[1]):
+                    yield LineMatch(pattern, at - (len(self._line) - end), self._line[:end])
+                self._searched = len(self._line)
+                if self._searched == WINDOW_BYTES:
+                    self._line = self._line[-KEPT_BYTES:]
+                    self._first = 1
+                    self._searched = KEPT_BYTES
+            if newline >= 0:
+                self.cut()
+                at = newline + 1
+
+    def _search(self) -> list[tuple[int, int]]:
+        """Which open patterns match now, and where the match ends."""
+        found = []
+        for number in self._open:
+            end = self._try_ends(number) if self._looks_ahead[number] else self._bisect_end(number)
+            if end is not None:
+                found.append((number, end))
+        if found:
+            matched = {number for number, _ in found}
+            self._open = [number for number in self._open if number not in matched]
+        return found
+
+    def _bisect_end(self, number: int) -> int | None:
+        """The smallest end for a pattern that goes on matching however the line goes on: search, then bisect."""
+        search = self._patterns[number].search
+        match = search(self._line, self._first)
+        if match is None:
+            return None
+        low, high = self._searched, max(match.end(), self._searched + 1)  # low does not match, high does
+        while high - low > 1:
+            middle = (low + high) // 2
+            if search(self._line, self._first, middle) is None:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _try_ends(self, number: int) -> int | None:
+        """The smallest end for any pattern: try them all."""
+        search = self._patterns[number].search
+        for end in range(self._searched + 1, len(self._line) + 1):
+            if search(self._line, self._first, end) is not None:
+                return end
+        return None
+
+
+# --- How late a read was at most: from the evidence beside the stamps, the line's speed, and the reads before it ---
+# Two things bound how long the last byte of a read can have waited:
+#
+# - The evidence of the second before (`Lateness`): how long the reading process, or the kernel's tty worker, was held up.
+# It says nothing about a read of more than an adapter hands on at once; that one was held up for sure.
+# - The line's speed: *n* bytes take *n* byte times, so the last of them came no earlier than that after the last byte of
+# the read before. What is known of that byte is carried from read to read. A stall that outlasts the buffers makes many
+# late reads, and each of them is only as sure as the one before it.
+#
+# The chain of reads ends where the buffers were empty: reads that came at the line's pace for `SETTLED_NS`, or that long a
+# silence without evidence of a stall. The process was awake then, and nothing waited for it.
+
+
+SETTLED_NS = 20_000_000  # two bytes of the probe (lab.console.loop); a waiting byte is handed on in microseconds
+
+
+@frozen
+class Delay:
+    """Of one read.
+
+    Attributes:
+        late_ns: how long its last byte can have waited beyond what is usual.
+        backlog_ns: by how much it brought more than the line can send since the read before: that one was behind too,
+            or the line is faster than its speed says.
+        early_ns: by how much it came before the line can have brought its last byte: that time is missing in the stamps,
+            or the line is faster.
+    """
+
+    late_ns: int
+    backlog_ns: int
+    early_ns: int = 0
+
+
+@define
+class DelayTracker:
+    """Follows the reads of a port."""
+
+    timing: LineTiming
+    _previous: Chunk | None = field(default=None, init=False)
+    _arrived_ns: int = field(default=0, init=False)  # no byte of the previous read that was its last arrived before
+    _at_pace_since_ns: int | None = field(default=None, init=False)
+    _evidence: list[Lateness] = field(factory=list, init=False)
+
+    @property
+    def previous(self) -> Chunk | None:
+        """The read before the next one; None where bytes are missing between."""
+        return self._previous
+
+    def take_evidence(self, late: Lateness) -> None:
+        """The reader of the port was held up."""
+        self._evidence = [each for each in self._evidence if late.t_ns - each.t_ns <= LATE_WINDOW_NS]
+        self._evidence.append(late)
+
+    def forget(self) -> None:
+        """Bytes are missing: the time since the last read says nothing."""
+        self._previous = None
+        self._at_pace_since_ns = None
+
+    def delay(self, chunk: Chunk) -> Delay:
+        """How late this read was at most."""
+        timing, previous, size = self.timing, self._previous, len(chunk.data)
+        self._previous = chunk
+        evidence_ns = max(
+            (each.lateness_ns for each in self._evidence if chunk.t_ns - each.t_ns <= LATE_WINDOW_NS), default=0
+        )
+        if previous is None:
+            held_ns = timing.bytes_ns(size) if size > timing.handover_bytes else 0  # at least; nothing says how long
+            late_ns = max(evidence_ns, held_ns)
+            self._arrived_ns = chunk.t_ns - timing.hold_ns - late_ns
+            return Delay(late_ns, 0)
+        since_ns = chunk.t_ns - previous.t_ns
+        backlog_ns = max(0, timing.bytes_ns(size) - since_ns - timing.hold_ns)
+        at_pace = size <= timing.handover_bytes and not backlog_ns
+        if self._is_settled(chunk, previous, at_pace=at_pace, evidence_ns=evidence_ns):
+            self._arrived_ns = previous.t_ns - timing.hold_ns
+        early_ns = max(0, self._arrived_ns + timing.bytes_ns(size) - chunk.t_ns)
+        earliest_ns = min(chunk.t_ns, self._arrived_ns + timing.bytes_ns(size))
+        longest_ns = min(chunk.t_ns - earliest_ns, max(0, chunk.t_ns - self._arrived_ns - timing.hold_ns))
+        late_ns = longest_ns if size > timing.handover_bytes else min(evidence_ns, longest_ns)
+        self._arrived_ns = max(earliest_ns, chunk.t_ns - timing.hold_ns - late_ns)
+        return Delay(late_ns, backlog_ns, early_ns)
+
+    def _is_settled(self, chunk: Chunk, previous: Chunk, *, at_pace: bool, evidence_ns: int) -> bool:
+        """Whether nothing waited behind the previous read."""
+        if not at_pace:
+            self._at_pace_since_ns = None
+        elif self._at_pace_since_ns is None:
+            self._at_pace_since_ns = previous.t_ns
+        quiet = chunk.t_ns - previous.t_ns >= SETTLED_NS and evidence_ns < SETTLED_NS
+        return quiet or (self._at_pace_since_ns is not None and chunk.t_ns - self._at_pace_since_ns >= SETTLED_NS)
+
+
+# --- Bytes that came sooner than their line can send them: time is missing in their stamps ---
+# While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They then
+# come at once, as after any stall, but for one thing: since the read before them less time has gone by than the line needed
+# for them. A line that is faster than its speed says (a USB gadget, a pty that nobody paces) does so all the time, and is
+# not meant.
+
+
+EARLY_NS = 5_000_000  # an adapter hands on its bytes some milliseconds later or sooner
+MAX_EPISODES = 8  # of one boot; more, and the line is as fast as that
+
+
+def missing_ns(events: Iterable[Event], timing: LineTiming) -> int:
+    """How much time is missing in the stamps at least; 0: none, or none that bytes tell of."""
+    tracker = DelayTracker(timing)
+    episodes: list[int] = []
+    last_ns: int | None = None  # when bytes last came too soon
+    for event in events:
+        match event:
+            case Chunk():
+                if tracker.previous is not None and event.position != tracker.previous.end:
+                    tracker.forget()
+                early_ns = tracker.delay(event).early_ns
+                if early_ns > EARLY_NS:
+                    if last_ns is None or event.t_ns - last_ns > SETTLED_NS:
+                        episodes.append(0)
+                    episodes[-1] += early_ns
+                    last_ns = event.t_ns
+            case Lateness():
+                tracker.take_evidence(event)
+            case Gap():
+                tracker.forget()
+    return sum(episodes) if len(episodes) <= MAX_EPISODES else 0

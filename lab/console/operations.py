@@ -10,7 +10,7 @@ status  {name, after?}                                   -> ServerStatus: of one
                                                             above it (`more`: for the next question); else of all at once
 stop    {}                                               -> {}; the server ends
 
-What the fields have to be is said in `lab.console.requests`.
+What the fields have to be is said in `lab.console.protocol`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from typing import Protocol
 from attrs import asdict
 
 from lab.console.connection import Connection
-from lab.console.line import PortRequest
 from lab.console.port import ServedPort
-from lab.console.requests import checked
+from lab.console.protocol import PROTOCOL, Frame, FrameType, Message, checked
+from lab.console.serial_line import PortRequest
 from lab.console.status import ServerStatus
-from lab.console.wire import PROTOCOL, Frame, FrameType, Message
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import time_line
 

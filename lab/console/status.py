@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from attrs import NOTHING, AttrsInstance, fields, frozen
 
-from lab.console.index import RecordingMeta
+from lab.console.recording import RecordingMeta
 from lab.errors import LabStableError
 
 Record = TypeVar("Record")

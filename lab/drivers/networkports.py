@@ -12,12 +12,12 @@ from attrs import define, field
 from labgrid.resource import SerialPort
 from labgrid.util.proxy import proxymanager
 
-from lab.console.bareport import BareClient, BarePort
 from lab.console.client import ConsoleClient
-from lab.console.published import PublishedPort
-from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
+from lab.console.lookup import PublishedPort
+from lab.console.reader import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.console.status import PortInfo
-from lab.console.stream import ServedWay
+from lab.console.tcp_port import BareClient, BarePort
+from lab.console.transport import ServedWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clockrelation import ClockRelation

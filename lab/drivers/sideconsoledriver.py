@@ -8,7 +8,7 @@ from labgrid.factory import target_factory
 from labgrid.step import step
 
 from lab.console.model import Chunk
-from lab.console.resuming import PortOrder
+from lab.console.reader import PortOrder
 from lab.drivers.consoleport import ConsoleReader, check_plugged
 from lab.drivers.networkports import port_of
 from lab.errors import LabTransientError

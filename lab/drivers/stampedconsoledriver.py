@@ -11,7 +11,7 @@ from labgrid.resource import SerialPort
 from pexpect import TIMEOUT
 
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.resuming import PortOrder, ResumingClient
+from lab.console.reader import PortOrder, ResumingClient
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
 from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of

@@ -11,7 +11,7 @@ from labgrid.driver.powerdriver import PowerResetMixin
 from labgrid.factory import target_factory
 from labgrid.util.proxy import proxymanager
 
-from lab.console.published import PublishedHost
+from lab.console.lookup import PublishedHost
 from lab.drivers.outlets import PDUDAEMON_PORT, Outlet, outlet_of
 from lab.drivers.remote_pdudaemon import RemotePdudaemon
 from lab.drivers.switching import EdgePowerDriver

@@ -6,7 +6,7 @@ The evidence is written beside the stamps (`Lateness`), so that each moment's ±
 - how long it slept beyond the time at which it wanted to look again, as one that was stopped does;
 - how long the process stood in the kernel's run queue, from /proc/self/schedstat (Documentation/scheduler/sched-stats);
 - how long the process itself was busy between two looks at its ports;
-- how long a byte of its own took through the kernel's tty layer (`lab.console.ttylatency`).
+- how long a byte of its own took through the kernel's tty layer (`lab.console.loop`).
 """
 
 from __future__ import annotations

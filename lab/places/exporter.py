@@ -25,10 +25,10 @@ from labgrid.remote import exporter as stock
 from labgrid.resource.serialport import RawSerialPort
 from labgrid.resource.udev import USBSerialPort
 
-from lab.console.bridge import Bridge
 from lab.console.client import ConsoleClient
-from lab.console.published import PublishedHost, PublishedPort, machine_id
-from lab.console.serialport import is_pty, is_there
+from lab.console.lookup import PublishedHost, PublishedPort, machine_id
+from lab.console.rfc2217_server import Bridge
+from lab.console.serial_line import is_pty, is_there
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path

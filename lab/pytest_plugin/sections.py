@@ -14,7 +14,7 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from lab.benchmarks import site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import of_chapter, order
-from lab.console.blame import fairly
+from lab.console.holders import fairly
 from lab.drivers import guarded
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER

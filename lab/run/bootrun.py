@@ -11,9 +11,9 @@ from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles, unheeding
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL, BoardType
-from lab.console.blame import fairly
+from lab.console.holders import fairly
 from lab.console.model import Event, LineTiming
-from lab.console.pace import missing_ns
+from lab.console.moments import missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
 from lab.errors import BoardTransientError, LabTransientError

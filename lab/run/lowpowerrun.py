@@ -16,7 +16,7 @@ from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
-from lab.console.blame import fairly
+from lab.console.holders import fairly
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample
 from lab.metrics.catalogue import RESUMES

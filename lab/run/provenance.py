@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lab.boards import BoardType
-from lab.console.serialport import is_pty
+from lab.console.serial_line import is_pty
 from lab.errors import ConfigurationError
 from lab.host.clock import Clock
 

@@ -12,10 +12,10 @@ from attrs import define, field, frozen
 from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import Attempt
+from lab.console.lookup import BARE_ADAPTER
 from lab.console.model import Event, Gap
-from lab.console.published import BARE_ADAPTER
 from lab.console.recording import encode
-from lab.console.serialport import is_pty
+from lab.console.serial_line import is_pty
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now

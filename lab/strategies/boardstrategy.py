@@ -15,7 +15,7 @@ from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
 from lab.boards import BoardType
-from lab.console.blame import fairly
+from lab.console.holders import fairly
 from lab.console.model import LineTiming
 from lab.drivers import guarded
 from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from lab.console.blame import fairly
+from lab.console.holders import fairly
 from lab.drivers.consoleline import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.provision import romuart, snagboot

@@ -16,9 +16,8 @@ from typing import Final
 from attrs import define, evolve, field
 
 from lab import boards
-from lab.console.backlog import last_events
 from lab.console.client import ConsoleClient
-from lab.console.lookup import attached, last_lines
+from lab.console.lookup import attached, last_events, last_lines
 from lab.console.model import Moment
 from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo

@@ -9,7 +9,7 @@ from attrs import frozen
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from lab.console.backlog import last_events
+from lab.console.lookup import last_events
 from lab.console.status import PortInfo
 from lab.errors import ConfigurationError
 from lab.web.consoles import SEARCHED_BYTES, before, hearing

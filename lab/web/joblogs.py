@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi import Path as Asked
 from fastapi.responses import PlainTextResponse, Response
 
-from lab.console.livetext import LiveText
+from lab.console.terminal import LiveText
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir

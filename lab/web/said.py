@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
-from lab.console.livetext import LiveText
 from lab.console.model import Chunk, Event, Moment
 from lab.console.moments import MomentFinder
+from lab.console.terminal import LiveText
 from lab.web.sse import event
 
 

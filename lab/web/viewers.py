@@ -1,7 +1,7 @@
 """Those who look at a console, and how they are given what it says.
 
 A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority. But before its stamp a byte
-passes through a worker of the kernel (`lab.console.ttylatency`), and that is an ordinary task, as this program is: it may have to wait
+passes through a worker of the kernel (`lab.console.loop`), and that is an ordinary task, as this program is: it may have to wait
 behind it. So a piece is handed to some viewers at a time, with pauses, in which the loop serves pages, too (see also `lab.host.scheduling`).
 """
 

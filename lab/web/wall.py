@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from lab.console.livetext import LiveText
 from lab.console.lookup import last_lines
 from lab.console.status import PortStatus
+from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
 from lab.farm.now import BoardNow, LabNow
 from lab.farm.nowlines import ago

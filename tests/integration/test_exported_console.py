@@ -17,7 +17,7 @@ from support.prometheus_server import until
 
 from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
-from lab.console.published import PREFIX
+from lab.console.lookup import PREFIX
 from lab.host.runtime import socket_path
 from lab.places.holding import Place, job_user, stock_user
 

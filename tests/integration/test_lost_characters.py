@@ -10,7 +10,7 @@ from attrs import evolve
 from support.simruns import bench
 from support.simtarget import SimClient
 
-from lab.console.index import RecordingMeta
+from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 
 PORT = PortStatus(

@@ -14,7 +14,7 @@ from pathlib import Path
 from attrs import define, field
 
 from lab.console import Chunk, ConsoleClient, Event, LineTiming, PortInfo, Recording, ensure_server
-from lab.console.resuming import ResumingClient
+from lab.console.reader import ResumingClient
 from lab.errors import BoardlabError
 
 KERNEL_START_NS = 7 * 10**12  # the host's clock when the kernel's was 0

@@ -22,7 +22,7 @@ from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
 from exporters.standing import StandingFailures, StandingVerdicts
-from lab.console.index import RecordingMeta
+from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, Part
 from lab.health.book import KEEPER, HealthBook

@@ -24,8 +24,8 @@ from labgrid.factory import target_factory
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.resource import PDUDaemonPort, RawSerialPort
 
-from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Event, Gap, RecordKind
+from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, SideConsoleDriver, StampedConsoleDriver, StampedPDUDaemonDriver, WakePinsDriver
 from lab.drivers.consoleport import LocalPort

@@ -15,7 +15,7 @@ from support.measuring_lab import Lab
 from support.uboot_suite import DEADLINE_S, HOOKS, lab_with_hooks, powered, run_suite
 
 from lab.console.client import ConsoleClient
-from lab.console.spawn import ensure_server
+from lab.console.server import ensure_server
 
 BOARD_TYPE = "qemu_arm64"
 FAILS = "test_tpm2.py::test_tpm2_init"  # for want of a TPM: test/py power-cycles the board for the test behind it

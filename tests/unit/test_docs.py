@@ -45,10 +45,9 @@ from lab.boards.model import REFERENCED
 from lab.cli import virtual as virtual_commands
 from lab.cli.groups import COMMAND_GROUPS
 from lab.console import operations
-from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Lateness, RecordKind
-from lab.console.recording import encode
-from lab.console.wire import FrameType
+from lab.console.protocol import FrameType
+from lab.console.recording import RecordingMeta, encode
 from lab.metrics import Flag
 from virtual.sim.faults.scenario import read as read_scenario
 from virtual.sim.model import simulated

@@ -20,7 +20,7 @@ from support.console_bench import BOOT, paced
 
 from lab.cli import main
 from lab.console import RecordingMeta, encode
-from lab.console.livetext import LiveText
+from lab.console.terminal import LiveText
 from lab.errors import BoardTransientError
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run, writer
 from lab.results import Store, open_store

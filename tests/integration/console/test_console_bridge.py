@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from support.console_bench import DEADLINE_S, ConsoleBench, wait_for
 
-from lab.console.bridge import Bridge
 from lab.console.model import Gap
+from lab.console.rfc2217_server import Bridge
 from lab.host.runtime import socket_path
 
 

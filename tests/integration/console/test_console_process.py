@@ -11,7 +11,7 @@ import pytest
 from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes
 
 from lab.console import ConsoleClient, ensure_server
-from lab.console.wire import Deframer, FrameType, Message, encode_frame, encode_message
+from lab.console.protocol import Deframer, FrameType, Message, encode_frame, encode_message
 from lab.errors import LabStableError, LabTransientError
 
 

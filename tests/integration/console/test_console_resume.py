@@ -17,7 +17,7 @@ from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, taken, w
 
 from lab.console import Chunk, ConsoleClient, Recording
 from lab.console.model import Event, Gap, RecordKind
-from lab.console.resuming import PortOrder, ResumingClient
+from lab.console.reader import PortOrder, ResumingClient
 from lab.errors import LabTransientError
 from lab.host.runtime import prepare, socket_path
 

@@ -21,9 +21,10 @@ from support.console_bench import ConsoleBench, taken, wait_for
 from support.playedpdudaemon import running_pdudaemon
 from support.railsserved import hwmon, running_rails_server
 
-from lab.console import ConsoleClient, Recording, clockwatch
-from lab.console.published import PublishedHost
-from lab.console.resuming import PortOrder, ResumingClient
+from lab.console import ConsoleClient, Recording
+from lab.console import reader as console_reader
+from lab.console.lookup import PublishedHost
+from lab.console.reader import PortOrder, ResumingClient
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -88,7 +89,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Nothing of it may be left at the end, whatever hung."""
-    monkeypatch.setattr(clockwatch, "AGAIN_S", 0.2)
+    monkeypatch.setattr(console_reader, "AGAIN_S", 0.2)
     with TemporaryDirectory(prefix="run-") as runtime, realsshd.running_sshd(tmp_path) as sshd:
         config = tmp_path / "ssh"
         config.write_text(SSH.format(port=sshd.port, key=sshd.key, user=pwd.getpwuid(os.geteuid()).pw_name))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, wait_for
 
 from lab.console import ConsoleClient
-from lab.console.wire import HEADER, Deframer, FrameType, Message, encode_frame, encode_message
+from lab.console.protocol import HEADER, Deframer, FrameType, Message, encode_frame, encode_message
 from lab.errors import ConfigurationError, LabTransientError
 
 MESSAGES = 20  # of an example

@@ -12,8 +12,8 @@ import pytest
 
 from lab import boards
 from lab.cli import doctor, main
-from lab.console import display
-from lab.console.index import RecordingMeta
+from lab.console import terminal
+from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.farm.doctor import Finding
 from lab.host import process
@@ -96,7 +96,7 @@ def test_the_ports_of_a_server_fit(narrow: Path) -> None:
     errors = {"overrun": 2**63, "frame": 2**63}
     info = PortInfo(meta, LONG, 2**63)
     port = PortStatus(info, LONG, 2**63, 9, 1e9, 99, os.getpid(), "", 9**9, 9**9, errors, 10**15, LONG, LONG)
-    lines = display.status_lines(ServerStatus(1, "", "", "", [port]))
+    lines = terminal.status_lines(ServerStatus(1, "", "", "", [port]))
     assert widest(lines[1:]) <= COLUMNS
 
 

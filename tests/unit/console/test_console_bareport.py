@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serial import rfc2217
 
-from lab.console.bareport import RAW, RFC2217, BareClient, BarePort
+from lab.console.tcp_port import RAW, RFC2217, BareClient, BarePort
 
 
 class Line:

@@ -12,16 +12,14 @@ from typing import cast
 import pytest
 
 from lab.console import Chunk
-from lab.console.catchup import Catchup, Cursor
 from lab.console.connection import Connection
-from lab.console.index import RecordingMeta
-from lab.console.line import SerialLine
+from lab.console.delivery import Catchup, Cursor, ReaderQueue
 from lab.console.model import Event, Gap, RecordKind
 from lab.console.port import ServedPort
-from lab.console.readerqueue import ReaderQueue
-from lab.console.recording import paths
-from lab.console.recordingstore import KEPT, RecordingStore
-from lab.console.wire import Deframer
+from lab.console.protocol import Deframer
+from lab.console.recorder import KEPT, RecordingStore
+from lab.console.recording import RecordingMeta, paths
+from lab.console.serial_line import SerialLine
 from lab.errors import LabStableError
 from lab.host.clock import MonotonicRaw, utc_now
 
@@ -85,7 +83,7 @@ def test_a_recording_whose_index_cannot_be_opened_leaves_no_file_open(
             raise OSError(24, "Too many open files")
         return opened(path, flags)
 
-    monkeypatch.setattr("lab.console.catchup.os.open", refuse)
+    monkeypatch.setattr("lab.console.delivery.os.open", refuse)
     with pytest.raises(LabStableError, match="Too many open files"):
         Cursor(tmp_path / "uart0")
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from lab.console.clients import BEATS_OF_PATIENCE, Clients
 from lab.console.connection import Connection
-from lab.console.wire import Deframer, Frame, FrameType, Message, encode_message
+from lab.console.protocol import Deframer, Frame, FrameType, Message, encode_message
 
 
 @define

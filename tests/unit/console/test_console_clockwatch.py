@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.console import clockwatch
+from lab.console import reader as console_reader
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk
-from lab.console.resuming import PortOrder, ResumingClient
-from lab.console.wire import PROTOCOL, Deframer, FrameType, Message, encode_event, encode_message
+from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_event, encode_message
+from lab.console.reader import PortOrder, ResumingClient
 from lab.errors import LabTransientError
 
 META: Message = {"name": "uart0", "device": "/dev/ttyUSB0", "speed_bd": 115200}
@@ -74,7 +74,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(clockwatch, "AGAIN_S", 0.0)  # the clock is asked with each read
+    monkeypatch.setattr(console_reader, "AGAIN_S", 0.0)  # the clock is asked with each read
     return Server()
 
 

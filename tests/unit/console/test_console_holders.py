@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.blame import blamed, fairly
-from lab.console.holders import Holder, holders, shared
+from lab.console.holders import Holder, blamed, fairly, holders, shared
 from lab.errors import (
     BoardlabError,
     BoardTransientError,

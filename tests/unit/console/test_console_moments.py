@@ -30,8 +30,7 @@ from lab.console import (
     find_moments,
     interval,
 )
-from lab.console.lines import KEPT_BYTES, WINDOW_BYTES, LineMatcher
-from lab.console.moments import feed_watch
+from lab.console.moments import KEPT_BYTES, WINDOW_BYTES, LineMatcher, feed_watch
 from lab.errors import ConfigurationError
 
 TIMING = LineTiming(speed_bd=115200, adapter_latency_ns=1_000_000, fifo_bytes=16, scheduling_ns=200_000)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.console.client import ConsoleClient
-from lab.console.wire import PROTOCOL, Deframer, FrameType, Message, encode_message
+from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_message
 from lab.errors import LabStableError
 
 META: Message = {"name": "uart0", "device": "/dev/ttyUSB0", "speed_bd": 115200}
@@ -33,7 +33,7 @@ PORT: Message = {
     "recording_broken": "",
 }
 STATUS: Message = {"pid": 1, "started": "", "scheduling": "", "log": "", "ports": [PORT]}
-# As lab/console/requests.py has refused it until a speed might be left to the server.
+# As lab/console/protocol.py has refused it until a speed might be left to the server.
 REFUSAL: Message = {
     "error": "LabStableError",
     "failure": None,

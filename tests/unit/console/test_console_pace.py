@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.console_bench import paced
 
 from lab.console import Chunk, Event, Lateness, LineTiming
-from lab.console.pace import missing_ns
+from lab.console.moments import missing_ns
 
 MS = 1_000_000
 TIMING = LineTiming(speed_bd=115200, adapter_latency_ns=1 * MS, fifo_bytes=62, scheduling_ns=300_000)

@@ -25,9 +25,8 @@ from lab.console import (
     Suspended,
     encode,
 )
-from lab.console.index import RECORD
-from lab.console.recording import paths
-from lab.console.writer import RETRY_NS
+from lab.console.recorder import RETRY_NS
+from lab.console.recording import RECORD, paths
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 
 META = RecordingMeta(name="uart0", device="/dev/ttyUSB0", speed_bd=115200, adapter_latency_ns=1_000_000)

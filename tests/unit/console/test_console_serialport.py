@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.serialport import close_port, is_pty, line_errors, open_port
+from lab.console.serial_line import close_port, is_pty, line_errors, open_port
 from lab.errors import ConfigurationError, LabStableError
 
 

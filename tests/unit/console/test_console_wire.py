@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lab.console import Chunk, Event, Gap, Lateness, RecordKind
 from lab.console.connection import Connection
-from lab.console.wire import (
+from lab.console.protocol import (
     MAX_PAYLOAD_BYTES,
     Deframer,
     Frame,

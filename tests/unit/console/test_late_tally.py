@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console.latetally import HALF_NS, LEAST, LateTally
+from lab.console.loop import HALF_NS, LEAST, LateTally
 
 START_NS = 10**15
 

@@ -10,8 +10,8 @@ import pytest
 
 from lab.console import Chunk
 from lab.console.connection import Connection
-from lab.console.readerqueue import INTERVAL_NS, ReaderQueue
-from lab.console.wire import Deframer, encode_event
+from lab.console.delivery import INTERVAL_NS, ReaderQueue
+from lab.console.protocol import Deframer, encode_event
 
 NOW_NS = 10**12
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import evolve
 
 from lab.console import Chunk, Recording, RecordingMeta
-from lab.console.recordingstore import KEPT, RecordingStore
+from lab.console.recorder import KEPT, RecordingStore
 
 META = RecordingMeta(
     name="uart0", device="/dev/ttyUSB0", speed_bd=115200, boot_id="today", started="2026-01-01T00:00:00"

@@ -15,11 +15,10 @@ import pytest
 
 from lab.console import loop
 from lab.console.connection import Connection
-from lab.console.line import PortRequest
-from lab.console.loop import ConsoleServer
+from lab.console.loop import INTERVAL_NS, OVERDUE_NS, ConsoleServer, TtyLatencyProbe
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import ServedPort
-from lab.console.ttylatency import INTERVAL_NS, OVERDUE_NS, TtyLatencyProbe
+from lab.console.serial_line import PortRequest
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import prepare
 from lab.host.scheduling import EVIDENCE_NS, Heartbeat, Scheduling

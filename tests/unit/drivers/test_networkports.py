@@ -15,10 +15,10 @@ from support.console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_
 from support.railsserved import hwmon, running_rails_server
 
 from lab.benchmarks.boot import PowerEdge
-from lab.console.bareport import HOLD_NS
 from lab.console.client import ConsoleClient
-from lab.console.published import PublishedPort, machine_id
-from lab.console.resuming import PortOrder
+from lab.console.lookup import PublishedPort, machine_id
+from lab.console.reader import PortOrder
+from lab.console.tcp_port import HOLD_NS
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import ServedPort, port_of
 from lab.errors import ConfigurationError, LabTransientError

@@ -10,7 +10,7 @@ import pytest
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
 
-from lab.console.published import PublishedPort
+from lab.console.lookup import PublishedPort
 from lab.drivers import LinuxWriterDriver, StampedConsoleDriver, UBootWriterDriver
 from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError

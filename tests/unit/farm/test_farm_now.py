@@ -19,7 +19,7 @@ from attrs import evolve
 
 from lab.cli import main
 from lab.cli.watch import moved, view
-from lab.console.index import RecordingMeta
+from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus
 from lab.farm import now, nowlines, services
 from lab.farm.now import BoardNow, JobNow, LabNow

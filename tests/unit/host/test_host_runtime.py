@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.console import ConsoleClient, stream
+from lab.console import ConsoleClient, transport
 from lab.console.operations import default_name
 from lab.errors import ConfigurationError
 from lab.host.runtime import prepare, runtime_dir, socket_path
@@ -137,6 +137,6 @@ def test_who_listens_is_asked_for_too_since_a_folder_may_be_exchanged(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening(short):
-        monkeypatch.setattr(stream, "check_owner", lambda _folder: monkeypatch.setattr(os, "getuid", lambda: 4711))
+        monkeypatch.setattr(transport, "check_owner", lambda _folder: monkeypatch.setattr(os, "getuid", lambda: 4711))
         with pytest.raises(ConfigurationError, match=r"of user \d+ listens there, and you are 4711"):
             ConsoleClient(socket_path(short))

@@ -12,7 +12,7 @@ from support.scripted_host import Answer, ScriptedHost, sessions
 from lab.benchmarks import needs
 from lab.benchmarks.lmbench import bw_pipe
 from lab.benchmarks.section import Bench, ParsedReading, Section, whole
-from lab.console.blame import fairly
+from lab.console.holders import fairly
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag

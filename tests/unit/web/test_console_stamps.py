@@ -13,7 +13,7 @@ import requests
 from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, read_bytes, running_bench
 from support.web_serving import serving
 
-from lab.console.backlog import last_events
+from lab.console.lookup import last_events
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from attrs import frozen
 
-from lab.console.wire import CREDENTIALS
+from lab.console.protocol import CREDENTIALS
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.runtime import check_owner
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import serial
 from attrs import frozen
 
-from lab.console.index import RecordingMeta
+from lab.console.lookup import BARE_ADAPTER
 from lab.console.model import Chunk, Event
-from lab.console.published import BARE_ADAPTER
+from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, ServerStatus
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import Clock, MonotonicRaw, utc_now

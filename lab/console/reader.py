@@ -10,16 +10,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from lab.console.client import ConsoleClient
-from lab.console.clockwatch import ClockWatch
-from lab.console.model import Event
-from lab.console.place import Place
+from lab.console.client import ClockQuestion, ConsoleClient
+from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind
 from lab.console.status import PortInfo, ServerStatus
-from lab.console.stream import left_s
+from lab.console.transport import left_s
 from lab.errors import LabTransientError
-from lab.host.clockrelation import ClockRelation
+from lab.host.clock import time_line
+from lab.host.clockrelation import ClockReading, ClockRelation
 
 PATIENCE_S: Final = 60.0  # how long a host that does not answer is tried again
 # For an answer of another host, as long as ssh waits for one. A link that has to carry more than it can says nothing for some seconds, and would
@@ -289,3 +288,117 @@ class ResumingClient:
         self._why = error
         if self._cut_at is None:
             self._cut_at = time.monotonic()
+
+
+# --- Where a reader is in a port's stream, so that it gets everything once, however often it is cut off ---
+
+
+@define
+class Place:
+    """The place of one reader.
+
+    Attributes:
+        shown: the port, for messages.
+        began_ns: the server's clock when it began to read. position: of the next byte.
+    """
+
+    shown: str
+    began_ns: int
+    position: int
+    _since_byte: list[Event] = field(factory=list, init=False)  # what came since the last byte
+    _repeated: list[Event] = field(factory=list, init=False)  # what comes again after a cut
+
+    def begin_again(self) -> None:
+        """The reader attached anew at `position`: what came there and is no data comes again."""
+        self._repeated = list(self._since_byte)
+
+    def is_new(self, event: Event) -> bool:
+        """Whether it did not come before the cut already; the reader is behind it then.
+
+        Raises:
+            LabTransientError: bytes before it are missing, and no gap says so.
+        """
+        if event.position > self.position:
+            if not (isinstance(event, Gap) and event.kind is RecordKind.UNRECORDED):
+                raise LabTransientError(
+                    f"{self.shown}: bytes {self.position} to {event.position} of its stream did not come. Attach again; look "
+                    "at the recording there for what was said",
+                    failure="console_overrun",
+                )
+            self.position = event.position
+        if isinstance(event, Chunk):
+            if event.end <= self.position:
+                return False
+            self.position = event.end
+            self._since_byte, self._repeated = [], []
+            return True
+        if 0 < event.t_ns < self.began_ns and not isinstance(event, Lateness):
+            return False  # it lies at our first byte: told, but old
+        if event in self._repeated:
+            self._repeated.remove(event)
+            return False
+        self._since_byte.append(event)
+        return True
+
+
+# --- The clock of a console server that may be on another host, asked beside what is read: no byte waits for an answer ---
+
+
+AGAIN_S: Final = 5.0  # after the last answer; it shows as well that the server still answers
+
+
+@define
+class ClockWatch:
+    """Keeps what is known of the server's clock up to date.
+
+    Each reader asks for itself: an answer is also the sign that its own connection is alive, which no other reader's is.
+
+    Attributes:
+        relation: of the server's clock to this host's.
+    """
+
+    relation: ClockRelation
+    _question: ClockQuestion | None = field(default=None, init=False)
+    _next: float = field(default=0.0, init=False)
+
+    def ask(self, client: ConsoleClient) -> ClockReading:
+        """Ask, and wait for the answer.
+
+        Raises:
+            LabTransientError: there is none, or that host was booted again.
+        """
+        return self._take(client.clock())
+
+    def look(self, client: ConsoleClient) -> float:
+        """Ask when it is time, and take what was answered since. Returns: for how many seconds there is nothing to do here.
+
+        Raises:
+            LabTransientError: that host was booted again.
+        """
+        if self._question is not None and (reading := self._question.reading()) is not None:
+            self._question = None
+            self._take(reading)
+        if self._question is None and not left_s(self._next):
+            self._question = client.ask_clock()
+        return left_s(self._next if self._question is None else self._question.deadline)
+
+    def check(self, client: ConsoleClient) -> None:
+        """To be asked when there is nothing more to be received.
+
+        Raises:
+            LabTransientError: the answer has not come in time.
+        """
+        question = self._question
+        if question is not None and question.reading() is None and not left_s(question.deadline):
+            raise client.silent()
+
+    def forget(self) -> None:
+        """The connection is over: what is on its way will not be answered."""
+        self._question = None
+
+    def _take(self, reading: ClockReading) -> ClockReading:
+        self._next = time.monotonic() + AGAIN_S
+        self.relation.same = reading.line == time_line()
+        if not self.relation.same:
+            self.relation.add(reading)
+        return reading
