@@ -24,9 +24,17 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.rails import RailsConfig, Range, Trace, from_env, live, sampling, selftest, server
-from lab.rails.display import answer_lines, document, guide_lines, phase_lines, stage_lines, watch_lines
+from lab.rails.display import (
+    Event,
+    answer_lines,
+    document,
+    guide_lines,
+    phase_lines,
+    stacked,
+    stage_lines,
+    watch_lines,
+)
 from lab.rails.phase import cut, stages
-from lab.rails.plots import Event, stacked
 from lab.shown import echo, echo_json, echo_text, log_to, plain_text
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)

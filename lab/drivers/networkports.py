@@ -24,7 +24,7 @@ from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
 from lab.host.tcp import is_own
-from lab.rails.elsewhere import RailsServer, by_socket
+from lab.rails.remote import RailsServer, by_socket
 
 AUTO: Final = "auto"
 SSH: Final = "ssh"

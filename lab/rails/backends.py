@@ -21,17 +21,17 @@ def open_bus(config: RailsConfig) -> I2cBus:
         LabStableError: it cannot be opened.
     """
     if config.port.startswith(UNIX):
-        from lab.rails.socketbus import SocketBus  # noqa: PLC0415 - only the one that is asked for
+        from lab.rails.i2c import SocketBus  # noqa: PLC0415 - only the one that is asked for
 
         return SocketBus(config.port.removeprefix(UNIX))
     if config.port.startswith(FTDI):
         try:
-            from lab.rails.ftdi import open_ftdi  # noqa: PLC0415
+            from lab.rails.i2c import open_ftdi  # noqa: PLC0415
         except ImportError as error:
             raise ConfigurationError(f"{config.port}: needs pyftdi: install boardlab[ftdi]") from error
         return open_ftdi(config.port, config.bus_khz)
     if config.port.startswith("/dev/i2c-"):
-        from lab.rails.smbus import open_linux  # noqa: PLC0415
+        from lab.rails.i2c import open_linux  # noqa: PLC0415
 
         return open_linux(config.port)
     raise ConfigurationError(

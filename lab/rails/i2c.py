@@ -7,12 +7,19 @@ of a virtual board's bench. The sensors' code is the same on all of them.
 from __future__ import annotations
 
 import errno
+import os
+import socket
+import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from attrs import frozen
+from pyftdi.i2c import I2cController, I2cNackError
+from pyftdi.usbtools import UsbToolsError
+from smbus2 import SMBus, i2c_msg
 
-from lab.errors import LabStableError
+from lab.errors import ConfigurationError, LabStableError
 
 # What Linux' adapters say when nobody acknowledges (Documentation/i2c/fault-codes.rst).
 NACK_ERRORS: Final = frozenset({errno.ENXIO, errno.EREMOTEIO, errno.EIO, errno.ETIMEDOUT, errno.EAGAIN})
@@ -71,3 +78,230 @@ def bus_lost_error(name: str, error: OSError) -> LabStableError:
         f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab rails selftest` asks it",
         failure="power_sensor",
     )
+
+
+# --- The kernel's I2C adapters, /dev/i2c-N, through smbus2 ---
+
+
+MAX_MESSAGES: Final = 42  # I2C_RDWR_IOCTL_MAX_MSGS, include/uapi/linux/i2c-dev.h
+
+
+class Transfers(Protocol):
+    """What is used of smbus2.SMBus."""
+
+    def i2c_rdwr(self, *i2c_msgs: i2c_msg) -> None:
+        """One combined transfer; raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Close the device."""
+        ...
+
+
+def open_linux(device: str) -> LinuxBus:
+    """The adapter /dev/i2c-N.
+
+    Raises:
+        ConfigurationError: no such adapter, or no permission.
+    """
+    try:
+        return LinuxBus(SMBus(device), device)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{device}: {error.strerror}; load the module i2c-dev, join the group i2c, or mend `port` in the env"
+        ) from error
+
+
+class LinuxBus:
+    """A `lab.rails.i2c.I2cBus`: up to 21 registers in one ioctl, each a write of its number and a read of two bytes."""
+
+    def __init__(self, bus: Transfers, name: str) -> None:
+        self.name = name
+        self._bus = bus
+
+    def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
+        """See `I2cBus`."""
+        calls: list[list[i2c_msg]] = []
+        for start in range(0, len(registers), MAX_MESSAGES // 2):
+            some = registers[start : start + MAX_MESSAGES // 2]
+            calls.append(
+                [
+                    message
+                    for register in some
+                    for message in (
+                        i2c_msg.write(register.address, [register.number]),
+                        i2c_msg.read(register.address, 2),
+                    )
+                ]
+            )
+        unpack = struct.Struct(f">{len(registers)}H").unpack
+
+        def fetch() -> Sequence[int]:
+            for messages in calls:
+                self._transfer(messages)
+            return unpack(b"".join(bytes(message) for messages in calls for message in messages[1::2]))
+
+        return fetch
+
+    def write(self, register: Register, value: int) -> None:
+        """See `I2cBus`."""
+        self._transfer([i2c_msg.write(register.address, [register.number, value >> 8, value & 0xFF])])
+
+    def close(self) -> None:
+        """See `I2cBus`."""
+        self._bus.close()
+
+    def _transfer(self, messages: list[i2c_msg]) -> None:
+        try:
+            self._bus.i2c_rdwr(*messages)
+        except OSError as error:
+            if error.errno in NACK_ERRORS:
+                raise NackError from error
+            raise bus_lost_error(self.name, error) from error
+
+
+# --- An FTDI cable with an MPSSE (FT232H, FT2232H, FT4232H) as I2C master, through pyftdi ---
+
+
+class I2cPort(Protocol):
+    """What is used of pyftdi.i2c.I2cPort."""
+
+    def exchange(self, out: bytes, readlen: int = 0) -> bytes:
+        """Write, then read after a repeated start."""
+
+
+class Controller(Protocol):
+    """What is used of pyftdi.i2c.I2cController."""
+
+    def get_port(self, address: int) -> I2cPort:
+        """The chip at an address."""
+
+    def close(self) -> None:
+        """Release the adapter."""
+
+
+def open_ftdi(url: str, khz: int) -> FtdiBus:
+    """The adapter of a pyftdi URL.
+
+    Raises:
+        ConfigurationError: there is no such adapter, or no permission.
+    """
+    controller = I2cController()
+    try:
+        controller.configure(url, frequency=khz * 1000.0)
+    except (UsbToolsError, ValueError, OSError) as error:
+        raise ConfigurationError(
+            f"{url}: {error}; plug the adapter in, give this user access to it (udev), or mend `port` in the env"
+        ) from error
+    return FtdiBus(controller, url)
+
+
+class FtdiBus:
+    """A `lab.rails.i2c.I2cBus`; each register is a USB round trip, so that a reading takes some milliseconds."""
+
+    def __init__(self, controller: Controller, name: str) -> None:
+        self.name = name
+        self._controller = controller
+
+    def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
+        """See `I2cBus`."""
+
+        def fetch() -> Sequence[int]:
+            return [struct.unpack(">H", self._exchange(register, b"", 2))[0] for register in registers]
+
+        return fetch
+
+    def write(self, register: Register, value: int) -> None:
+        """See `I2cBus`."""
+        self._exchange(register, struct.pack(">H", value), 0)
+
+    def close(self) -> None:
+        """See `I2cBus`."""
+        self._controller.close()
+
+    def _exchange(self, register: Register, data: bytes, count: int) -> bytes:
+        port = self._controller.get_port(register.address)
+        try:
+            return bytes(port.exchange(bytes([register.number]) + data, count))
+        except I2cNackError as error:
+            raise NackError from error
+        except OSError as error:  # pyftdi's other errors are
+            raise bus_lost_error(self.name, error) from error
+
+
+# --- The I2C bus of a virtual board: messages as the kernel's I2C_RDWR has them, over its bench's Unix socket ---
+# A request is `<H` (bytes that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write, its
+# bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno of a transfer that failed) and what was read.
+
+
+_LENGTH: Final = struct.Struct("<H")
+_MESSAGE: Final = struct.Struct("<BBH")
+_ANSWER: Final = struct.Struct("<Hi")
+_PATIENCE_S: Final = 10  # a bench on a busy host
+
+
+class SocketBus:
+    """A `lab.rails.i2c.I2cBus`."""
+
+    def __init__(self, path: str) -> None:
+        """Connect.
+
+        Raises:
+            ConfigurationError: no bench listens there.
+        """
+        self.name = f"unix:{path}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A time-out of Python's would cost a poll(2) before each call.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _PATIENCE_S, 0))
+        try:
+            folder = os.open(Path(path).parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:  # through /proc a path may be longer than the 107 bytes of a socket's address
+                self._socket.connect(f"/proc/self/fd/{folder}/{Path(path).name}")
+            finally:
+                os.close(folder)
+        except OSError as error:
+            self._socket.close()
+            raise ConfigurationError(
+                f"{path}: nobody listens ({error.strerror or error}); `lab virtual up` starts the bench, "
+                "or mend `port` in the env"
+            ) from error
+
+    def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
+        """See `I2cBus`."""
+        body = b"".join(
+            _MESSAGE.pack(register.address, 0, 1) + bytes([register.number]) + _MESSAGE.pack(register.address, 1, 2)
+            for register in registers
+        )
+        request = _LENGTH.pack(len(body)) + body
+        size = 2 * len(registers)
+        unpack = struct.Struct(f">{len(registers)}H").unpack
+
+        def fetch() -> Sequence[int]:
+            return unpack(self._ask(request, size))
+
+        return fetch
+
+    def write(self, register: Register, value: int) -> None:
+        """See `I2cBus`."""
+        body = _MESSAGE.pack(register.address, 0, 3) + bytes([register.number, value >> 8, value & 0xFF])
+        self._ask(_LENGTH.pack(len(body)) + body, 0)
+
+    def close(self) -> None:
+        """See `I2cBus`."""
+        self._socket.close()
+
+    def _ask(self, request: bytes, size: int) -> bytes:
+        try:
+            self._socket.sendall(request)
+            answer = self._socket.recv(_ANSWER.size + size)
+            while len(answer) < _ANSWER.size or len(answer) < _ANSWER.size + _ANSWER.unpack_from(answer)[0]:
+                more = self._socket.recv(4096)
+                if not more:
+                    raise ConnectionResetError(0, "the bench has gone")
+                answer += more
+        except OSError as error:
+            raise bus_lost_error(self.name, error) from error
+        count, status = _ANSWER.unpack_from(answer)
+        if status < 0 or count != size:
+            raise NackError
+        return answer[_ANSWER.size :]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
+from lab.errors import ConfigurationError
 from lab.host.clock import Clock
 from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
 from lab.rails.model import NO_VALUES, Channel, Range, SensorReading
+from lab.rails.trace import END, RECORD, TraceMeta, meta_of
 
 
 @frozen
@@ -60,3 +65,119 @@ def _now(channel: Channel, readings: list[SensorReading]) -> Now:
     volts = sum(reading.bus_uv for reading in good) / len(good) / 1e6
     shunt_nv = sum(reading.shunt_nv for reading in good) / len(good) - channel.offset_nv
     return Now(channel.rail, volts, volts * shunt_nv * 1e-6 / channel.shunt_mohm, text)
+
+
+# --- A trace that grows, for a person who looks on: the mean power of each rail in short steps. Nothing here is a measurement ---
+
+
+STEP_NS: Final = 100_000_000
+_HEADER_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = RECORD.size * 200_000  # of one look: what a viewer is behind is left out
+
+
+@frozen
+class PowerStep:
+    """The mean power of each rail in a step of STEP_NS.
+
+    Attributes:
+        t_ns: the middle of the step, on the clock of the trace. watts: by rail; None: no sample came from its sensor.
+    """
+
+    t_ns: int
+    watts: tuple[float | None, ...]
+
+
+@define
+class TraceTail:
+    """Follows a trace from `back_ns` before its present end on. Make one with `follow`.
+
+    Attributes:
+        meta: the first line of the trace. ended: whether the sampler said that it was done.
+    """
+
+    meta: TraceMeta
+    ended: bool = field(default=False, init=False)
+    _fd: int
+    _offset: int
+    _step: int = field(default=-1, init=False)
+    _sums: list[float] = field(factory=list, init=False)
+    _counts: list[int] = field(factory=list, init=False)
+    _watt_per: list[tuple[float, float]] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._watt_per = [_factors(channel) for channel in self.meta.channels]
+
+    def read(self) -> list[PowerStep]:
+        """The steps that are complete and new."""
+        data = os.pread(self._fd, _MOST_BYTES, self._offset)
+        whole = data[: len(data) // RECORD.size * RECORD.size]
+        self._offset += len(whole)
+        return list(self._steps(whole))
+
+    def close(self) -> None:
+        """Look no more."""
+        os.close(self._fd)
+
+    def _steps(self, whole: bytes) -> Iterator[PowerStep]:
+        for t_ns, bus_uv, shunt_nv, rail, mark in RECORD.iter_unpack(whole):
+            if rail == END:
+                self.ended = True
+                continue
+            if rail >= len(self._watt_per):
+                continue
+            step = t_ns // STEP_NS
+            if step > self._step:
+                if self._step >= 0:
+                    yield self._mean()
+                self._step, self._sums, self._counts = step, [0.0] * len(self._watt_per), [0] * len(self._watt_per)
+            if not mark & NO_VALUES:
+                factor, offset_nv = self._watt_per[rail]
+                self._sums[rail] += bus_uv * (shunt_nv - offset_nv) * factor
+                self._counts[rail] += 1
+
+    def _mean(self) -> PowerStep:
+        watts = (total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
+        return PowerStep(self._step * STEP_NS + STEP_NS // 2, tuple(watts))
+
+
+def follow(path: Path, back_ns: int) -> TraceTail:
+    """A trace, from so long before its last sample on.
+
+    Raises:
+        ConfigurationError: no such file, or it is no trace.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            line = file.readline(_HEADER_BYTES)
+        meta = meta_of(path, line)
+        return TraceTail(meta, fd, _begin(fd, len(line), back_ns))
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _begin(fd: int, first: int, back_ns: int) -> int:
+    """Where the samples of the last `back_ns` begin; samples are in the order of their times."""
+    count = (os.fstat(fd).st_size - first) // RECORD.size
+    if count <= 0:
+        return first
+
+    def t_ns(number: int) -> int:
+        found: int = RECORD.unpack(os.pread(fd, RECORD.size, first + number * RECORD.size))[0]
+        return found
+
+    wanted = t_ns(count - 1) - back_ns
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if t_ns(middle) < wanted else (low, middle)
+    return first + low * RECORD.size
+
+
+def _factors(channel: Channel) -> tuple[float, float]:
+    """Watt per microvolt times nanovolt, and what is subtracted from the latter."""
+    return 1e-6 * 1e-9 / (channel.shunt_mohm * 1e-3), channel.offset_nv

@@ -27,7 +27,7 @@ LARGEST: Final = 2**31 - 1  # microvolt or nanovolt in a record: 2 kV on the rai
 
 
 class Range(enum.StrEnum):
-    """What power is expected, which decides how long a sensor averages (`lab.rails.timing`)."""
+    """What power is expected, which decides how long a sensor averages (`lab.rails.ina`)."""
 
     ACTIVE = "active"  # a board that boots, idles or works: about a thousand samples a second
     SLEEP = "sleep"  # a board that sleeps at some milliwatt: about one sample a second

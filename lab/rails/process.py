@@ -18,8 +18,7 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.rails.config import RailsConfig
 from lab.rails.model import Range
 from lab.rails.sampler import EXIT_CONFIGURATION, READY
-from lab.rails.trace import Trace
-from lab.rails.tracewriter import NAP_S
+from lab.rails.trace import NAP_S, Trace
 
 START_S: Final = 30.0  # a Python start on a loaded host, and the first samples
 STOP_S: Final = 20.0

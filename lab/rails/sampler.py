@@ -18,16 +18,159 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from attrs import define
+
 from lab.errors import BoardlabError, ConfigurationError
-from lab.host.clock import MonotonicRaw
-from lab.host.runtime import runtime_dir
+from lab.host import process, runtime
+from lab.host import runtime as host_runtime
+from lab.host.clock import NS_PER_S, Clock, MonotonicRaw, utc_now
+from lab.host.runtime import SamplerStatus, runtime_dir
 from lab.host.scheduling import IdleStates, raise_priority
 from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
-from lab.rails.model import Range
-from lab.rails.recorder import SensorRecorder
-from lab.rails.tracewriter import TraceWriter
+from lab.rails.model import RailSensor, Range, Schedule
+from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
 from lab.shown import plain_text
+
+# --- The sampler's work without its process: from a sensor into a trace ---
+
+
+class SensorRecorder:
+    """Records one sensor.
+
+    Attributes:
+        poll_ns: how often `poll` wants to be called.
+    """
+
+    def __init__(
+        self,
+        config: RailsConfig,
+        sensor: RailSensor,
+        wanted: Range,
+        path: Path,
+        clock: Clock,
+        scheduling: str,
+        runtime: Path | None = None,
+    ) -> None:
+        """Start the sensor and the trace.
+
+        Args:
+            runtime: the runtime folder, in which whoever looks on is told how the sampling goes and where the trace is; None: nobody is.
+
+        Raises:
+            LabError: a sensor does not answer.
+            ConfigurationError: the trace cannot be written.
+        """
+        schedule = sensor.start(wanted)
+        self.poll_ns = schedule.poll_ns
+        self._sensor = sensor
+        self._clock = clock
+        self._reporter = (
+            None if runtime is None else StatusReporter(config.board, schedule, runtime / host_runtime.RAILS)
+        )
+        self._told = SamplerStatus(config.board, str(path.absolute()), process.identity())
+        self._samplers = None if runtime is None else runtime / host_runtime.SAMPLERS
+        self._writer = TraceFile(
+            path,
+            TraceMeta(
+                board=config.board,
+                rails=config.rails,
+                channels=schedule.channels,
+                backend=config.backend,
+                port=config.port,
+                settings=schedule.text,
+                wanted=wanted.value,
+                period_ns=schedule.period_ns,
+                window_ns=schedule.window_ns,
+                late_ns=schedule.late_ns,
+                clock=clock.name,
+                scheduling=scheduling,
+            ),
+        )
+        if self._samplers is not None:
+            host_runtime.write(self._samplers, config.board, self._told)
+
+    def poll(self) -> bytes:
+        """The records of the samples that are new; empty: there are none.
+
+        Raises:
+            LabError: the sensor's backend is gone.
+        """
+        readings = self._sensor.read()
+        return pack(self._clock.now_ns(), readings) if readings else b""
+
+    def store(self, records: bytes) -> None:
+        """Append records to the trace; it may have to wait for the disk.
+
+        Raises:
+            LabStableError: the disk is full.
+        """
+        self._writer.add(records)
+        if self._reporter is not None:
+            self._reporter.count(records)
+
+    def close(self) -> None:
+        """The trace says that it is complete."""
+        if self._samplers is not None:
+            host_runtime.forget(self._samplers, self._told.board, self._told)
+        self._writer.end(self._clock.now_ns())
+        self._sensor.close()
+
+
+# --- How the sampling goes, told in small files for who watches the lab (`lab.host.runtime.RailStatus`) ---
+
+
+INTERVAL_NS: Final = 2 * NS_PER_S  # between two words about a rail
+
+
+@define
+class _Tally:
+    samples: int = 0
+    gaps: int = 0
+    last_ns: int = 0
+    reported_samples: int = 0
+    reported_ns: int = 0
+
+
+class StatusReporter:
+    """Counts samples and gaps, and tells of each rail now and then."""
+
+    def __init__(self, board: str, schedule: Schedule, folder: Path) -> None:
+        """Nothing is counted yet. `folder`: where the exporter looks."""
+        self._board = board
+        self._rails = [channel.rail for channel in schedule.channels]
+        # Two samples that follow each other are found so far apart at most; half a period more is certainly a gap.
+        self._gap_ns = schedule.late_ns + schedule.period_ns * 3 // 2
+        self._folder = folder
+        self._tallies = [_Tally() for _ in self._rails]
+        self._next_ns = 0
+
+    def count(self, records: bytes) -> None:
+        """These records are new in the trace; tell of the rails if it is time."""
+        t_ns = 0
+        for t_ns, _, _, rail, _ in RECORD.iter_unpack(records):
+            tally = self._tallies[rail]
+            tally.gaps += bool(tally.last_ns) and t_ns - tally.last_ns > self._gap_ns
+            tally.samples += 1
+            tally.last_ns = t_ns
+        if t_ns >= self._next_ns:
+            self._next_ns = t_ns + INTERVAL_NS
+            for rail, tally in zip(self._rails, self._tallies, strict=True):
+                self._tell(rail, tally, t_ns)
+
+    def _tell(self, rail: str, tally: _Tally, t_ns: int) -> None:
+        elapsed_s = (t_ns - tally.reported_ns) / NS_PER_S
+        rate_hz = (tally.samples - tally.reported_samples) / elapsed_s if tally.reported_ns else 0.0
+        tally.reported_samples, tally.reported_ns = tally.samples, t_ns
+        status = runtime.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
+        runtime.write(self._folder, f"{self._board}/{rail}", status)
+
+
+# --- The sampler's process: `python -m lab.rails.sampler --trace FILE --range active`, with the configuration on stdin ---
+# It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by whoever started it,
+# or by the kernel when that one died, however it died. It is in a session of its own, so that a Ctrl-C in the terminal
+# reaches the one that measures, which then ends it. An error is one line on stderr.
+
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
 READY: Final = b"ready\n"

@@ -2,29 +2,40 @@
 
 It listens on a socket in the runtime folder, for its user alone. A client sends one line of JSON, and gets one back; what it asked
 for is sampled here, by the sampler of `lab.rails.process`, with stamps of this host's clock, and the trace follows as it grows. How a
-client ends it, and how it comes back to it after its connection was cut, is in `lab.rails.kept`.
+client ends it, and how it comes back to it after its connection was cut, is in `lab.rails.server`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import json
 import logging
 import os
+import queue
+import secrets
+import select
+import socket
 import socketserver
+import tempfile
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import cattrs
+from attrs import define, field
 
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare
 from lab.rails import live
 from lab.rails.config import RailsConfig
-from lab.rails.kept import KeptSamplings
 from lab.rails.model import Range
+from lab.rails.process import STOP_S, Sampler, sampling
+from lab.rails.trace import NAP_S
 
 REQUEST_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
@@ -120,3 +131,220 @@ class Client(socketserver.StreamRequestHandler):
 
     def _say(self, document: dict[str, object]) -> None:
         self.connection.sendall(json.dumps(document).encode() + b"\n")
+
+
+# --- Samplings of a rails server that outlive their client's connection: who comes back in time goes on at the byte of the trace that he lacks ---
+# After its line of JSON a client says single bytes: `.` that it lives, `e` that the sampler shall end, `d` that it has the whole trace.
+# A connection that ends without `d`, or on which nothing was said for KEEP_S, was cut. The sampler goes on for KEEP_S then, and another
+# connection takes it over by its name. A client that knows nothing of this (`keeps` false) ends the sampler by closing its side.
+
+
+KEEP_S: Final = 60.0  # as long as a console's reader may be away
+BEAT_S: Final = 5.0  # how often a client says that it lives
+LIVES: Final = b"."
+END: Final = b"e"
+DONE: Final = b"d"
+_SILENT_S: Final = 3 * BEAT_S  # a client that said nothing for so long makes room for another one of its board
+
+
+@define(eq=False)
+class _Line:
+    """A client's connection, and from which byte on it wants the trace. over: nobody uses it any more."""
+
+    connection: socket.socket
+    offset: int
+    over: threading.Event = field(factory=threading.Event, init=False)
+
+    def cut(self) -> None:
+        """Wake who waits for it."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@define(eq=False)
+class _Sampling:
+    """One sampler, its trace, and who reads it.
+
+    Attributes:
+        keeps: its client comes back after a cut. error: what the sampler failed of. gone: nothing is left of it.
+    """
+
+    board: str
+    line: _Line
+    keep_s: float
+    keeps: bool
+    error: BoardlabError | None = field(default=None, init=False)
+    gone: threading.Event = field(factory=threading.Event, init=False)
+    _heard_s: float = field(factory=time.monotonic, init=False)
+    _away: bool = field(default=False, init=False)
+    _over: bool = field(default=False, init=False)
+    _back: queue.SimpleQueue[_Line | None] = field(factory=queue.SimpleQueue, init=False)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its client is away, or has been silent so long that it may be."""
+        return self.keeps and (self._away or time.monotonic() - self._heard_s > _SILENT_S)
+
+    def take_over(self, line: _Line) -> None:
+        """From now on this connection has it."""
+        self._back.put(line)
+        self.line.cut()
+
+    def make_room(self) -> None:
+        """End it."""
+        self._back.put(None)
+        self.line.cut()
+
+    def run(self, sampler: Sampler, file: io.FileIO, end: Callable[[], None]) -> None:
+        """Hand the trace on until its client has it all.
+
+        Args:
+            end: ends the sampler; what is left of its trace is in the file then.
+
+        Raises:
+            LabTransientError: the client was away for too long, or somebody else needed the sensors meanwhile.
+        """
+        line: _Line | None = self.line
+        while line is not None:
+            self.line, self._away, self._heard_s = line, False, time.monotonic()
+            try:
+                line.connection.settimeout(self.keep_s)  # one that takes nothing, as where ssh hangs, is cut then
+                file.seek(line.offset)
+                if self._served(line.connection, file, sampler, end):
+                    return
+            except OSError as error:
+                _log.info("%s: a client is gone: %s", self.board, error)
+            finally:
+                line.cut()
+                line.over.set()
+            self._away = True
+            line = self._next()
+        raise LabTransientError(
+            f"{self.board}: who had its rails sampled did not come back within {self.keep_s:g} s, or somebody else needed its sensors",
+            failure="power_sampler",
+        )
+
+    def _served(self, connection: socket.socket, file: io.FileIO, sampler: Sampler, end: Callable[[], None]) -> bool:
+        """Send the trace as it grows; whether its client has all that there will be. Else the connection is no more."""
+        while self._back.empty():
+            if not self._over and not sampler.alive:
+                self._end(end)
+            _copy(file, connection)
+            if self._over and not self.keeps:
+                return True
+            if self.error is not None or (self.keeps and time.monotonic() - self._heard_s > self.keep_s):
+                return False  # the client comes back and is told of the error
+            if not select.select([connection], [], [], NAP_S)[0]:
+                continue
+            said = connection.recv(1)
+            if (not said and self.keeps) or said == DONE:
+                return said == DONE
+            self._heard_s = time.monotonic()
+            if said != LIVES and not self._over:
+                self._end(end)
+        return False
+
+    def _end(self, end: Callable[[], None]) -> None:
+        self._over = True
+        try:
+            end()
+        except BoardlabError as error:
+            self.error = error
+
+    def _next(self) -> _Line | None:
+        """The connection of a client that came back; None: none did."""
+        if not self.keeps:
+            return None
+        try:
+            return self._back.get(timeout=self.keep_s)
+        except queue.Empty:
+            return None
+
+
+@define(eq=False)
+class KeptSamplings:
+    """All samplings of a server. keep_s: how long a client may be away."""
+
+    keep_s: float = KEEP_S
+    _by_name: dict[str, _Sampling] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @property
+    def samplings(self) -> list[_Sampling]:
+        """Those that are at work."""
+        with self._lock:
+            return list(self._by_name.values())
+
+    def sample(
+        self,
+        config: RailsConfig,
+        wanted: Range,
+        connection: socket.socket,
+        begin: Callable[[str], None],
+        *,
+        keeps: bool,
+    ) -> None:
+        """Sample for a client until it has the whole trace.
+
+        Args:
+            begin: tells the client that it begins, and by which name it comes back to it.
+
+        Raises:
+            BoardlabError: as of `lab.rails.process.sampling`; or the client did not come back.
+            OSError: the client was gone before it began.
+        """
+        self._clear(config.board)
+        name, kept = secrets.token_hex(16), _Sampling(config.board, _Line(connection, 0), self.keep_s, keeps)
+        with tempfile.TemporaryDirectory(prefix="boardlab-rails-") as folder, contextlib.ExitStack() as files:
+            path = Path(folder, "power.trace")
+            running = contextlib.ExitStack()
+            sampler = running.enter_context(sampling(config, path, wanted))
+            try:
+                trace = files.enter_context(path.open("rb", buffering=0))
+                with self._lock:
+                    self._by_name[name] = kept
+                begin(name)
+                kept.run(sampler, trace, running.close)
+            finally:
+                with self._lock:
+                    self._by_name.pop(name, None)
+                try:
+                    running.close()
+                finally:
+                    kept.gone.set()
+        if kept.error is not None:
+            raise kept.error
+
+    def resume(self, name: str, connection: socket.socket, offset: int, begin: Callable[[], None]) -> None:
+        """Go on with a sampling at this byte of its trace, until the connection is not needed any more.
+
+        Raises:
+            LabTransientError: there is none of that name any more; or what its sampler failed of.
+        """
+        with self._lock:
+            kept = self._by_name.get(name)
+        if kept is None:
+            raise LabTransientError(
+                f"the sampling that the client comes back to has ended: it was away for more than {self.keep_s:g} s, or the rails server "
+                "was started anew",
+                failure="power_sampler",
+            )
+        if kept.error is not None:
+            kept.make_room()
+            raise kept.error
+        begin()
+        line = _Line(connection, offset)
+        kept.take_over(line)
+        while not line.over.wait(1.0) and not kept.gone.is_set():
+            pass
+
+    def _clear(self, board: str) -> None:
+        """End what was sampled of a board for clients that are away."""
+        for each in (each for each in self.samplings if each.board == board and each.is_left):
+            each.make_room()
+            each.gone.wait(STOP_S)
+
+
+def _copy(file: io.FileIO, connection: socket.socket) -> None:
+    while data := file.read(1 << 16):
+        connection.sendall(data)

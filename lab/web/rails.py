@@ -15,7 +15,7 @@ from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import Clock, MonotonicRaw
 from lab.host.runtime import SamplerStatus, runtime_dir
-from lab.rails.tail import STEP_NS, PowerStep, TraceTail, follow
+from lab.rails.live import STEP_NS, PowerStep, TraceTail, follow
 
 SPAN_NS: Final = 60_000_000_000  # what a viewer sees
 LOOK_S: Final = 0.25  # however many look, a trace is read once in this time

@@ -12,7 +12,7 @@ from lab.rails import RailConfig, RailsConfig, Range
 from lab.rails.chips import CHIPS
 from lab.rails.i2c import NackError, Register
 from lab.rails.ina import InaSensor
-from lab.rails.recorder import SensorRecorder
+from lab.rails.sampler import SensorRecorder
 from virtual.rails.levels import IDLE, levels, shared_rails, wired
 from virtual.rails.sensors import Rails, RailTrouble
 from virtual.truth import read_truth

@@ -35,7 +35,7 @@ from lab.provision.ways import blockdevice
 from lab.provision.ways.cardhost import CardHost
 from lab.provision.ways.planning import Piece
 from lab.rails import Sampler, Trace
-from lab.rails.elsewhere import RailsServer, by_socket
+from lab.rails.remote import RailsServer, by_socket
 from lab.rails.server import rails_socket
 
 pytestmark = pytest.mark.soak

@@ -30,9 +30,8 @@ from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import socket_path
 from lab.host.ssh import SshLink
-from lab.rails import Trace, elsewhere
-from lab.rails.copying import Copier
-from lab.rails.elsewhere import RailsServer, by_socket
+from lab.rails import Trace, remote
+from lab.rails.remote import Copier, RailsServer, by_socket
 from lab.rails.server import rails_socket
 
 SSH = """\
@@ -170,7 +169,7 @@ def test_a_host_that_goes_on_hanging_ends_the_attempt_as_the_links_fault(host: H
 def test_rails_go_on_at_the_sample_that_is_missing(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "Copier", partial(Copier, silent_s=SILENT_S))
+    monkeypatch.setattr(remote, "Copier", partial(Copier, silent_s=SILENT_S))
     (tmp_path / "sensor").mkdir()
     sensor, address = hwmon(tmp_path / "sensor"), rails_socket(tmp_path / "run")
     with running_rails_server(tmp_path / "run"):

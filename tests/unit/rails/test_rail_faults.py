@@ -20,7 +20,7 @@ from lab.rails.hwmon import HwmonSensor
 from lab.rails.iio import IioSensor
 from lab.rails.model import SensorReading
 from lab.rails.phase import cut
-from lab.rails.recorder import SensorRecorder
+from lab.rails.sampler import SensorRecorder
 from lab.rails.trace import RECORD, pack
 from virtual.sim.faults.catalogue import FAULTS
 

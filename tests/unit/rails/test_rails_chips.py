@@ -10,7 +10,7 @@ from support.railbench import MS, S
 
 from lab.rails import RailConfig, Range
 from lab.rails.chips import CHIPS, Setting
-from lab.rails.timing import bus_time_ns, choose
+from lab.rails.ina import bus_time_ns, choose
 from virtual.rails.ina231 import BUS, CALIBRATION, CONFIG, CURRENT, MASK, POWER, SHUNT, Ina231
 
 READY, OVERFLOW = 1 << 3, 1 << 2

@@ -18,10 +18,10 @@ from support.railsserved import DEADLINE_S, hwmon
 from lab.errors import LabStableError, LabTransientError
 from lab.host import runtime
 from lab.host.runtime import SamplerStatus, prepare
-from lab.rails import RailsConfig, Range, elsewhere, kept
-from lab.rails.copying import Copier
-from lab.rails.elsewhere import RailsServer, by_socket
+from lab.rails import RailsConfig, Range, remote
+from lab.rails import server as rails_server
 from lab.rails.process import Sampler
+from lab.rails.remote import Copier, RailsServer, by_socket
 from lab.rails.server import Client, Server
 from lab.rails.trace import END, RECORD
 
@@ -108,7 +108,7 @@ class Far:
 
     wire: Wire
     server: RailsServer
-    kept: kept.KeptSamplings
+    kept: rails_server.KeptSamplings
     samplers: list[Played]
     config: RailsConfig
 
@@ -131,7 +131,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
         with path.open("ab") as file:
             file.write(RECORD.pack(one.samples + 1, 0, 0, END, 0))
 
-    monkeypatch.setattr(kept, "sampling", played)
+    monkeypatch.setattr(rails_server, "sampling", played)
     address, behind = tmp_path / "rails.sock", tmp_path / "wire.sock"
     with Server(str(address), Client) as server, socket.socket(socket.AF_UNIX) as listener:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -175,7 +175,7 @@ def test_a_client_that_is_cut_off_goes_on_at_the_byte_that_it_lacks(far: Far, tm
 def test_a_connection_that_brings_nothing_any_more_is_left_for_another_one(
     far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "Copier", partial(Copier, silent_s=0.3))
+    monkeypatch.setattr(remote, "Copier", partial(Copier, silent_s=0.3))
     path = tmp_path / "power.trace"
     with far.server.sampling(far.config, path):
         (played,) = far.samplers

@@ -16,7 +16,7 @@ from support.railsserved import DEADLINE_S, hwmon, running_rails_server
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.rails import RailsConfig, Trace
-from lab.rails.elsewhere import RailsServer, by_socket
+from lab.rails.remote import RailsServer, by_socket
 from lab.rails.server import rails_socket
 
 

@@ -18,10 +18,7 @@ from support.railbench import BenchClock, RailBench
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.backends import open_bus
-from lab.rails.ftdi import FtdiBus
-from lab.rails.i2c import I2cBus, NackError, Register, read
-from lab.rails.smbus import MAX_MESSAGES, LinuxBus
-from lab.rails.socketbus import SocketBus
+from lab.rails.i2c import MAX_MESSAGES, FtdiBus, I2cBus, LinuxBus, NackError, Register, SocketBus, read
 from virtual.rails.i2cserver import Wires
 
 CONFIG = Register(0x40, 0)

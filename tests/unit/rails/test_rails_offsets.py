@@ -14,7 +14,7 @@ from lab.rails import RailConfig, RailPower, RailsConfig, Range, Trace, selftest
 from lab.rails.automation import AutomationInterface, AutomationRow
 from lab.rails.backends import open_sensor
 from lab.rails.phase import cut
-from lab.rails.recorder import SensorRecorder
+from lab.rails.sampler import SensorRecorder
 
 SAMPLES = 6
 MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from lab.host.clock import NS_PER_S
 from lab.host.runtime import RailStatus, read_all
 from lab.rails.model import Channel, Schedule, SensorReading
-from lab.rails.statusreporter import INTERVAL_NS, StatusReporter
+from lab.rails.sampler import INTERVAL_NS, StatusReporter
 from lab.rails.trace import pack
 
 PERIOD_NS = 1_000_000

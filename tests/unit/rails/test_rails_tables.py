@@ -11,10 +11,9 @@ from lab import boards
 from lab.console.model import Moment
 from lab.errors import ConfigurationError
 from lab.rails import Range, Trace
-from lab.rails.display import document, guide_lines, phase_lines, stage_lines, watch_lines
+from lab.rails.display import Event, document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.phase import cut, stages
-from lab.rails.plots import Event, stacked
 
 
 @pytest.fixture(scope="module")

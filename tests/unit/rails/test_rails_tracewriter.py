@@ -14,7 +14,7 @@ START = """
 import os, signal, sys
 from pathlib import Path
 from lab.errors import LabStableError
-from lab.rails.tracewriter import TraceWriter
+from lab.rails.trace import TraceWriter
 
 path = Path(sys.argv[1])
 

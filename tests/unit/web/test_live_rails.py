@@ -19,8 +19,8 @@ from lab.host.runtime import SamplerStatus
 from lab.rails import Range
 from lab.rails.chips import CHIPS
 from lab.rails.ina import InaSensor
-from lab.rails.recorder import SensorRecorder
-from lab.rails.tail import STEP_NS
+from lab.rails.live import STEP_NS
+from lab.rails.sampler import SensorRecorder
 from lab.web import rails as live
 from lab.web.rails import LiveRails
 from lab.web.railstream import document

@@ -1,0 +1,334 @@
+"""Rails whose sensors are on another host, sampled by the rails server there (`lab.rails.server`); the trace is copied as it grows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from attrs import asdict, define, field, frozen
+
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.host import process, runtime
+from lab.host.clock import MonotonicRaw
+from lab.host.runtime import SamplerStatus
+from lab.host.tcp import connected, first_line
+from lab.rails.config import RailsConfig
+from lab.rails.model import Range
+from lab.rails.process import LAG_S, START_S, STOP_S, Sampler
+from lab.rails.server import BEAT_S, DONE, END, KEEP_S, LIVES
+from lab.rails.trace import END as LAST
+from lab.rails.trace import RECORD
+
+# --- A trace of another host's sampler, written down here as it comes; after a cut of the connection at the byte that is missing ---
+
+
+PATIENCE_S: Final = KEEP_S  # the server keeps the sampler no longer
+SILENT_S: Final = 3 * BEAT_S  # a sampler has a sample each second, at the least: what leads there hangs
+_TRY_AGAIN_S: Final = 0.2
+_AWAY: Final = "console_link"  # what the way there fails with
+
+
+class Connection(Protocol):
+    """A connection with a rails server: a socket, or what is used like one. One thread may read it while another one writes."""
+
+    def recv(self, size: int, /) -> bytes: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def settimeout(self, timeout_s: float | None, /) -> None: ...
+    def shutdown(self, how: int, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class SilentServerError(LabTransientError):
+    """Nobody answers, now."""
+
+
+@define(eq=False)
+class Copier:
+    """A thread that writes down what comes.
+
+    Attributes:
+        name: of the sampling at its server; empty: that one is of an earlier boardlab, and a cut ends it.
+        again: a new connection to a sampling, by its name and the byte from which on it is wanted.
+        ended: the trace has its end. begun: it has its first line, or never will. cuts: how often it was cut.
+        why: why it did not come to its end; None: nobody knows.
+        silent_s: a connection that brings nothing for so long is cut: it may hang, and another one may not.
+    """
+
+    stream: Connection
+    file: Any
+    name: str
+    again: Callable[[str, int], Connection]
+    patience_s: float = PATIENCE_S
+    silent_s: float = SILENT_S
+    ended: bool = field(default=False, init=False)
+    begun: threading.Event = field(factory=threading.Event, init=False)
+    cuts: int = field(default=0, init=False)
+    why: BoardlabError | None = field(default=None, init=False)
+    _written: int = field(default=0, init=False)
+    _first: int = field(default=0, init=False)  # where the records begin
+    _last: bytes = field(default=b"", init=False)
+    _cut_at: float | None = field(default=None, init=False)  # nothing came since then
+    _finishing: threading.Event = field(factory=threading.Event, init=False)
+    _changing: threading.Lock = field(factory=threading.Lock, init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._copy, name="boardlab rails", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """See `SamplingProcess`."""
+        return 0
+
+    def poll(self) -> int | None:
+        """See `SamplingProcess`."""
+        return None if self._thread.is_alive() else 0
+
+    def finish(self) -> None:
+        """Have the sampler end, and take the rest, also after a cut."""
+        with self._changing:
+            self._finishing.set()
+            self._say_end()
+        self._thread.join(STOP_S + self.patience_s)
+        if self._thread.is_alive():
+            with self._changing, contextlib.suppress(OSError):
+                self.name = ""
+                self.stream.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            self._thread.join()
+        self.stream.close()
+
+    def _copy(self) -> None:
+        try:
+            while not self._came_to_its_end():
+                self.begun.set()
+                if not self.name or not self._resumed():
+                    return
+        except LabStableError as error:
+            self.why = error
+        finally:
+            self.begun.set()
+
+    def _came_to_its_end(self) -> bool:
+        """Take what comes until there is no more; whether the end of the trace is there."""
+        beat_s = heard_s = time.monotonic()
+        self.stream.settimeout(min(BEAT_S, self.silent_s) if self.name else None)
+        with contextlib.suppress(OSError):
+            while not self.ended:
+                try:
+                    data = self.stream.recv(1 << 16)
+                    if not data:
+                        break
+                    self._take(data)
+                    heard_s = time.monotonic()
+                except TimeoutError:
+                    if time.monotonic() - heard_s >= self.silent_s:
+                        break
+                if self.name and time.monotonic() - beat_s >= BEAT_S:
+                    beat_s = time.monotonic()
+                    self.stream.sendall(LIVES)
+            if self.ended and self.name:
+                self.stream.sendall(DONE)
+        return self.ended
+
+    def _take(self, data: bytes) -> None:
+        self._keep(data)
+        self._cut_at = None
+        if not self._first and (line := data.find(b"\n")) >= 0:
+            self._first = self._written + line + 1
+            self.begun.set()
+        self._written += len(data)
+        self._last = (self._last + data)[-RECORD.size :]
+        count, part = divmod(self._written - self._first, RECORD.size)
+        self.ended = bool(self._first and count and not part) and RECORD.unpack(self._last)[3] == LAST
+
+    def _keep(self, data: bytes) -> None:
+        try:
+            whole = self.file.write(data) == len(data)
+            why = "the disk is full"
+        except OSError as error:
+            whole, why = False, f"cannot be written: {error.strerror}"
+        if not whole:
+            raise LabStableError(f"{self.file.name}: {why}", failure="disk")
+
+    def _resumed(self) -> bool:
+        """Whether there is a connection again, before nothing has come for `patience_s`."""
+        self.cuts += 1
+        if self._cut_at is None:
+            self._cut_at = time.monotonic()
+        else:
+            time.sleep(_TRY_AGAIN_S)  # the last connection brought nothing
+        while self.name and time.monotonic() < self._cut_at + self.patience_s:
+            try:
+                stream = self.again(self.name, self._written)
+            except BoardlabError as error:
+                self.why = error
+                if not isinstance(error, SilentServerError) and error.failure != _AWAY:
+                    return False
+                time.sleep(_TRY_AGAIN_S)
+                continue
+            with self._changing:
+                self.stream.close()
+                self.stream, self.why = stream, None
+                if self._finishing.is_set():
+                    self._say_end()
+            return True
+        if self.why is not None:
+            self.why = LabTransientError(
+                f"the connection to the sampler of the rails was cut, and did not come back within {self.patience_s:g} s: {self.why}",
+                failure="power_sampler",
+            )
+        return False
+
+    def _say_end(self) -> None:
+        with contextlib.suppress(OSError):
+            if self.name:
+                self.stream.sendall(END)
+            else:
+                self.stream.shutdown(socket.SHUT_WR)
+
+
+# --- Rails whose sensors are on another host, sampled by the rails server there (`lab.rails.server`); the trace is copied as it grows ---
+
+
+CONNECT_S: Final = 15.0
+_LINE_BYTES: Final = 1 << 20
+_ANSWER_S: Final = 10.0  # beyond what the sampler itself may take
+
+
+@frozen
+class RailsServer:
+    """The rails server of another host.
+
+    Attributes:
+        connect: makes a connection that leads to it, within so many seconds; anew where the last one was cut. host: for messages.
+        runtime: this host's runtime folder, in which who looks on is told of the trace that grows; None: nobody is.
+        patience_s: how long a cut of the connection may last.
+    """
+
+    connect: Callable[[float], Connection]
+    host: str
+    runtime: Path | None = None
+    patience_s: float = PATIENCE_S
+
+    @contextlib.contextmanager
+    def sampling(
+        self, config: RailsConfig, trace_path: Path, wanted: Range = Range.ACTIVE, line: str = ""
+    ) -> Iterator[Sampler]:
+        """As `lab.rails.sampling`, with the stamps of that host's clock. A cut of the connection of up to `patience_s` costs no sample.
+
+        Args:
+            line: the time line of the stamps, see `lab.host.clock.time_line`.
+
+        Raises:
+            ConfigurationError: the configuration or the place of the trace is wrong.
+            LabTransientError: the server does not answer, its sampler failed, its clock is another one (`clock_unrelated`), or the
+                connection was cut for too long; what was sampled until then is in the trace.
+        """
+        try:
+            kept = trace_path.open("wb", buffering=0)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{trace_path}: cannot be written: {error.strerror}; choose another place"
+            ) from error
+        question = {"config": asdict(config), "range": wanted.value, "keeps": True}
+        with kept, self._asked(question, START_S) as (stream, said):
+            here_ns = MonotonicRaw().now_ns()
+            if line and said.get("line") != line:
+                raise LabTransientError(
+                    f"the rails server of {self.host} stamps by another clock than the console server there: one of them is in a container, "
+                    "or ran before the host was restored. Start both anew, side by side",
+                    failure="clock_unrelated",
+                )
+            copier = Copier(stream, kept, str(said.get("trace", "")), self._again, self.patience_s)
+            copier.start()
+            try:
+                copier.begun.wait(_ANSWER_S)  # a trace without its first line is none
+                ahead_ns = int(said.get("now_ns", here_ns)) - here_ns
+                with self._told(SamplerStatus(config.board, str(trace_path.absolute()), process.identity(), ahead_ns)):
+                    yield Sampler(trace_path, copier, LAG_S + self.patience_s)
+                was_over = copier.poll() is not None
+            finally:
+                copier.finish()
+            if was_over or not copier.ended:
+                raise copier.why or LabTransientError(
+                    f"the power sampler on {self.host} ended on the way, or the connection to it did; what came is in its trace. The log of "
+                    "`lab rails serve` there says more",
+                    failure="power_sampler",
+                )
+
+    def volts(self, config: RailsConfig, seconds: float) -> dict[str, float]:
+        """As `lab.drivers.railsdriver.RailsDriver.volts`.
+
+        Raises:
+            ConfigurationError, LabTransientError: as `sampling`.
+        """
+        asked = {"config": asdict(config), "range": Range.ACTIVE.value, "seconds": seconds}
+        with self._asked(asked, seconds) as (_, said):
+            return {str(rail): float(volts) for rail, volts in said.get("volts", {}).items()}
+
+    @contextlib.contextmanager
+    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """A connection, and the server's answer; it is closed at the end."""
+        stream, said = self._answered(question, takes_s)
+        with contextlib.closing(stream):
+            yield stream, said
+
+    def _again(self, name: str, offset: int) -> Connection:
+        """A new connection to a sampling, from this byte of its trace on.
+
+        Raises:
+            ConfigurationError, LabTransientError: as `sampling`; SilentServerError, or `console_link`: it may come back.
+        """
+        return self._answered({"resume": name, "offset": offset}, 0.0)[0]
+
+    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[Connection, dict[str, Any]]:
+        with contextlib.ExitStack() as unless_good:
+            try:
+                stream = unless_good.enter_context(contextlib.closing(self.connect(CONNECT_S)))
+                stream.sendall(json.dumps(question).encode() + b"\n")
+                stream.settimeout(takes_s + _ANSWER_S)
+                said = json.loads(first_line(stream.recv, _LINE_BYTES) or b"{}")
+            except (OSError, ValueError) as error:
+                raise self._silent(error) from error
+            stream.settimeout(None)
+            if not said:
+                raise self._silent("it closed the connection")
+            if "error" in said:
+                if said.get("configuration"):
+                    raise ConfigurationError(f"on {self.host}: {said['error']}")
+                raise LabTransientError(f"on {self.host}: {said['error']}", failure=str(said.get("failure", "lab")))
+            unless_good.pop_all()
+        return stream, said
+
+    def _silent(self, why: object) -> SilentServerError:
+        return SilentServerError(
+            f"the rails server of {self.host} does not answer ({why}): `lab rails serve` must run there, beside the console server "
+            "(systemctl status boardlab-rails)",
+            failure="power_sampler",
+        )
+
+    @contextlib.contextmanager
+    def _told(self, status: SamplerStatus) -> Iterator[None]:
+        if self.runtime is None:
+            yield
+            return
+        folder = self.runtime / runtime.SAMPLERS
+        runtime.write(folder, status.board, status)
+        try:
+            yield
+        finally:
+            runtime.forget(folder, status.board, status)
+
+
+def by_socket(reach: Callable[[], Path]) -> Callable[[float], socket.socket]:
+    """How to connect where a socket of this host leads there; `reach` makes it anew where that is needed."""
+
+    return lambda timeout_s: connected(reach(), timeout_s)
