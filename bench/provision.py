@@ -40,9 +40,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.provision.release import Content, Image
-from lab.provision.way import Plan, Target
-from lab.provision.ways.cardway import CardWay
-from lab.provision.ways.hostdisk import Disk
+from lab.provision.ways.sd_mux import CardWay, Disk
+from lab.provision.writer import Plan, Target
 from lab.shown import bad, echo, table
 
 MIB: Final = 1 << 20

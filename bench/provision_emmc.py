@@ -21,8 +21,8 @@ from lab.env.target import parts
 from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image
-from lab.provision.way import Target
 from lab.provision.ways.command import Prompt
+from lab.provision.writer import Target
 from lab.shown import echo, table
 
 LOAD: Final = "tftpboot"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lab.provision.ways import cardhost
+from lab.provision.ways import sd_mux
 from lab.shown import echo_text
 
 app = typer.Typer(no_args_is_help=False)
@@ -22,6 +22,6 @@ def card(
     size: Annotated[int, typer.Option("--bytes", metavar="N", help="How large it must be.")] = 0,
 ) -> None:
     """Say as JSON which disk it is, and whether a card may be written there; for other programs."""
-    said = cardhost.serve(device, identity, size, writable=write) if write or read else cardhost.looked(device)
+    said = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
     if said:
         echo_text(said + "\n", end="")

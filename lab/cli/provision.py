@@ -22,11 +22,10 @@ from lab.farm.runner import BUSY
 from lab.host import process
 from lab.jobs.records import BY_PROVISION, Job, Order
 from lab.jobs.reservations import IGNORE
-from lab.provision.finding import find
-from lab.provision.putting import Put, Putting
-from lab.provision.telling import Teller, described
+from lab.provision.history import Provision, ProvisionBook
+from lab.provision.provisioning import Put, Putting, Teller, described
+from lab.provision.releasefile import find
 from lab.results import Store, open_store
-from lab.results.provisions import Provision, ProvisionBook
 from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
 from lab.strategies.recovering import recover_by

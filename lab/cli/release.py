@@ -17,13 +17,10 @@ from lab.cli.options import Database, Json, made
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, NoResultsError
 from lab.provision import checking, drafting
-from lab.provision.fetching import Hosts
-from lab.provision.finding import files_in
-from lab.provision.release import SECURITY_STATES, SUFFIX, Release
-from lab.provision.releasefile import load
-from lab.provision.settling import settle
-from lab.provision.values import check_name
-from lab.results.provisions import ProvisionBook
+from lab.provision.history import ProvisionBook
+from lab.provision.image import Hosts
+from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
+from lab.provision.releasefile import files_in, load, settle
 from lab.results.store import open_store
 from lab.shown import bad, echo, echo_json, table
 from virtual.images import cache

@@ -24,7 +24,7 @@ from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
 from lab.jobs.records import Job, Order, call, number
 from lab.jobs.reservations import IGNORE
-from lab.provision.finding import find
+from lab.provision.releasefile import find
 from lab.results import Store
 from lab.results.records import LAST_ID
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, Value

@@ -12,8 +12,8 @@ from attrs import define, field
 
 from lab.errors import ConfigurationError
 from lab.host.tcp import is_loopback, own_address
-from lab.provision.ways.carriers import FolderServer
 from lab.provision.ways.command import Prompt
+from lab.provision.ways.linux import FolderServer
 from lab.provision.ways.serving import serving
 from lab.provision.ways.uboot import USUAL_RATE, Network, Tftp
 
@@ -90,13 +90,13 @@ class BoardServer:
 
     @contextmanager
     def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `lab.provision.ways.carriers.Server`."""
+        """See `lab.provision.ways.linux.Server`."""
         with self._over_http().offered(name, data) as url:
             yield url
 
     @contextmanager
     def offered_file(self, name: str, path: Path) -> Iterator[str]:
-        """See `lab.provision.ways.carriers.Server`."""
+        """See `lab.provision.ways.linux.Server`."""
         with self._over_http().offered_file(name, path) as url:
             yield url
 

@@ -26,13 +26,12 @@ from lab.provision import ramlinux
 from lab.provision.failures import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
 from lab.provision.release import Stage
-from lab.provision.way import Way
-from lab.provision.ways import linuxemmc, spareboot
-from lab.provision.ways.carriers import Carrier, OverHttp, OverSsh
+from lab.provision.ways import emmc_boot_partitions, linuxemmc
 from lab.provision.ways.command import SHORT_S, Command, Prompt, carry_out, limit_s
-from lab.provision.ways.linux import LinuxWay
+from lab.provision.ways.linux import Carrier, LinuxWay, OverHttp, OverSsh
 from lab.provision.ways.linuxanswers import refuse
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
+from lab.provision.writer import Way
 
 RAM: Final = "ram"
 HTTP: Final = "http"
@@ -50,7 +49,7 @@ _MORE: Final = ("arguments", "prompt")
 class LinuxWriterDriver(Driver, ProvisionProtocol):
     """LinuxWriterDriver - writes block devices and flash from a Linux on the board, which fetches over HTTP from a server of its own; or over ssh
 
-    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.spareboot`).
+    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.emmc_boot_partitions`).
 
     Args:
         media (dict): medium -> as that Linux calls it, e.g. /dev/mmcblk0, /dev/mtd0, or mtd
@@ -128,7 +127,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         carrier: Carrier = OverSsh(self._put) if self.over == SSH else OverHttp(self._server)
         kind = "ram-linux" if self.boot_from == RAM else "linux"
         way = LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
-        return spareboot.from_linux(way) if linuxemmc.DEVICE.fullmatch(device) else way
+        return emmc_boot_partitions.from_linux(way) if linuxemmc.DEVICE.fullmatch(device) else way
 
     def _over_ssh(self, strategy: Any, console: Prompt) -> Prompt:
         """The prompt over ssh, of the same running Linux as that of the console.

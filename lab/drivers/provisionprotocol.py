@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping
 from typing import Any
 
-from lab.provision.way import Way
+from lab.provision.writer import Way
 
 
 class ProvisionProtocol(abc.ABC):

@@ -15,13 +15,12 @@ from lab.drivers.prompt import uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
-from lab.provision.way import Way
-from lab.provision.ways import spareboot, ubootmedia
+from lab.provision.ways import emmc_boot_partitions, ubootmedia
 from lab.provision.ways.command import Prompt
-from lab.provision.ways.overconsole import OverConsole
-from lab.provision.ways.overusb import OverUsb
+from lab.provision.ways.loaders import OverConsole, OverUsb
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
 from lab.provision.ways.uboot import Loader, UbootWay
+from lab.provision.writer import Way
 
 _TFTP: Final = "tftp"
 _CONSOLE: Final = "console"
@@ -34,7 +33,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
     """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own or the lab's; or over USB or
     the console, where there is no network
 
-    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.spareboot`).
+    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.emmc_boot_partitions`).
 
     Args:
         media (dict): medium -> as U-Boot calls it: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"
@@ -90,7 +89,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
 
         way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end, device=as_uboot)
         if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
-            return spareboot.from_uboot(way, medium.number)
+            return emmc_boot_partitions.from_uboot(way, medium.number)
         return way
 
     def _check_host(self, elsewhere: str, served: BoardServer) -> None:

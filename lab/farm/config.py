@@ -22,7 +22,7 @@ from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
 from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
 from lab.jobs.records import HEALTH
 from lab.judge.text import RUN
-from lab.provision.finding import NEWEST, folder_of
+from lab.provision.releasefile import NEWEST, folder_of
 from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
 from lab.run import options
 

@@ -19,10 +19,8 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm.config import Farm, Schedule
 from lab.farm.runner import BUSY, INTERRUPTED, USAGE, WORSE
 from lab.provision import checking
-from lab.provision.fetching import Hosts
-from lab.provision.finding import files_in
-from lab.provision.releasefile import load
-from lab.provision.settling import settle
+from lab.provision.image import Hosts
+from lab.provision.releasefile import files_in, load, settle
 from lab.run.options import PROVISION, words
 
 WAIT_S: Final = 14_400  # for a board that somebody measures on

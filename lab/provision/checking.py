@@ -9,9 +9,9 @@ from typing import Final
 from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
-from lab.provision.fetching import Hosts
+from lab.provision.image import Hosts
 from lab.provision.release import FLASHES, Content, File, Release
-from lab.provision.way import inside, rooms, said_inside
+from lab.provision.writer import inside, rooms, said_inside
 
 _STATE: Final = re.compile(
     r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])"

@@ -17,7 +17,72 @@ from attrs import frozen
 
 from lab.boards import Medium
 from lab.errors import ConfigurationError
-from lab.provision import firststages
+
+# --- Which of a build's first stages and firmware files are those for devices of a state, by their names ---
+# A build has one for each state of the devices, and for each revision of the silicon. meta-ti's `sysfw.itb` of the AM65x is that for
+# SR2.0, and `sysfw-am65x-gp-evm.itb` beside it that for SR1.0; so the plain name is the machine's.
+
+
+FIRST_STAGE: Final = "tiboot3.bin"
+FIRMWARE: Final = "sysfw.itb"
+_STATES: Final[Mapping[str, str]] = {  # of U-Boot's and Yocto's names; HS alone is HS-SE
+    "gp": r"(?<![a-z])gp(?![a-z])",
+    "hs-fs": r"hs-?fs",
+    "hs-se": r"hs(-?se)?(?!-?fs)(?![a-z])",
+}
+
+
+def first_stage(folder: Path, security: str) -> Path | None:
+    """The tiboot3*.bin for devices of that state; the one without a state in its name only where no other has one. None: none is there.
+
+    Raises:
+        ConfigurationError: several are.
+    """
+    there = _there(folder, "tiboot3*.bin")
+    stated = [path for path in there if states(path)]
+    fits = [path for path in stated if security == "none" or security in states(path)]
+    return _only(folder, FIRST_STAGE, fits if stated else there)
+
+
+def firmware(folder: Path, security: str) -> Path | None:
+    """The sysfw*.itb for devices of that state; for secure ones the one without a state in its name only where no other fits. None: none fits.
+
+    Raises:
+        ConfigurationError: several do.
+    """
+    there = _there(folder, "sysfw*.itb")
+    stated = [path for path in there if security in states(path)]
+    plain = [path for path in there if not states(path)]
+    return _only(folder, FIRMWARE, stated if stated and security != "gp" else [*stated, *plain])
+
+
+def _there(folder: Path, pattern: str) -> list[Path]:
+    """The files, links followed, each once."""
+    return sorted({path.resolve() for path in folder.glob(pattern) if path.is_file()})
+
+
+def states(path: Path) -> list[str]:
+    """The states of devices that a first stage is for, by its name; empty: it does not say."""
+    return [state for state, pattern in _STATES.items() if re.search(pattern, path.name)]
+
+
+def _only(folder: Path, name: str, fits: list[Path]) -> Path | None:
+    """The one that fits: of several that of the plain name, or which it is a link to."""
+    plain = (folder / name).resolve() if (folder / name).is_file() else None
+    if plain in fits:
+        return plain
+    if len(fits) > 1:
+        raise ConfigurationError(
+            f"{folder}: several files may be {name} ({', '.join(path.name for path in fits)}), e.g. for other machines or revisions of the silicon. "
+            f"Make {name} a link to the one that is meant, or take the others away"
+        )
+    return fits[0] if fits else None
+
+
+# --- A release file drafted from a folder of build outputs, in the layout of Yocto's deploy/images/MACHINE ---
+# Where parts go is what the board type says of its media; else, on eMMC and NOR flash, what U-Boot's documents of TI's K3 boards say
+# (doc/board/ti), e.g. am62x_sk.rst; that of sysfw.itb is of am65x_evm.rst, the only boards that have it apart.
+
 
 # Part -> offset in the eMMC's boot0, offset in the NOR flash. Sectors of 512 bytes: 0, 0x400, 0x1400, 0x3600.
 _K3: Final[Mapping[str, tuple[int, int]]] = {
@@ -27,7 +92,7 @@ _K3: Final[Mapping[str, tuple[int, int]]] = {
     "sysfw.itb": (0x6C0000, 0x6C0000),  # sector 0x3600, and OSPI at the same offset: am65x_evm.rst
 }
 _FLASHES: Final = ("ospi", "qspi")
-_FIRMWARE: Final = firststages.FIRMWARE
+_FIRMWARE: Final = FIRMWARE
 _EXTCSD: Final = {"partconf": [1, 1, 1], "bootbus": [2, 0, 0]}
 _EXTCSD_FIRMWARE: Final = {"partconf": [1, 1, 1], "bootbus": [1, 0, 0]}  # am65x_evm.rst
 _IMAGES: Final = ("*.wic", "*.wic.xz", "*.wic.zst", "*.wic.gz")
@@ -93,9 +158,9 @@ def draft(
     identity = _identity(folder, boot.get("u-boot.img"), _said(kernel, build_id))
     remarks = ["offsets of parts are those of TI's K3 boards: compare them with your SDK's guide"] if boot else []
     remarks += _dead_links(folder)
-    if security == "none" and (states := firststages.states(boot["tiboot3.bin"]) if "tiboot3.bin" in boot else []):
+    if security == "none" and (states_ := states(boot["tiboot3.bin"]) if "tiboot3.bin" in boot else []):
         remarks.append(
-            f"{boot['tiboot3.bin'].name} is for {' or '.join(states)} devices, and no other starts it: make it anew with --security {states[0]}, or "
+            f"{boot['tiboot3.bin'].name} is for {' or '.join(states_)} devices, and no other starts it: make it anew with --security {states_[0]}, or "
             "with that of your devices"
         )
     if "tiboot3.bin" not in boot:
@@ -208,13 +273,13 @@ def _dead_links(folder: Path) -> list[str]:
 def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:
     """Name of a part -> its file, in the order in which a board starts them."""
     found: dict[str, Path] = {}
-    first = firststages.first_stage(maker.folder, security)
+    first = first_stage(maker.folder, security)
     if first is None:
         return {}
     found["tiboot3.bin"] = first
-    firmware = firststages.firmware(maker.folder, security)
-    if firmware is not None:
-        found[_FIRMWARE] = firmware
+    firmware_ = firmware(maker.folder, security)
+    if firmware_ is not None:
+        found[_FIRMWARE] = firmware_
     for name in ("tispl.bin", "u-boot.img"):
         unsigned = maker.folder / f"{name}_unsigned"
         path = unsigned if security == "gp" and unsigned.is_file() else maker.folder / name

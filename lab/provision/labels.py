@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lab.errors import ConfigurationError
-from lab.results.provisions import Provision
+from lab.provision.history import Provision
 
 _BY_HAND = "if it was written by hand since: lab provision --forget --env ENV --medium"
 

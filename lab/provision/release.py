@@ -5,15 +5,82 @@ docs/releases.md explains every key.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import Factory, field, frozen, validators
 
 from lab.boards.markers import check_regex
-from lab.provision import values
-from lab.provision.values import URLS
 from lab.redaction import redacted
+
+# --- What may stand in a release file: names, digests, sources, words of commands. Each is a validator of attrs, and raises ValueError ---
+
+
+URLS: Final = ("http://", "https://")
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_PART: Final = re.compile(r"[\w][\w.+-]*")
+_WORD: Final = re.compile(r"[\w./:+-]*", re.ASCII)
+
+
+def check_name(name: str) -> None:
+    """Whether a release can be called so.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name: {name!r:.80}: letters, digits and . + - _ only, as it is the label of runs")
+
+
+def digest(_instance: object, attribute: Any, value: str) -> None:
+    """A SHA-256, or nothing."""
+    if value and not _SHA256.fullmatch(value):
+        raise ValueError(
+            f"{attribute.name}: {value!r:.80}: expected the 64 small hexadecimal digits that sha256sum prints"
+        )
+
+
+def given_digest(instance: object, attribute: Any, value: str) -> None:
+    """A SHA-256."""
+    if not value:
+        raise ValueError(f"{attribute.name} is missing; `sha256sum FILE` prints it")
+    digest(instance, attribute, value)
+
+
+def part_name(_instance: object, attribute: Any, value: str) -> None:
+    """The name of a file, without a folder."""
+    if not _PART.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r:.80}: expected the name of a file, e.g. tispl.bin")
+
+
+def word(_instance: object, attribute: Any, value: str) -> None:
+    """What becomes part of a command on the board."""
+    if not _WORD.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r:.80}: letters, digits and . / : + - _ only")
+
+
+def _source(_instance: object, attribute: Any, value: str) -> None:
+    """A path or a URL. What is refused is not shown: it may hold a password where no URL is looked for."""
+    if not value or not value.isprintable():
+        raise ValueError(f"{attribute.name}: expected a path or a URL, on one line")
+    if "://" in value and not value.startswith(URLS):
+        raise ValueError(
+            f"{attribute.name}: {value.partition('://')[0]!r:.20} is fetched by nothing: expected a path, or a URL that begins with http:// or "
+            "https:// in small letters"
+        )
+
+
+def optional_source(instance: object, attribute: Any, value: str) -> None:
+    """The same, or nothing."""
+    if value:
+        _source(instance, attribute, value)
+
+
+# --- A release as a file: what goes where on each medium, where it is from, and what the board says of itself afterwards ---
+# docs/releases.md explains every key.
+
 
 Security: TypeAlias = Literal["none", "gp", "hs-fs", "hs-se"]
 SECURITY_STATES: Final[tuple[str, ...]] = get_args(Security)
@@ -34,8 +101,8 @@ class File:
         size: bytes when unpacked; None: nobody has said, `lab.provision.image.unpacked_bytes` counts.
     """
 
-    source: str = field(validator=values.source, repr=redacted)
-    sha256: str = field(default="", validator=values.given_digest)
+    source: str = field(validator=_source, repr=redacted)
+    sha256: str = field(default="", validator=given_digest)
     size: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
     @property
@@ -62,8 +129,8 @@ class Image(File):
         bmap: path or URL of its block map (bmaptool's); empty: every byte is written. bmap_sha256: its digest.
     """
 
-    bmap: str = field(default="", validator=values.optional_source, repr=redacted)
-    bmap_sha256: str = field(default="", validator=values.digest)
+    bmap: str = field(default="", validator=optional_source, repr=redacted)
+    bmap_sha256: str = field(default="", validator=digest)
 
     def __attrs_post_init__(self) -> None:
         if self.bmap.startswith(URLS) and not self.bmap_sha256:
@@ -87,8 +154,8 @@ class Place:
     partition: int | None = field(default=None, validator=validators.optional(validators.in_(range(1, 129))))
     offset: int | None = field(default=None, validator=validators.optional(validators.in_(range(_MOST_BYTES))))
     hardware: str = field(default="user", validator=validators.in_(("user", "boot0", "boot1")))
-    mtd: str = field(default="", validator=values.word)
-    volume: str = field(default="", validator=values.word)
+    mtd: str = field(default="", validator=word)
+    volume: str = field(default="", validator=word)
     room: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
     def __attrs_post_init__(self) -> None:
@@ -118,7 +185,7 @@ class Part(File):
         name: as boot chains call it, e.g. "tiboot3.bin". packed: it is written as it lies there, e.g. an Image.gz that U-Boot unpacks.
     """
 
-    name: str = field(validator=values.part_name)
+    name: str = field(validator=part_name)
     to: Place
     packed: bool = False
 
@@ -132,7 +199,7 @@ class Part(File):
 class Stage(File):
     """A file that is sent to a board without software, or kept in its memory."""
 
-    name: str = field(validator=values.part_name)
+    name: str = field(validator=part_name)
 
 
 @frozen
@@ -202,7 +269,7 @@ class Recovery:
         ram: a Linux that runs in memory: kernel, device tree, initramfs.
     """
 
-    soc: str = field(default="", validator=values.word)
+    soc: str = field(default="", validator=word)
     usb: list[Stage] = Factory(list)
     uart: list[Stage] = Factory(list)
     ram: list[Stage] = Factory(list)
@@ -250,7 +317,7 @@ class Release:
     path: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        values.check_name(self.name)
+        check_name(self.name)
         if not self.boards:
             raise ValueError("boards: expected at least one board type; `lab boards list` names them")
         if not self.media:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import cattrs
 import yaml
-from attrs import evolve
+from attrs import asdict, evolve
 from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.v import format_exception
 
 from lab import yamlfile
 from lab.errors import ConfigurationError
-from lab.provision.release import SUFFIX, Content, Image, Release
-from lab.provision.values import URLS
+from lab.provision.release import SUFFIX, URLS, Content, Expected, Image, Release
 from lab.redaction import redacted
 from lab.shown import plain
 
@@ -171,3 +173,165 @@ def _reason(error: BaseException, kind: type | None) -> str:
     if isinstance(error, AttributeError | TypeError):  # of what has no keys
         return "expected keys and values"
     return format_exception(error, kind)
+
+
+# --- Which release file is meant: a path, or the newest one of a folder ---
+
+
+NEWEST: Final = "newest in "
+
+
+def folder_of(text: str) -> str:
+    """The folder of "newest in FOLDER"; empty: it is a path."""
+    return text.removeprefix(NEWEST).strip() if text.startswith(NEWEST) else ""
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The release files of a folder, the one that was written first first.
+
+    Hidden ones are left out (an editor's locks, a draft), and those that cannot be looked at: deleted in this moment, links to nothing.
+    """
+    found = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        with suppress(OSError):
+            if not path.name.startswith("."):
+                found.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(found)]
+
+
+def find(text: str, board_type: str, base: Path) -> Release:
+    """The release that an option means.
+
+    Args:
+        text: a path, or "newest in FOLDER": of the release files there that are for the board type, the one that was written last.
+        base: where relative paths begin.
+
+    Raises:
+        ConfigurationError: there is no such file or folder, or the file is wrong.
+    """
+    if "://" in text:
+        raise ConfigurationError(
+            f"{redacted(text)}: a release file lies on the lab host; fetch it, and give its path. The files that it names may be URLs"
+        )
+    folder = folder_of(text)
+    if not folder:
+        return load(base / text)
+    place = base / folder
+    if not place.is_dir():
+        raise ConfigurationError(
+            f"{text}: there is no folder {place}; `lab release make` writes release files into one"
+        )
+    files = files_in(place)
+    for path in reversed(files):
+        release = load(
+            path
+        )  # a newest one that is wrong is an error: an older one would be measured in its place, unnoticed
+        if board_type in release.boards:
+            return release
+    raise ConfigurationError(
+        f"{text}: no release file there is for {board_type}" + (f" ({len(files)} are for others)" if files else "")
+    )
+
+
+# --- Whether a release file is whole: nobody writes it, or a file that it names, any more ---
+
+
+APART_S: Final = 2.0  # between two looks: a copy that goes on has grown, on a slow network, too
+PATIENCE_S: Final = 3600.0  # an image of 16 GB at 10 MB/s takes half of it
+_State = dict[str, tuple[int, ...] | None]
+
+
+def settle(path: Path, sleep: Callable[[float], None] = time.sleep, patience_s: float = PATIENCE_S) -> None:
+    """Wait until two looks at a release file and at the local files that it names find the same sizes and times.
+
+    A copy that stands still is not told from one that is whole: the digests are for that (`lab.provision.checking`).
+
+    Raises:
+        ConfigurationError: it was still written after `patience_s`.
+    """
+    before, waited_s = _look(path), 0.0
+    while True:
+        sleep(APART_S)
+        waited_s += APART_S
+        now = _look(path)
+        if now == before:
+            return
+        if waited_s >= patience_s:
+            changed = ", ".join(name for name in now if now[name] != before.get(name))
+            raise ConfigurationError(f"{path}: still written after {waited_s:.0f} s ({changed}): look who writes it")
+        before = now
+
+
+def _look(path: Path) -> _State:
+    found = {str(path): _state(path)}
+    try:
+        release = load(path)
+    except ConfigurationError:  # wrong, or half of it: its own state says when that changes
+        return found
+    named = [file.source for file in release.files]
+    named += [file.bmap for file in release.files if isinstance(file, Image) and file.bmap]
+    return found | {name: _state(Path(name)) for name in named if not name.startswith(("http://", "https://"))}
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+# --- Whether what booted is the release: what the board says of itself, beside what the release file expects ---
+
+
+# What is asked at the prompt -> the command; U-Boot's and the kernel's lines are read on the way to it.
+QUESTIONS: Final = {"build_id": "cat /etc/os-release", "buildinfo": "cat /etc/buildinfo /etc/build"}
+_TITLES: Final = {
+    "uboot": "U-Boot's version line",
+    "kernel": "the kernel's version line",
+    "build_id": "BUILD_ID of /etc/os-release",
+    "buildinfo": "/etc/buildinfo",
+}
+
+
+def document(expected: Expected) -> dict[str, str]:
+    """What is compared, by name, as the record of a write has it."""
+    return {name: pattern for name, pattern in asdict(expected).items() if pattern}
+
+
+def expected(document: Mapping[str, str]) -> Expected | None:
+    """What is compared, from the record of a write; None: it has nothing that can be compared."""
+    try:
+        return Expected(**document)
+    except (TypeError, ValueError):
+        return None
+
+
+def questions(expected: Expected) -> dict[str, str]:
+    """What has to be asked at the prompt for the comparison: name -> command."""
+    return {name: command for name, command in QUESTIONS.items() if getattr(expected, name)}
+
+
+def answer(name: str, output: str) -> str:
+    """What an answer says: BUILD_ID out of os-release(5), else the text itself."""
+    if name != "build_id":
+        return output
+    for line in output.splitlines():
+        key, _, value = line.strip().partition("=")
+        if key == "BUILD_ID":
+            try:
+                return " ".join(shlex.split(value))
+            except ValueError:  # a quote that does not end
+                return value
+    return ""
+
+
+def differences(expected: Expected, said: Mapping[str, str]) -> list[str]:
+    """In what a board that booted is not the release, one phrase each; what is expected and was not said counts."""
+    return [
+        f"{_TITLES[name]} is {said.get(name, '').strip()[:120]!r}, expected {pattern!r}"
+        if said.get(name)
+        else f"{_TITLES[name]} was not seen, expected {pattern!r}"
+        for name, pattern in asdict(expected).items()
+        if pattern and not re.search(pattern, said.get(name, ""))
+    ]

@@ -9,10 +9,10 @@ import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.provision import labels
-from lab.provision.putting import first_boot
+from lab.provision.history import Provision, ProvisionBook
+from lab.provision.provisioning import first_boot
 from lab.pytest_plugin.refusing import ending_off
 from lab.results import Run, Store
-from lab.results.provisions import Provision, ProvisionBook
 
 
 def media_of(plan: Mapping[str, Any], strategy: Any) -> list[str]:

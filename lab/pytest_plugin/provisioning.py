@@ -9,13 +9,12 @@ import pytest
 
 from lab.errors import ConfigurationError
 from lab.host import process
-from lab.provision.finding import find
-from lab.provision.putting import Putting, content_digest
+from lab.provision.history import Provision, ProvisionBook
+from lab.provision.provisioning import Putting, Teller, content_digest
 from lab.provision.release import Release
-from lab.provision.telling import Teller
+from lab.provision.releasefile import find
 from lab.pytest_plugin.refusing import ending_off, measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, MEDIA_KEY, STORE_KEY, STRATEGY_KEY, chosen, writer
-from lab.results.provisions import Provision, ProvisionBook
 
 RELEASE_KEY = pytest.StashKey[Release]()
 _BOOT: Final = "boot"

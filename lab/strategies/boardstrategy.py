@@ -23,9 +23,9 @@ from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.host.clock import utc_now
-from lab.provision.putting import Putting
+from lab.provision.provisioning import Putting
 from lab.provision.release import Recovery
-from lab.provision.way import Way
+from lab.provision.writer import Way
 from lab.strategies import otherinit
 from lab.strategies.activation import activate
 from lab.strategies.bringing import bring

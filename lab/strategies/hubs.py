@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pyudev
 
 from lab.host import locks, process
-from lab.provision.hubs import hub_of, hub_of_disk, turn_at
-from lab.provision.way import Plan
+from lab.provision.snagboot import hub_of, hub_of_disk, turn_at
+from lab.provision.writer import Plan
 
 
 def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) -> str:
@@ -19,7 +19,7 @@ def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) 
     Args:
         device: of the console. id_path: asks udev for a device's.
     """
-    if plan.target.host:  # which takes its turns itself, `lab.provision.ways.cardhost`
+    if plan.target.host:  # which takes its turns itself, `lab.provision.ways.sd_mux`
         return ""
     return hub_of_disk(plan.target.identity) or (hub_of(id_path(device)) if device else "")
 

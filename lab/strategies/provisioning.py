@@ -9,9 +9,9 @@ from typing import Protocol
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision.failures import ReleaseMismatchError
-from lab.provision.identity import answer
-from lab.provision.putting import Putting, WritableBoard
-from lab.provision.way import Way
+from lab.provision.provisioning import Putting, WritableBoard
+from lab.provision.releasefile import answer
+from lab.provision.writer import Way
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.hubs import writing
 
@@ -41,7 +41,7 @@ def provision(board: ProvisionedBoard) -> None:
 
     Raises:
         ConfigurationError: it was told nothing.
-        BoardlabError: as of lab.provision.putting.Putting.put.
+        BoardlabError: as of lab.provision.provisioning.Putting.put.
     """
     if board.putting is None:
         raise ConfigurationError(

@@ -11,12 +11,12 @@ from typing import Any, Final
 from lab.console.holders import fairly
 from lab.drivers.consoleline import ConsoleLine
 from lab.errors import ConfigurationError
-from lab.provision import romuart, snagboot
+from lab.provision import snagboot, uart_boot
 from lab.provision.failures import RecoveryFailedError
 from lab.provision.image import open_image
 from lab.provision.release import Recovery, Release
 from lab.provision.snagboot import run_here
-from lab.provision.way import Progress, Report
+from lab.provision.writer import Progress, Report
 
 UART: Final = "uart"
 USB: Final = "usb"
@@ -63,9 +63,9 @@ def by_uart(strategy: Any, recovery: Recovery, report: Report) -> None:
         RecoveryFailedError, WriteStalledError: the board did not take them. Another call begins anew.
         BoardlabError: as of the strategy.
     """
-    images = romuart.stages(recovery)
+    images = uart_boot.stages(recovery)
     with _powered(strategy, UART):
-        romuart.send(ConsoleLine(strategy.console, strategy.power.clock), images, report)
+        uart_boot.send(ConsoleLine(strategy.console, strategy.power.clock), images, report)
         strategy.interrupt()
 
 

@@ -19,11 +19,10 @@ from lab.host.clock import utc_now
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_PROVISION, Order
-from lab.provision.identity import document
-from lab.provision.putting import content_digest
-from lab.provision.releasefile import load
+from lab.provision.history import NewProvision, ProvisionBook
+from lab.provision.provisioning import content_digest
+from lab.provision.releasefile import document, load
 from lab.results import open_store
-from lab.results.provisions import NewProvision, ProvisionBook
 
 DEADLINE_S = 180
 BOARD = "am62xx_sk-1"

@@ -13,9 +13,9 @@ from typing import Any, Final
 import yaml
 
 from lab.cli import main
-from lab.provision.way import Plan, Verified
 from lab.provision.ways.serving import TFTP_PORT
 from lab.provision.ways.uboot import UbootWay
+from lab.provision.writer import Plan, Verified
 from support.measuring_lab import ROOT, Lab
 from virtual.board import BoardFolder
 from virtual.images import cache

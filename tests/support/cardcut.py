@@ -19,10 +19,9 @@ from pathlib import Path
 from unittest import mock
 
 from lab.provision.release import Content, Image, Part, Place
-from lab.provision.way import Plan, Progress, Target
-from lab.provision.ways import blockdevice, cardway
-from lab.provision.ways.cardway import CardWay
-from lab.provision.ways.hostdisk import Disk
+from lab.provision.ways import blockdevice, sd_mux
+from lab.provision.ways.sd_mux import CardWay, Disk
+from lab.provision.writer import Plan, Progress, Target
 
 PIECE = 64 * 1024
 IMAGE, BOOT, BOOT_AT, SIZE = 20 * PIECE, 3 * PIECE + 100, 24 * PIECE, 32 * PIECE
@@ -63,7 +62,7 @@ class CutCard:
     def provision(self) -> None:
         """Write and read back."""
         plan = self.plan()
-        with mock.patch.object(cardway, "PIECE_BYTES", PIECE):
+        with mock.patch.object(sd_mux, "PIECE_BYTES", PIECE):
             self.way.write(plan, lambda _progress: None)
             assert self.way.verify(plan).bytes == TOTAL
 
@@ -75,7 +74,7 @@ class CutCard:
                 then()
 
         plan = self.plan()
-        with mock.patch.object(cardway, "PIECE_BYTES", PIECE), mock.patch.object(blockdevice, "_PIPE_BYTES", 4096):
+        with mock.patch.object(sd_mux, "PIECE_BYTES", PIECE), mock.patch.object(blockdevice, "_PIPE_BYTES", 4096):
             self.way.write(plan, report)
 
     def has_release(self) -> bool:

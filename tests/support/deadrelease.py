@@ -13,12 +13,12 @@ from attrs import define, evolve, field
 from lab.drivers.guarded import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
-from lab.provision.putting import Put, Putting
+from lab.provision.history import Provision, ProvisionBook
+from lab.provision.provisioning import Put, Putting
 from lab.provision.release import Content, Expected, Release
-from lab.provision.way import Way
-from lab.provision.ways.spareboot import from_uboot
+from lab.provision.ways.emmc_boot_partitions import from_uboot
+from lab.provision.writer import Way
 from lab.results import open_store
-from lab.results.provisions import Provision, ProvisionBook
 from lab.strategies.status import Status
 from support.simcuts import ENDS, KilledError
 from support.simprovision import BOARD_TYPE, NEW, UBOOT_OF, Provisioning, content, provisioning

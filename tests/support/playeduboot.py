@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.provision.release import Content, Image, Part, Place
-from lab.provision.way import Target
 from lab.provision.ways import ubootmedia
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
+from lab.provision.writer import Target
 
 TARGET = Target("b1", "any", "emmc")
 BASE = 0x40000000

@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 from lab.provision import image
 from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, Image, Part, Recovery
-from lab.provision.way import Plan, Progress, Report, Step, Target, Verified, order
+from lab.provision.writer import Plan, Progress, Report, Step, Target, Verified, order
 
 
 @define

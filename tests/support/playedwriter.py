@@ -16,7 +16,7 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.provision import image
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content
-from lab.provision.way import Plan, Progress, Report, Step, Target, Verified, Way
+from lab.provision.writer import Plan, Progress, Report, Step, Target, Verified, Way
 
 
 @frozen

@@ -16,11 +16,10 @@ from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Recovery, Release
-from lab.provision.way import Plan, Progress, Target, Verified
-from lab.provision.ways.overconsole import OverConsole
-from lab.provision.ways.overusb import OverUsb
+from lab.provision.ways.loaders import OverConsole, OverUsb
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
+from lab.provision.writer import Plan, Progress, Target, Verified
 from lab.strategies import BoardStrategy
 from lab.strategies.status import Status
 from support.simlab import SimLab

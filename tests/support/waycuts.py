@@ -10,9 +10,8 @@ from attrs import frozen
 
 from lab.errors import BoardlabError
 from lab.provision.release import Content, Image, Part, Place
-from lab.provision.way import Plan, Target
-from lab.provision.ways.carriers import FolderServer, OverHttp, OverSsh
-from lab.provision.ways.linux import LinuxWay
+from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp, OverSsh
+from lab.provision.writer import Plan, Target
 from support.cutlinux import DISK, ERASE, FLASH, CutLinux, KilledError
 
 BLOCK = 4096

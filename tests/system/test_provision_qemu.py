@@ -23,7 +23,7 @@ from support.placedboard import running_place
 from lab.env.target import parts
 from lab.provision.release import Content, Part, Place
 from lab.provision.releasefile import load
-from lab.provision.way import Target
+from lab.provision.writer import Target
 from lab.results import open_store
 from virtual.images import cache
 from virtual.qemu import releases

@@ -3,26 +3,134 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Protocol
 
 from attrs import evolve, field, frozen
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
-from lab.provision.fetching import Hosts
-from lab.provision.image import packing
+from lab.provision import image as images
+from lab.provision.image import Hosts, packing
 from lab.provision.release import Content, Image
-from lab.provision.way import Meter, Plan, Report, Step, Target, Verified
 from lab.provision.ways import bmaptool, planning
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways import linuxemmc as emmc
-from lab.provision.ways.carriers import Carrier, OverHttp
 from lab.provision.ways.command import Prompt, carry_out
 from lab.provision.ways.linuxmedia import Blocks, Medium, Surface, parse
-from lab.provision.ways.spooling import spooled
+from lab.provision.ways.planning import Piece, ahead
+from lab.provision.writer import Meter, Plan, Report, Step, Target, Verified
+
+# --- How bytes get from the lab host into the memory of a board whose Linux writes: its wget fetches over HTTP, or they are copied over ssh ---
+
+
+class Carrier(Protocol):
+    """Gets bytes into the board's memory (`answers.SPOOL`). name: of its kind, for messages and records."""
+
+    @property
+    def name(self) -> str: ...
+
+    def carry(self, prompt: Prompt, name: str, data: bytes, /) -> None:
+        """Carry these bytes; raises where they did not come."""
+
+
+class Server(Protocol):
+    """Gives bytes out to the board."""
+
+    def offered(self, name: str, data: bytes) -> AbstractContextManager[str]:
+        """The URL of these bytes, as long as the context lasts."""
+
+    def offered_file(self, name: str, path: Path) -> AbstractContextManager[str]:
+        """The URL of a file of this host's."""
+
+
+@frozen
+class FolderServer:
+    """Over HTTP from a folder. url: of the folder, as the board sees it."""
+
+    folder: Path
+    url: str
+
+    @contextmanager
+    def offered(self, name: str, data: bytes) -> Iterator[str]:
+        """See `Server`."""
+        path = self.folder / name
+        path.write_bytes(data)
+        with self._given_out(path) as url:
+            yield url
+
+    @contextmanager
+    def offered_file(self, name: str, path: Path) -> Iterator[str]:
+        """See `Server`."""
+        link = self.folder / name
+        link.symlink_to(path.absolute())
+        with self._given_out(link) as url:
+            yield url
+
+    @contextmanager
+    def _given_out(self, path: Path) -> Iterator[str]:
+        try:
+            yield f"{self.url}/{path.name}"
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@frozen
+class OverHttp:
+    """A `Carrier`: the board's wget fetches from a server."""
+
+    server: Server
+    name: str = "http"
+
+    def carry(self, prompt: Prompt, name: str, data: bytes) -> None:
+        """See `Carrier`."""
+        with self.server.offered(name, data) as url:
+            carry_out(prompt, answers.fetch(url, len(data)))
+
+    def stream(self, prompt: Prompt, path: Path, count: int, device: str, offset: int) -> None:
+        """Have the bytes of a file fetched and written at once; they are on the device after `answers.flush`."""
+        with self.server.offered_file(f"run-{offset:x}", path) as url:
+            carry_out(prompt, pipes.stream(url, device, offset, count))
+
+    @contextmanager
+    def image(self, image: Image, hosts: Hosts | None) -> Iterator[tuple[str, str]]:
+        """The URLs of an image, as it lies there and checked, and of its block map.
+
+        Raises:
+            BoardlabError: as of `lab.provision.image.checked`.
+        """
+        packing = images.packing(image)
+        name = f"image.{packing}" if packing else "image"
+        with (
+            images.checked(image, hosts) as stream,
+            self.server.offered_file(name, Path(stream.name)) as url,
+            self.server.offered("image.bmap", images.block_map_text(image, hosts)) as bmap_url,
+        ):
+            yield url, bmap_url
+
+
+@frozen
+class OverSsh:
+    """A `Carrier`: copied over ssh. put: takes a file of this host's, its path on the board and its bytes."""
+
+    put: Callable[[str, str, int], None]
+    name: str = "ssh"
+
+    def carry(self, _prompt: Prompt, _name: str, data: bytes, /) -> None:
+        """See `Carrier`."""
+        with tempfile.NamedTemporaryFile(prefix="boardlab-piece-") as file:
+            file.write(data)
+            file.flush()
+            self.put(file.name, answers.SPOOL, len(data))
+
+
+# --- From a Linux on the board: each piece is carried into its memory over HTTP or ssh, checked there, written and read back ---
+
 
 _USUAL_RATE: Final = 10e6
 _PROBE: Final = b"boardlab\n"  # is carried before anything is decided
@@ -46,7 +154,7 @@ class LinuxWay:
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """See `lab.provision.way.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
+        """See `lab.provision.writer.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
         planned = planning.steps(content, self.hosts, without=self._medium.without)
         if content.extcsd.given:
             if not emmc.DEVICE.fullmatch(self.device):
@@ -70,7 +178,7 @@ class LinuxWay:
         return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         try:
             prompt = self.begin()
             surface = self._medium.look(prompt)
@@ -89,7 +197,7 @@ class LinuxWay:
             raise
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`; the board reads back what was written and not overwritten by a later part, past its page cache."""
+        """See `lab.provision.writer.Way`; the board reads back what was written and not overwritten by a later part, past its page cache."""
         try:
             prompt, compared = self.begin(), planning.Compared()
             surface = self._medium.look(prompt)
@@ -108,7 +216,7 @@ class LinuxWay:
         return Verified(compared.digest, compared.count)
 
     def switch(self, plan: Plan) -> str:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         if not plan.content.extcsd.given:
             return ""
         try:
@@ -165,3 +273,60 @@ class LinuxWay:
         self.carrier.carry(prompt, name, data)
         digest = hashlib.sha256(data).hexdigest()
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))
+
+
+# --- Pieces of an image gathered in files of this host, for a board that fetches them: what one fetch costs is paid once for many pieces ---
+
+
+FIRST_BYTES: Final = (
+    16 * 1024 * 1024
+)  # of the first file; each one may be twice as large, so that progress and trouble show early
+MOST_BYTES: Final = 128 * 1024 * 1024  # of a file; three of them lie there at most
+
+
+@frozen
+class Spooled:
+    """A file with bytes of one run. offset: of the first one, from the start of the image. bytes: of the file."""
+
+    path: Path
+    offset: int
+    bytes: int
+
+
+def spooled(
+    found: Iterable[Piece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
+) -> Iterator[Spooled]:
+    """Pieces in files of some `first` bytes, then of twice as many, up to `most`; the next file is made while one is used, and who has used one removes it.
+
+    A file ends where the next piece does not follow.
+
+    Raises:
+        LabStableError: `disk`: this host's disk does not take them; and what `found` raises.
+    """
+    return ahead(_spooled(found, folder, first, most))
+
+
+def _spooled(found: Iterable[Piece], folder: Path, limit: int, most: int) -> Generator[Spooled, None, None]:
+    number, begin, count = 0, 0, 0
+    path = folder / "0"
+    for piece in found:
+        if count and (piece.offset != begin + count or count + len(piece.data) > limit):
+            yield Spooled(path, begin, count)
+            number, count, limit = number + 1, 0, min(2 * limit, most)
+            path = folder / str(number)
+        begin = begin if count else piece.offset
+        _append(path, piece.data)
+        count += len(piece.data)
+    if count:
+        yield Spooled(path, begin, count)
+
+
+def _append(path: Path, data: bytes) -> None:
+    try:
+        with path.open("ab") as file:
+            file.write(data)
+    except OSError as error:
+        raise LabStableError(
+            f"{path}: {error.strerror}: what the board fetches lies there for a while; make room for some 400 MB, or set TMPDIR",
+            failure="disk",
+        ) from error

@@ -14,10 +14,10 @@ from lab.errors import ConfigurationError
 from lab.provision.failures import ExtCsdNotSetError, ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area
-from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxpipes as pipes
+from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways.command import Command, Judge, Prompt, carry_out, said
+from lab.provision.writer import Step
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
 BOOT: Final = ("boot0", "boot1")

@@ -9,16 +9,16 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import ImageTooLargeError, MediaMissingError, TargetRefusedError
-from lab.provision.fetching import Hosts
+from lab.provision.image import Hosts
 from lab.provision.release import Content, Place
-from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways import linuxemmc as emmc
-from lab.provision.ways import linuxflash as flash
-from lab.provision.ways import linuxpipes as pipes
+from lab.provision.ways import linuxubi as flash
 from lab.provision.ways import linuxubi as ubi
 from lab.provision.ways import planning
 from lab.provision.ways.command import Prompt, carry_out
+from lab.provision.writer import Step
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 MTD: Final = "mtd"

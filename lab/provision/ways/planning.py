@@ -13,9 +13,9 @@ from attrs import define, evolve, frozen
 from lab.errors import ConfigurationError
 from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
-from lab.provision.fetching import Hosts
+from lab.provision.image import Hosts
 from lab.provision.release import Content, Image, Place
-from lab.provision.way import Step, inside, order, rooms, said_inside
+from lab.provision.writer import Step, inside, order, rooms, said_inside
 
 T = TypeVar("T")
 _NONE: Final = frozenset[str]()

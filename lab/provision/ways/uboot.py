@@ -11,16 +11,15 @@ from attrs import evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.provision.fetching import Hosts
+from lab.provision.image import Hosts
 from lab.provision.release import Content
-from lab.provision.way import CRC32, FULL, Meter, Plan, Report, Step, Target, Verified
 from lab.provision.ways import planning, ubootemmc
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import Command, Prompt, carry_out
-from lab.provision.ways.ubootflash import UbiVolume
-from lab.provision.ways.ubootmedia import Medium
+from lab.provision.ways.ubootmedia import Medium, UbiVolume
 from lab.provision.ways.ubootplaces import Places
 from lab.provision.ways.ubootsession import Session
+from lab.provision.writer import CRC32, FULL, Meter, Plan, Report, Step, Target, Verified
 
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
 _PROBE: Final = b"boardlab\n"  # is loaded before anything is decided
@@ -127,7 +126,7 @@ class UbootWay:
     device: str = ""
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """See `lab.provision.way.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
+        """See `lab.provision.writer.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
         planned = planning.steps(content, self.hosts)
         if content.extcsd.given and self._places.mmc is None:
             raise ConfigurationError(
@@ -155,7 +154,7 @@ class UbootWay:
         return Plan(self.name, target, content, planned, estimate_s=total / self.loader.rate, notes=notes)
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         try:
             session = Session.begin(self.begin())
             self.loader.prepare(session.prompt)
@@ -178,7 +177,7 @@ class UbootWay:
             raise
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`; the board reads back and computes the digest of all that was written and is still there."""
+        """See `lab.provision.writer.Way`; the board reads back and computes the digest of all that was written and is still there."""
         try:
             session = Session.begin(self.begin())
             compared, chosen = planning.Compared(), None
@@ -204,7 +203,7 @@ class UbootWay:
         return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)
 
     def switch(self, plan: Plan) -> str:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         if not plan.content.extcsd.given or self._places.mmc is None:
             return ""
         try:

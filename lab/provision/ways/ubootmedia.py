@@ -12,11 +12,114 @@ from typing import Final, Protocol
 from attrs import field, frozen, validators
 
 from lab.errors import ConfigurationError
+from lab.provision.failures import MediaMissingError
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways import ubootsizes
-from lab.provision.ways.command import Command, fits, limit_s
-from lab.provision.ways.ubootflash import MOST, NAME, Cfi, Mtd, SpiFlash
-from lab.provision.ways.ubootsizes import BLOCK_BYTES
+from lab.provision.ways.command import Command, Judge, fits, limit_s, said
+
+# --- How large a medium is and in which blocks it is erased, as U-Boot says it ---
+# The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c, cmd/mtd.c,
+# drivers/mtd/cfi_flash.c and cmd/ubi.c of v2023.01 to v2025.01.
+
+
+BLOCK_BYTES: Final = 512
+_EXACT: Final = re.compile(r"Capacity: .*\((\d+) x (\d+)\)")
+_DEVICE: Final = re.compile(r"^\s*Device (\d+): ", re.MULTILINE)
+_ROUNDED: Final = re.compile(r"^Capacity: (\d+(?:\.\d)?) (KiB|MiB|GiB|TiB)", re.MULTILINE)
+_SPI: Final = re.compile(r"total (\d+(?:\.\d)?) (Bytes|KiB|MiB|GiB)")
+_BANK: Final = re.compile(r"Size: (\d+) (kB|MB) in (\d+) Sectors(.*?)(?=Bank #|\Z)", re.DOTALL)
+_SECTOR: Final = re.compile(r"^ +([0-9A-F]{8,16}) ", re.MULTILINE)
+_MTD_DEVICE: Final = re.compile(r"^\* ", re.MULTILINE)
+_MTD_BLOCK: Final = re.compile(r"block size: (0x[0-9a-f]+) bytes")
+_UBI_VOLUME: Final = re.compile(r"reserved_pebs\s+(\d+).*?usable_leb_size\s+(\d+).*?\bname\s+(\S+)", re.DOTALL)
+_UNITS: Final = {
+    "Bytes": 1,
+    "KiB": 1 << 10,
+    "kB": 1 << 10,
+    "MiB": 1 << 20,
+    "MB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+
+
+def block_device(lines: Sequence[str], number: int = 0) -> int | None:
+    """Bytes of a block device, of `nvme info`, `virtio info` or `mmc info`; None: it does not say.
+
+    The first two list all devices. `mmc info` rounds to a tenth of its unit; this is the most that it can mean, and only a read tells
+    the rest.
+
+    Raises:
+        ConfigurationError: its blocks are not of 512 bytes: U-Boot counts in the device's own (drivers/nvme, drivers/virtio).
+    """
+    text = "\n".join(lines)
+    _, *listed = _DEVICE.split(text)
+    text = dict(zip(listed[::2], listed[1::2], strict=True)).get(str(number), text)
+    if exact := _EXACT.search(text):
+        if int(exact[2]) != BLOCK_BYTES:
+            raise ConfigurationError(
+                f"device {number}: its blocks have {exact[2]} bytes, and only media with blocks of {BLOCK_BYTES} bytes are written from "
+                "U-Boot: write it from Linux, by the env"
+            )
+        return int(exact[1]) * BLOCK_BYTES
+    rounded = _ROUNDED.search(text)
+    return round((float(rounded[1]) + 0.05) * _UNITS[rounded[2]]) if rounded else None
+
+
+def spi_flash(lines: Sequence[str]) -> int | None:
+    """Bytes of a flash, of `sf probe`; None: it does not say."""
+    found = _SPI.search("\n".join(lines))
+    return round(float(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def mtd(lines: Sequence[str], name: str, erase_bytes: int) -> int | None:
+    """Bytes of an MTD device or a part of one, of `mtd list`; None: it does not say.
+
+    Raises:
+        MediaMissingError: it is not in the list.
+        ConfigurationError: it is erased in blocks that `erase_bytes` is no multiple of.
+    """
+    for device in _MTD_DEVICE.split("\n".join(lines))[1:]:
+        span = re.search(rf'- (0x[0-9a-f]+)-(0x[0-9a-f]+) : "{re.escape(name)}"', device)
+        if span is None and device.split("\n", 1)[0].strip() != name:
+            continue
+        if block := _MTD_BLOCK.search(device):
+            _check_erased(name, int(block[1], 16), erase_bytes)
+        return int(span[2], 16) - int(span[1], 16) if span else None
+    raise MediaMissingError(
+        f"MTD {name}: this U-Boot has no such device or part: {said(lines)}. Mend the release file, the env, or U-Boot's mtdparts"
+    )
+
+
+def cfi(lines: Sequence[str], base: int, erase_bytes: int) -> int | None:
+    """Bytes of a parallel flash from an address on, of `flinfo`; None: it does not say.
+
+    Raises:
+        ConfigurationError: its sectors are such that `erase_bytes` is no multiple of them.
+    """
+    for count, unit, sectors, rest in _BANK.findall("\n".join(lines)):
+        first, size = _SECTOR.search(rest), int(count) * _UNITS[unit]
+        if first and int(first[1], 16) <= base < int(first[1], 16) + size:
+            _check_erased(f"flash at {base:#x}", size // int(sectors), erase_bytes)
+            return int(first[1], 16) + size - base
+    return None
+
+
+def ubi_volume(lines: Sequence[str], name: str) -> int | None:
+    """Bytes of a UBI volume, of `ubi info l`; None: it does not say."""
+    found = {volume: int(blocks) * int(size) for blocks, size, volume in _UBI_VOLUME.findall("\n".join(lines))}
+    return found.get(name)
+
+
+def _check_erased(what: str, block: int, erase_bytes: int) -> None:
+    if block and erase_bytes % block:
+        raise ConfigurationError(
+            f"{what}: it is erased in blocks of {block} bytes, and the env says {erase_bytes}: set erase_kib to {block / 1024:g} there"
+        )
+
+
+# --- How U-Boot writes and reads each kind of medium, as text. Offsets and counts are bytes; each medium says what they must be multiples of ---
+# The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` for eMMC, `sf` for OSPI NOR, `mtd` for NAND.
+
 
 HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
 
@@ -90,7 +193,7 @@ class Blocks:
 
     def sized(self, lines: Sequence[str]) -> int | None:
         """See `Medium`."""
-        return ubootsizes.block_device(lines, self.number)
+        return block_device(lines, self.number)
 
     def partition(self, number: int) -> list[Command]:
         """What asks where a partition begins, and how large it is (cmd/part.c)."""
@@ -142,3 +245,233 @@ def parse(text: str, *, erase_bytes: int = 128 * 1024) -> Medium:
     raise ConfigurationError(
         f'{text!r:.60} names no medium of U-Boot; expected e.g. "mmc 0", "nvme 0", "virtio 0", "sf", "mtd ospi.rootfs" or "cfi 0x4000000"'
     )
+
+
+# --- How U-Boot writes and reads flash memories, as text: NOR behind `sf`, NAND and NOR behind `mtd`, parallel NOR by `cp.b`, UBI ---
+
+
+MOST: Final = (1 << 48) - 1
+NAME: Final = re.compile(r"[\w.+-]+")
+
+
+def _name(_instance: object, _attribute: object, value: str) -> None:
+    if not NAME.fullmatch(value):
+        raise ConfigurationError(
+            f"{value!r:.60}: expected the name of an MTD or UBI part: letters, digits and . + - _"
+        )
+
+
+@frozen
+class SpiFlash:
+    """A NOR flash behind `sf`. device: bus and chip select, e.g. "0:0"; empty: U-Boot's usual one."""
+
+    device: str = field(default="", validator=validators.matches_re(r"|\d+(:\d+)?"))
+    align: int = 1
+
+    def select(self) -> list[Command]:
+        """See `Medium`."""
+        text = f"sf probe {self.device}".strip()
+        return [Command(text, answers.says("SF: Detected", text))]
+
+    def size(self) -> Command | None:
+        """See `Medium`: `sf probe` tells it."""
+        return self.select()[0]
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return spi_flash(lines)
+
+    def before(self, _offset: int, _count: int, /) -> list[Command]:
+        """See `Medium`: `sf update` erases what it must, and keeps what shares a block with it."""
+        return []
+
+    def write(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        text = f"sf update {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
+        return [Command(text, _updated(offset, count, text), limit_s(2 * count))]
+
+    def read(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        text = f"sf read {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
+        return [Command(text, answers.says(rf"SF: {count} bytes @ (?:0x)?{offset:x} Read: OK", text), limit_s(count))]
+
+    def finish(self) -> list[Command]:
+        """See `Medium`."""
+        return []
+
+
+@frozen
+class Mtd:
+    """A NAND or NOR flash, or a part of one, behind `mtd`. name: as `mtd list` has it. erase_bytes: of an erase block."""
+
+    name: str = field(validator=_name)
+    erase_bytes: int = field(default=128 * 1024, validator=validators.gt(0))
+    align: int = field(init=False)
+
+    @align.default
+    def _align(self) -> int:
+        return self.erase_bytes
+
+    def select(self) -> list[Command]:
+        """See `Medium`."""
+        return [
+            Command(
+                "mtd list",
+                answers.says(rf'^\s*(\* {re.escape(self.name)}$|- 0x.* : "{re.escape(self.name)}")', "mtd list"),
+            )
+        ]
+
+    def size(self) -> Command | None:
+        """See `Medium`."""
+        return Command("mtd list", answers.done("mtd list"))
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return mtd(lines, self.name, self.erase_bytes)
+
+    def before(self, offset: int, count: int, /) -> list[Command]:
+        """See `Medium`."""
+        whole = -(-count // self.erase_bytes) * self.erase_bytes
+        text = f"mtd erase {self.name} {fits(offset, MOST):#x} {whole:#x}"
+        return [Command(text, answers.says("^Erasing ", text), limit_s(whole))]
+
+    def write(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        return [self._move("write", "Writing", address, offset, count)]
+
+    def read(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        return [self._move("read", "Reading", address, offset, count)]
+
+    def finish(self) -> list[Command]:
+        """See `Medium`."""
+        return []
+
+    def _move(self, verb: str, says: str, address: int, offset: int, count: int) -> Command:
+        text = f"mtd {verb} {self.name} {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
+        return Command(text, _moved(says, offset, count, text), limit_s(count))
+
+
+@frozen
+class Cfi:
+    """A parallel NOR flash in the address space, by `erase` and `cp.b`. base: its address. erase_bytes: of a sector."""
+
+    base: int = field(validator=validators.ge(0))
+    erase_bytes: int = field(default=128 * 1024, validator=validators.gt(0))
+    align: int = field(init=False)
+
+    @align.default
+    def _align(self) -> int:
+        return self.erase_bytes
+
+    def select(self) -> list[Command]:
+        """See `Medium`."""
+        return [Command("flinfo", answers.says("CFI conformant", "flinfo"))]
+
+    def size(self) -> Command | None:
+        """See `Medium`."""
+        return self.select()[0]
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return cfi(lines, self.base, self.erase_bytes)
+
+    def before(self, offset: int, count: int, /) -> list[Command]:
+        """See `Medium`."""
+        whole = -(-count // self.erase_bytes) * self.erase_bytes
+        at = f"{fits(self.base + offset, MOST):#x} +{whole:#x}"
+        return [
+            Command(f"protect off {at}", answers.says("Un-Protected", f"protect off {at}"), limit_s(whole)),
+            Command(f"erase {at}", answers.says("Erased .* sectors", f"erase {at}"), limit_s(whole)),
+        ]
+
+    def write(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        text = f"cp.b {fits(address, MOST):#x} {fits(self.base + offset, MOST):#x} {count:#x}"
+        return [Command(text, answers.says(r"Copy to Flash\.\.\. done", text), limit_s(count))]
+
+    def read(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        text = f"cp.b {fits(self.base + offset, MOST):#x} {fits(address, MOST):#x} {count:#x}"
+        return [Command(text, answers.done(text), limit_s(count))]
+
+    def finish(self) -> list[Command]:
+        """See `Medium`."""
+        return []
+
+
+@frozen
+class UbiVolume:
+    """A volume in UBI on an MTD part. It is written from its start to its end: `total` bytes in all."""
+
+    mtd: str = field(validator=_name)
+    volume: str = field(validator=_name)
+    total: int = field(validator=validators.gt(0))
+    align: int = 1
+
+    def select(self) -> list[Command]:
+        """See `Medium`."""
+        text = f"ubi part {self.mtd}"
+        return [Command(text, answers.says("ubi0: attached|^ubi0: volume|is already attached", text), limit_s(0))]
+
+    def size(self) -> Command:
+        """See `Medium`."""
+        return Command("ubi info l", answers.done("ubi info l"))
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return ubi_volume(lines, self.volume)
+
+    def before(self, _offset: int, _count: int, /) -> list[Command]:
+        """See `Medium`: a volume of this name must be there already."""
+        text = f"ubi check {self.volume}"
+        return [Command(text, answers.done(text))]
+
+    def write(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`."""
+        whole = f" {self.total:#x}" if offset == 0 else ""
+        verb = "ubi write" if offset == 0 and count == self.total else "ubi write.part"
+        text = f"{verb} {fits(address, MOST):#x} {self.volume} {count:#x}" + (whole if verb.endswith("part") else "")
+        return [Command(text, answers.says(rf"{count} bytes written to volume", text), limit_s(count))]
+
+    def read(self, address: int, offset: int, count: int) -> list[Command]:
+        """See `Medium`: U-Boot reads a volume from its start only, up to `offset` + `count`, and so much of its memory is written."""
+        whole = offset + count
+        text = f"ubi read {fits(address, MOST):#x} {self.volume} {whole:#x}"
+        return [Command(text, answers.says(rf"Read {whole} bytes from volume", text), limit_s(whole))]
+
+    def finish(self) -> list[Command]:
+        """See `Medium`."""
+        return []
+
+
+def _updated(offset: int, count: int, what: str) -> Judge:
+    """Of `sf update`, which says where first (drivers/mtd/mtd_uboot.c), and what it did in the end."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        place = re.search(r"\boffset 0x([0-9a-f]+), size 0x([0-9a-f]+)", text)
+        if place and (int(place[1], 16), int(place[2], 16)) != (offset, count):
+            raise answers.misread(lines, what)
+        answers.refuse(lines, status, what)
+        found = re.search(r"(\d+) bytes written, (\d+) bytes skipped", text)
+        if found is None or int(found[1]) + int(found[2]) != count:
+            answers.says("bytes written", what)([], 1)
+
+    return judge
+
+
+def _moved(says: str, offset: int, count: int, what: str) -> Judge:
+    """Of `mtd read|write`, which says where and how much before it does it, of a NAND with its pages, to whose size it rounds (cmd/mtd.c)."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        rounded = re.search(r"Size not on a page boundary \(0x[0-9a-f]+\), rounding to 0x([0-9a-f]+)", text)
+        found = re.search(
+            rf"^{says} (\d+) byte\(s\)(?: \(\d+ page\(s\)\))? at offset 0x([0-9a-f]+)", text, re.MULTILINE
+        )
+        if found and (int(found[1]), int(found[2], 16)) != (int(rounded[1], 16) if rounded else count, offset):
+            raise answers.misread(lines, what)
+        answers.says(f"^{says} ", what)(lines, status)
+
+    return judge

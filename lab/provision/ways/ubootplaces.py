@@ -9,16 +9,14 @@ from attrs import evolve, frozen
 from lab.errors import ConfigurationError
 from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
-from lab.provision.fetching import Hosts
+from lab.provision.image import Hosts
 from lab.provision.release import Content, Place
-from lab.provision.way import Step
 from lab.provision.ways import planning
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import carry_out
-from lab.provision.ways.ubootflash import Cfi, Mtd, SpiFlash, UbiVolume
-from lab.provision.ways.ubootmedia import Blocks, Medium
+from lab.provision.ways.ubootmedia import BLOCK_BYTES, Blocks, Cfi, Medium, Mtd, SpiFlash, UbiVolume
 from lab.provision.ways.ubootsession import Session
-from lab.provision.ways.ubootsizes import BLOCK_BYTES
+from lab.provision.writer import Step
 
 _FLASHES: Final = (Cfi, Mtd, SpiFlash)
 

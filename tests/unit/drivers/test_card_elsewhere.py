@@ -19,12 +19,12 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.host import locks
 from lab.host.ssh import SshLink
 from lab.provision.failures import MediaMissingError, MediaVerifyFailedError, TargetRefusedError
-from lab.provision.hubs import hub_of_disk, turn_at
 from lab.provision.release import Content, Image
-from lab.provision.way import Progress
-from lab.provision.way import Target as WayTarget
+from lab.provision.snagboot import hub_of_disk, turn_at
 from lab.provision.ways.blockwriter import ORDER, WRITE
-from lab.provision.ways.cardhost import CardHost
+from lab.provision.ways.sd_mux import CardHost
+from lab.provision.writer import Progress
+from lab.provision.writer import Target as WayTarget
 from lab.strategies.hubs import hub_of_write
 
 DEADLINE_S = 60.0
@@ -35,8 +35,8 @@ DATA = os.urandom(5 << 20)
 LAB = """#!{python}
 import os, sys
 sys.path.insert(0, {root!r})
-from lab.provision.ways import cardhost
-from lab.provision.ways.hostdisk import Disk
+from lab.provision.ways import sd_mux as cardhost
+from lab.provision.ways.sd_mux import Disk
 if os.path.isfile(sys.argv[3]):
     cardhost.disk_here = lambda path: Disk(path, os.stat(path).st_size, open(path + ".udev").read())
 assert os.environ["AT"] == "lab-2"

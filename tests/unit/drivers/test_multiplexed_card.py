@@ -13,8 +13,8 @@ from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
-from lab.provision.way import Target as WayTarget
-from lab.provision.ways.cardhost import identity_of
+from lab.provision.ways.sd_mux import identity_of
+from lab.provision.writer import Target as WayTarget
 
 KIND = WayTarget("b1", "any", "sd")
 

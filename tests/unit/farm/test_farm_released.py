@@ -22,8 +22,8 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import released
 from lab.farm.config import Farm, load
 from lab.farm.units import units
-from lab.provision import settling
-from lab.provision.finding import find
+from lab.provision import releasefile
+from lab.provision.releasefile import find
 
 MASTER = Path(__file__).parents[3] / "farm" / "buildbot"
 ENV = "targets: {main: {drivers: [{BoardStrategy: {board: one, board_type: am62xx_sk}}]}}\n"
@@ -251,7 +251,7 @@ def test_a_file_settles_once_nobody_writes_it_or_its_images(host: Host) -> None:
             image.write_bytes(left.pop(0))
 
     waited: list[float] = []
-    settling.settle(path, copied_meanwhile)
+    releasefile.settle(path, copied_meanwhile)
     assert (len(waited), image.read_bytes()) == (3, b"whole")
 
 
@@ -263,7 +263,7 @@ def test_a_file_that_is_written_for_ever_is_named(host: Host) -> None:
             file.write("#\n")
 
     with pytest.raises(ConfigurationError, match=r"still written after 10 s \(.*11\.02\.yaml\)"):
-        settling.settle(path, grown, patience_s=10)
+        releasefile.settle(path, grown, patience_s=10)
 
 
 @pytest.mark.parametrize(("board_type", "fits"), [("am62xx_sk", True), ("am654x-evm", False)])

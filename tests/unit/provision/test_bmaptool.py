@@ -25,10 +25,10 @@ from lab.provision.failures import (
 )
 from lab.provision.image import packing
 from lab.provision.release import Content, Image, Part, Place
-from lab.provision.way import Target
 from lab.provision.ways import bmaptool
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways.command import Command
+from lab.provision.writer import Target
 
 TARGET = Target("b1", "any", "emmc")
 ERROR = "bmaptool: \x1b[91mERROR\x1b[0m: "

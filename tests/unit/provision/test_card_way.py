@@ -30,10 +30,9 @@ from lab.provision.failures import (
     WriteStalledError,
 )
 from lab.provision.release import Content, ExtCsd, Image, Part, Place
-from lab.provision.way import Meter, Progress, Step, Target
-from lab.provision.ways import blockdevice, blockwriter, cardhost, planning
-from lab.provision.ways.cardway import CardWay
-from lab.provision.ways.hostdisk import Disk, Host, check_identity
+from lab.provision.ways import blockdevice, blockwriter, planning, sd_mux
+from lab.provision.ways.sd_mux import CardWay, Disk, Host, check_identity
+from lab.provision.writer import Meter, Progress, Step, Target
 
 TARGET = Target("b1", "any", "sd")
 BMAP = """<?xml version="1.0" ?>
@@ -394,15 +393,15 @@ def test_a_disk_that_is_another_one_when_it_is_open_is_not_written(
 ) -> None:
     path = card(tmp_path, 4096)
     looked = Disk(str(path), 4096, "usb-1")
-    monkeypatch.setattr(cardhost, "disk_here", lambda _path: looked)
+    monkeypatch.setattr(sd_mux, "disk_here", lambda _path: looked)
     meter = Meter(4096, lambda _progress: None, MonotonicRaw().now_ns)
-    with cardhost.opener_here(looked)(looked.path, meter, writable=True) as block:
+    with sd_mux.opener_here(looked)(looked.path, meter, writable=True) as block:
         block.write(0, b"x" * 4096)
         block.finish()
-    monkeypatch.setattr(cardhost, "disk_here", lambda _path: evolve(looked, identity="usb-2"))
+    monkeypatch.setattr(sd_mux, "disk_here", lambda _path: evolve(looked, identity="usb-2"))
     with (
         pytest.raises(TargetRefusedError, match="another disk than when it was looked at"),
-        cardhost.opener_here(looked)(looked.path, meter, writable=True),
+        sd_mux.opener_here(looked)(looked.path, meter, writable=True),
     ):
         pytest.fail("it was given out")
 

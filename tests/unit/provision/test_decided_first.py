@@ -24,11 +24,10 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.release import Content, Image, Part, Place
-from lab.provision.way import Way
-from lab.provision.ways.cardway import CardWay
 from lab.provision.ways.command import Prompt, limit_s
-from lab.provision.ways.hostdisk import Disk
-from lab.provision.ways.ubootflash import UbiVolume
+from lab.provision.ways.sd_mux import CardWay, Disk
+from lab.provision.ways.ubootmedia import UbiVolume
+from lab.provision.writer import Way
 
 MTD_LIST = """List of MTD devices:
 * nor0

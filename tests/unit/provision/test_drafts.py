@@ -16,9 +16,9 @@ from lab.boards import Medium
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.provision import drafting
+from lab.provision.history import NewProvision, ProvisionBook
 from lab.provision.releasefile import load
 from lab.results import open_store
-from lab.results.provisions import NewProvision, ProvisionBook
 
 BOARD = "am62xx_sk"
 UBOOT = b"\0\1U-Boot 2025.01-ti-gdeadbeef (Nov 20 2026 - 10:00:00 +0000)\0"

@@ -19,9 +19,9 @@ import zstandard
 from attrs import evolve
 
 from lab.errors import ConfigurationError
-from lab.provision import bmap, fetching, image
+from lab.provision import bmap, image
 from lab.provision.failures import ImageDamagedError, ImageUnreachableError
-from lab.provision.fetching import Hosts, fetched
+from lab.provision.image import Hosts, fetched
 from lab.provision.release import File, Image
 
 CONTENT = bytes(range(256)) * 5000 + b"\0" * 3_000_000 + b"end"
@@ -325,7 +325,7 @@ def test_a_download_that_never_ends_is_ended_and_not_kept(
     error: type[Exception],
     says: str,
 ) -> None:
-    monkeypatch.setattr(fetching, limit, value)
+    monkeypatch.setattr(image, limit, value)
     with pytest.raises(error, match=says):
         fetched(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import TestStableError
-from lab.provision.irreversible import irreversible, refused_if_irreversible
+from lab.provision.ways.command import irreversible, refused_if_irreversible
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-HERE = "lab/provision/irreversible.py"
+HERE = "lab/provision/ways/command.py"
 COMMANDING = sorted(
     path
     for room in ("lab/provision", "lab/drivers", "lab/strategies", "lab/benchmarks", "lab/run", "lab/env", "lab/cli")

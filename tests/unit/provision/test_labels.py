@@ -10,12 +10,11 @@ import pytest
 
 from lab.errors import ConfigurationError
 from lab.provision import labels
-from lab.provision.finding import find
-from lab.provision.identity import answer, differences, questions
+from lab.provision.history import Provision, ProvisionState
+from lab.provision.provisioning import Teller, line
 from lab.provision.release import Expected
-from lab.provision.telling import Teller, line
-from lab.provision.way import Meter, Progress
-from lab.results.provisions import Provision, ProvisionState
+from lab.provision.releasefile import answer, differences, find, questions
+from lab.provision.writer import Meter, Progress
 
 
 def known(medium: str, release: str, state: ProvisionState = "booted") -> dict[str, Provision]:

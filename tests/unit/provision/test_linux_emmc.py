@@ -22,13 +22,13 @@ from lab.provision.failures import (
     MediaWriteFailedError,
     ReleaseMismatchError,
 )
-from lab.provision.putting import Putting, content_digest
+from lab.provision.history import NewProvision, ProvisionBook
+from lab.provision.provisioning import Putting, content_digest
 from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Release
 from lab.provision.ways import linuxemmc
 from lab.provision.ways.command import Command
-from lab.provision.ways.spareboot import from_linux
+from lab.provision.ways.emmc_boot_partitions import from_linux
 from lab.results import open_store
-from lab.results.provisions import NewProvision, ProvisionBook
 
 SIZE = 64 * 1024
 MMC = r"""#!/bin/sh

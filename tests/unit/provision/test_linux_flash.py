@@ -21,11 +21,10 @@ from lab.provision.failures import (
     TargetRefusedError,
 )
 from lab.provision.release import Content, Part, Place
-from lab.provision.way import Target
 from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxflash as flash
-from lab.provision.ways.carriers import FolderServer, OverHttp
-from lab.provision.ways.linux import LinuxWay
+from lab.provision.ways import linuxubi as flash
+from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp
+from lab.provision.writer import Target
 
 TARGET = Target("b1", "any", "ospi")
 SIZE, ERASE = 4 << 20, 0x40000

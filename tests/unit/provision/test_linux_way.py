@@ -20,12 +20,11 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.release import Content, Image, Part, Place
-from lab.provision.way import Target
 from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxpipes as pipes
-from lab.provision.ways.carriers import FolderServer, OverHttp
+from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways.command import carry_out
-from lab.provision.ways.linux import LinuxWay
+from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp
+from lab.provision.writer import Target
 
 DEVICE = "/dev/mmcblk0"
 TARGET = Target("b1", "any", "emmc")

@@ -19,12 +19,12 @@ from lab.provision.failures import (
     TargetRefusedError,
     WrongImageForBoardError,
 )
-from lab.provision.putting import Putting, content_digest, first_boot
+from lab.provision.history import NewProvision, ProvisionBook
+from lab.provision.provisioning import Putting, content_digest, first_boot
 from lab.provision.release import Release
 from lab.provision.releasefile import load
-from lab.provision.way import Progress
+from lab.provision.writer import Progress
 from lab.results import open_store
-from lab.results.provisions import NewProvision, ProvisionBook
 
 KERNEL = "Linux version 6.12.34-ti (a@b) #1 SMP"
 SAYS = {"kernel": KERNEL, "uboot": "U-Boot 2025.01", "build_id": "20261122"}

@@ -19,7 +19,7 @@ from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
-from lab.provision.way import Progress
+from lab.provision.writer import Progress
 from lab.strategies import recovering
 from virtual.sim import firmware
 

@@ -13,13 +13,12 @@ from attrs import evolve
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.checking import problems
-from lab.provision.fetching import Hosts
-from lab.provision.image import open_image, unpacked_bytes
-from lab.provision.putting import content_digest
+from lab.provision.image import Hosts, open_image, unpacked_bytes
+from lab.provision.provisioning import content_digest
 from lab.provision.release import Content, Expected, Image, Part, Place, Release
 from lab.provision.releasefile import load
-from lab.provision.way import order, rooms
 from lab.provision.ways import planning
+from lab.provision.writer import order, rooms
 
 DIGEST = "ab" * 32
 GOOD = f"""\

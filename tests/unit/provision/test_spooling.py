@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabStableError
+from lab.provision.ways.linux import spooled
 from lab.provision.ways.planning import Piece
-from lab.provision.ways.spooling import spooled
 
 
 def pieces(*spans: tuple[int, int]) -> Iterator[Piece]:

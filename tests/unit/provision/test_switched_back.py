@@ -14,9 +14,9 @@ from support.simprovision import NEW, OLD, content
 
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.provision.failures import MediaWriteFailedError, ReleaseMismatchError
+from lab.provision.history import ProvisionBook
 from lab.provision.release import Content, Place
 from lab.results import open_store
-from lab.results.provisions import ProvisionBook
 from virtual.sim.storage import BOOT_CONFIG
 
 

@@ -15,10 +15,9 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways import ubootmedia, ubootsizes
+from lab.provision.ways import ubootmedia
 from lab.provision.ways.command import Command
-from lab.provision.ways.ubootflash import Cfi, Mtd, SpiFlash, UbiVolume
-from lab.provision.ways.ubootmedia import Blocks
+from lab.provision.ways.ubootmedia import Blocks, Cfi, Mtd, SpiFlash, UbiVolume
 
 BDINFO = """\
 boot_params = 0x0000000000000000
@@ -167,24 +166,24 @@ Bank # 2: CFI conformant flash (32 x 16)  Size: 32 MB in 256 Sectors
 
 
 def test_the_size_of_a_medium_is_what_it_says() -> None:
-    assert ubootsizes.block_device(["            Capacity: 48.0 MB = 0.0 GB (98304 x 512)"]) == 98304 * 512
-    assert ubootsizes.block_device(["Capacity: 7.1 GiB"]) == round(7.15 * (1 << 30))  # the most that it can mean
-    assert ubootsizes.block_device(["nothing of it"]) is None
+    assert ubootmedia.block_device(["            Capacity: 48.0 MB = 0.0 GB (98304 x 512)"]) == 98304 * 512
+    assert ubootmedia.block_device(["Capacity: 7.1 GiB"]) == round(7.15 * (1 << 30))  # the most that it can mean
+    assert ubootmedia.block_device(["nothing of it"]) is None
     assert (
-        ubootsizes.spi_flash(["SF: Detected x with page size 256 Bytes, erase size 256 KiB, total 64 MiB"]) == 64 << 20
+        ubootmedia.spi_flash(["SF: Detected x with page size 256 Bytes, erase size 256 KiB, total 64 MiB"]) == 64 << 20
     )
-    assert ubootsizes.mtd(MTD, "ospi.rootfs", 0x40000) == 0x37C0000
-    assert ubootsizes.mtd(MTD, "nand0", 0x40000) == 0x10000000
-    assert ubootsizes.cfi(FLINFO, 0x4000000, 0x20000) == 32 << 20
-    assert ubootsizes.cfi(FLINFO, 0x4100000, 0x20000) == 31 << 20
-    assert ubootsizes.cfi(["Bank # 1: CFI conformant flash (32 x 16)"], 0, 1) is None
+    assert ubootmedia.mtd(MTD, "ospi.rootfs", 0x40000) == 0x37C0000
+    assert ubootmedia.mtd(MTD, "nand0", 0x40000) == 0x10000000
+    assert ubootmedia.cfi(FLINFO, 0x4000000, 0x20000) == 32 << 20
+    assert ubootmedia.cfi(FLINFO, 0x4100000, 0x20000) == 31 << 20
+    assert ubootmedia.cfi(["Bank # 1: CFI conformant flash (32 x 16)"], 0, 1) is None
     assert (
-        ubootsizes.ubi_volume(["ubi0: reserved_pebs   40", "usable_leb_size 126976", "name   root"], "root")
+        ubootmedia.ubi_volume(["ubi0: reserved_pebs   40", "usable_leb_size 126976", "name   root"], "root")
         == 40 * 126976
     )
     with pytest.raises(MediaMissingError, match=r"ospi\.env"):
-        ubootsizes.mtd(MTD, "ospi.env", 0x40000)
-    for wrong in (lambda: ubootsizes.mtd(MTD, "ospi.rootfs", 0x20000), lambda: ubootsizes.cfi(FLINFO, 0, 0x20000)):
+        ubootmedia.mtd(MTD, "ospi.env", 0x40000)
+    for wrong in (lambda: ubootmedia.mtd(MTD, "ospi.rootfs", 0x20000), lambda: ubootmedia.cfi(FLINFO, 0, 0x20000)):
         with pytest.raises(ConfigurationError, match="set erase_kib to 256"):
             wrong()
 

@@ -19,7 +19,7 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.release import Content, ExtCsd, Image, Place
-from lab.provision.way import Progress
+from lab.provision.writer import Progress
 
 
 @pytest.mark.parametrize("with_hash", [True, False])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.provision.hubs import hub_of
 from lab.provision.release import Content, Image
-from lab.provision.way import Plan, Target
+from lab.provision.snagboot import hub_of
+from lab.provision.writer import Plan, Target
 from lab.strategies import hubs
 from lab.strategies.hubs import hub_of_write, writing
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from attrs import evolve
 
+from lab.provision.history import NewProvision, ProvisionBook
 from lab.results import open_store
-from lab.results.provisions import NewProvision, ProvisionBook
 
 
 def new(medium: str, release: str, board: str = "b-1") -> NewProvision:

@@ -1,7 +1,7 @@
 """An eMMC has two boot partitions: the one that the board does not boot from is written and read back, and then the eMMC is switched to it.
 
 So a write that ends early or goes wrong, whenever it does, leaves a board that boots as before; the next try writes the same partition. What was
-switched to and did not boot is switched back (lab.provision.switchback); where that could not be done, the next try does it before it writes. It
+switched to and did not boot is switched back (lab.provision.provisioning); where that could not be done, the next try does it before it writes. It
 knows such a release by the record, and by what lies there: somebody else may have put another one there since. A
 flash has no second place: its first stage is written last, and a board whose write was cut short is recovered from another medium, over UART or
 over USB.
@@ -14,15 +14,14 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from lab.provision.fetching import Hosts
+from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area, Spare
-from lab.provision.way import Plan, Report, Step, Target, Verified, Way
 from lab.provision.ways import linuxemmc, planning, ubootemmc
 from lab.provision.ways.linux import LinuxWay
 from lab.provision.ways.uboot import UbootWay
-from lab.provision.ways.ubootmedia import HARDWARE
-from lab.provision.ways.ubootsizes import BLOCK_BYTES
+from lab.provision.ways.ubootmedia import BLOCK_BYTES, HARDWARE
+from lab.provision.writer import Plan, Report, Step, Target, Verified, Way
 
 _BOOT: Final = {name: number for name, number in HARDWARE.items() if number}
 _NAMES: Final = {number: name for name, number in _BOOT.items()}
@@ -63,11 +62,11 @@ class SpareBootWay:
 
     @property
     def name(self) -> str:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         return self.way.name
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """See `lab.provision.way.Way`; the plan's content is that which is written, its `now` lies where the board boots from."""
+        """See `lab.provision.writer.Way`; the plan's content is that which is written, its `now` lies where the board boots from."""
         if not boot_partition(content):
             return self.way.plan(content, target)
         try:
@@ -94,17 +93,17 @@ class SpareBootWay:
         )
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.way.Way`; an eMMC that was left with what did not boot is switched back before."""
+        """See `lab.provision.writer.Way`; an eMMC that was left with what did not boot is switched back before."""
         if plan.spare.kept and plan.now is None:
             self.way.switch(plan.back)
         self.way.write(plan, report)
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         return self.way.verify(plan)
 
     def switch(self, plan: Plan) -> str:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.writer.Way`."""
         return self.way.switch(plan)
 
     def _is_there(self, untried: Spare) -> bool:

@@ -17,7 +17,7 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.provision.image import read_whole
 from lab.provision.release import Recovery
-from lab.provision.way import Progress, Report
+from lab.provision.writer import Progress, Report
 from lab.provision.ymodem import Sending, SerialLine
 
 ROM_ASKS_S: Final = 20.0  # after power on; it looks at its other boot devices first

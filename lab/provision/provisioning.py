@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +14,18 @@ from attrs import asdict, define, evolve, field, frozen
 
 from lab.boards import BoardType
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision import identity, switchback
+from lab.provision import releasefile
 from lab.provision.failures import (
     MediaVerifyFailedError,
     ReleaseMismatchError,
     TargetRefusedError,
     WrongImageForBoardError,
 )
+from lab.provision.history import NewProvision, Provision, ProvisionBook
 from lab.provision.release import Content, Expected, Recovery, Release
 from lab.provision.spare import Spare, newest
-from lab.provision.telling import described
-from lab.provision.way import Plan, Report, Target, Verified, Way
+from lab.provision.writer import Plan, Progress, Report, Target, Verified, Way
 from lab.redaction import redacted
-from lab.results.provisions import NewProvision, Provision, ProvisionBook
 
 
 class WritableBoard(Protocol):
@@ -155,7 +155,7 @@ class Putting:
             for plan in untried:
                 medium = plan.target.medium
                 media = [selected, *board.type.media, medium]
-                found = switchback.after(found, board, plan, ways[medium], media, self.say)
+                found = after(found, board, plan, ways[medium], media, self.say)
             for plan in untried:
                 self._failed(begun[plan.target.medium], found)
             raise found from error
@@ -217,7 +217,7 @@ class Putting:
                 plan.spare.boots,
                 plan.spare.kept,
                 plan.spare.noted,
-                identity.document(self.release.identity),
+                releasefile.document(self.release.identity),
             )
         )
 
@@ -233,12 +233,12 @@ def compared(
         ReleaseMismatchError: it is not the release.
         BoardlabError: it did not boot.
     """
-    answers = board.booted(medium, identity.questions(expected))
-    wrong = identity.differences(expected, answers)
+    answers = board.booted(medium, releasefile.questions(expected))
+    wrong = releasefile.differences(expected, answers)
     if wrong:
         raise ReleaseMismatchError(
             f"{board.board} was provisioned with {release} on {medium}, and what boots is something else: "
-            f"{'; '.join(wrong)}. Correct `identity` of the release file if the build is right; else the files are of another build. "
+            f"{'; '.join(wrong)}. Correct `releasefile` of the release file if the build is right; else the files are of another build. "
             f"Then provision it again (lab provision)"
         )
     say(f"{medium}: booted, and it is {release}: {answers.get('kernel') or answers.get('uboot') or 'as expected'}")
@@ -256,7 +256,7 @@ def first_boot(board: WritableBoard, written: Provision, book: ProvisionBook, sa
         BoardlabError: it did not boot; the record stays as it is.
     """
     medium = written.medium
-    expected = identity.expected(written.identity)
+    expected = releasefile.expected(written.identity)
     if expected is None:
         raise ConfigurationError(
             f"{written.release} was written to {medium} of {board.board} and has never booted there, and the record does not say how it can be "
@@ -335,3 +335,130 @@ def content_digest(content: Content) -> str:
         return [kept(each) for each in document] if isinstance(document, list) else document
 
     return hashlib.sha256(json.dumps(kept(asdict(content)), sort_keys=True).encode()).hexdigest()
+
+
+# --- A release that was read back well and does not boot: an eMMC with two boot partitions goes back to the one that it booted from before ---
+
+
+class Selectable(Protocol):
+    """What is needed of the board. medium: what it boots from next."""
+
+    medium: str
+
+    def select_medium(self, medium: str) -> None:
+        """Boot from it at the next power on."""
+        ...
+
+
+def after(
+    error: BoardlabError, board: Selectable, plan: Plan, way: Way, media: Sequence[str], say: Callable[[str], None]
+) -> BoardlabError:
+    """What failed, and which boot partition is active now: the medium, which was switched and has not booted since, is switched back.
+
+    That is done whosever fault it was: a first stage that does not start may look like a wrong medium, since the ROM goes on to its next one.
+
+    Args:
+        plan: with what is kept. media: where U-Boot is looked for, in this order, unless the way says from where. say: takes a line for a person.
+
+    Returns:
+        an error of the same class, whose message says that, too.
+    """
+    medium, boots, kept = plan.target.medium, plan.spare.boots, plan.spare.kept
+    what = "has what booted before" if kept in plan.target.booted else "it was set to boot from before"
+    say(f"{medium}: {boots} has not booted as expected: switching back to {kept}")
+    try:
+        switch_back(board, plan, way, media)
+    except BoardlabError as failed:
+        return told(
+            error,
+            f"{medium} could not be switched back to {kept}, which {what}: [{failed.failure}] {failed} So {medium} is taken to "
+            f"boot from {boots} still. Provision it again from another medium (`boot_from`) or with --from-nothing: that switches back before "
+            "it writes",
+        )
+    rest = (
+        f". The rest of {medium} has the new release, which the old U-Boot may not start"
+        if any(step.place is None or step.place.hardware == "user" for step in plan.steps)
+        else ""
+    )
+    if not plan.spare.bus and (plan.content.extcsd.bootbus or plan.target.untried):
+        rest += f". How wide its bus is while it boots (bootbus) could not be read before, and stays as it was set for {boots}"
+    return told(error, f"{medium} boots from {kept} again, which {what}; {boots} has what was written now{rest}")
+
+
+def switch_back(board: Selectable, plan: Plan, way: Way, media: Sequence[str]) -> None:
+    """Have the medium boot from where it booted before, from the first prompt that can be reached.
+
+    Raises:
+        BoardlabError: none of them could; the last that was tried says why.
+    """
+    last: BoardlabError = ConfigurationError("no medium of the board has a prompt that could be tried")
+    for medium in dict.fromkeys(media):
+        try:
+            board.select_medium(medium)
+            way.switch(plan.back)
+        except BoardlabError as error:
+            last = error
+            if board.medium != medium:  # the way starts from a medium of its own, or no straps select this one
+                break
+        else:
+            return
+    raise last
+
+
+def told(error: BoardlabError, what: str) -> BoardlabError:
+    """The same error with a sentence more."""
+    found = copy.copy(error)
+    found.args = (f"{str(error).rstrip('.')}. Now {what}", *error.args[1:])
+    return found
+
+
+# --- What would be written, and how far a write is, as a person reads it ---
+
+
+_KIB, _MIB = 1024, 1024 * 1024
+_SLOW_S = 30.0
+
+
+@define
+class Teller:
+    """Says a line for each tenth of a plan, and for each half minute without one: for a terminal and for a log alike."""
+
+    say: Callable[[str], None]
+    _step: str = field(default="", init=False)
+    _tenth: int = field(default=-1, init=False)
+    _at_ns: int = field(default=0, init=False)
+
+    def __call__(self, progress: Progress) -> None:
+        """Take a report of a way."""
+        tenth = progress.done * 10 // progress.total if progress.total else 10
+        begins = progress.elapsed_ns < self._at_ns  # another plan
+        late = progress.elapsed_ns - self._at_ns >= _SLOW_S * 1e9
+        if (progress.step, tenth) == (self._step, self._tenth) and not (begins or late):
+            return
+        self._step, self._tenth, self._at_ns = progress.step, tenth, progress.elapsed_ns
+        self.say(line(progress))
+
+
+def line(progress: Progress) -> str:
+    """E.g. "rootfs.ext4: 40 %, 120.0 of 300.0 MiB, 18.3 MiB/s, 9 s left"."""
+    share = progress.done * 100 // progress.total if progress.total else 100
+    unit, name = (_MIB, "MiB") if progress.total >= _MIB else (_KIB, "KiB")
+    rate = f", {progress.rate / unit:.1f} {name}/s" if progress.rate else ""
+    left = f", {_duration(progress.eta_s)} left" if progress.eta_s else ""
+    return f"{progress.step}: {share} %, {progress.done / unit:.1f} of {progress.total / unit:.1f} {name}{rate}{left}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def described(plan: Plan) -> str:
+    """A plan in one line, e.g. "by sd-mux to /dev/sdb (usb-0:1.2), 5.2 GB in 3 steps, about 4 min"."""
+    target = plan.target
+    identity_ = f" ({target.identity})" if target.identity else ""
+    about = f", about {plan.estimate_s / 60:.0f} min" if plan.estimate_s and plan.estimate_s >= 60 else ""
+    steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
+    where = f" to {target.device}{identity_}" if target.device else ""
+    notes = "".join(f"; {note}" for note in plan.notes)
+    size = f"{plan.total_bytes / 1e6:.1f} MB" if plan.total_bytes >= 1e6 else f"{plan.total_bytes / 1e3:.1f} kB"
+    return f"by {plan.way}{where}, {size} in {steps}{about}{notes}"

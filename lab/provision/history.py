@@ -51,7 +51,7 @@ class Provision(NewProvision):
         state: "writing" also of one that was killed; "written": read back and the same, but never booted; "booted": and the board booted it,
             and said of itself what the release file says; "failed": see `message`, e.g. the release was refused on another medium of the same
             try; "forgotten": a person put something else there by hand.
-        digest, method, bytes: of what was read back, see lab.provision.way.Verified.
+        digest, method, bytes: of what was read back, see lab.provision.writer.Verified.
         software: "uboot" and "kernel" -> the version line of the boot after it.
         at: when it came to this state.
     """
