@@ -9,9 +9,8 @@ import typer
 
 from lab import boards
 from lab.cli.options import Json
-from lab.run.check import table
-from lab.run.check.barelog import read
-from lab.run.check.findings import examine
+from lab.run.check import verdict as check_verdict
+from lab.run.check.findings import examine, read
 from lab.run.check.verdict import Fit, judge
 from lab.shown import echo, echo_json
 
@@ -36,9 +35,9 @@ def check(
     verdicts = [judge(findings) for findings in found]
     pairs = list(zip(found, verdicts, strict=True))
     if as_json:
-        echo_json([table.document(findings, verdict) for findings, verdict in pairs])
+        echo_json([check_verdict.document(findings, verdict) for findings, verdict in pairs])
     else:
         for number, (findings, verdict) in enumerate(pairs):
-            echo(*([""] if number else []), *table.lines(findings, verdict))
+            echo(*([""] if number else []), *check_verdict.lines(findings, verdict))
     if any(verdict.fit is not Fit.WHOLE for verdict in verdicts):
         raise typer.Exit(NOT_ALL_FIT)

@@ -17,7 +17,7 @@ from lab.jobs import listing
 from lab.pytest_plugin import guest, labelling, resuming
 from lab.results import Run, Store
 from lab.results.formatting import summary_lines
-from lab.run.provenance import collect
+from lab.run.attempts import collect
 from lab.shown import plain, plain_text
 
 DEFAULT_CYCLES = 20  # as the performance guide has it

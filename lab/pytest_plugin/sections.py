@@ -25,10 +25,9 @@ from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.pytest_plugin.yielding import heed
+from lab.run.attempts import Losses
 from lab.run.progress import Eta
-from lab.run.recorded import Losses
-from lab.run.rowledger import not_measured
-from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before
+from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before, not_measured
 from lab.run.session import BoardSession
 from lab.shown import plain
 

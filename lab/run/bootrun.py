@@ -21,8 +21,7 @@ from lab.host.clock import Clock
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
 from lab.results import Run, Store
-from lab.run.progress import Progress
-from lab.run.recorded import (
+from lab.run.attempts import (
     AttemptRecorder,
     AttemptResult,
     RunConsole,
@@ -35,6 +34,7 @@ from lab.run.recorded import (
     sample_record,
     stored_metrics,
 )
+from lab.run.progress import Progress
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself

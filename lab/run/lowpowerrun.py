@@ -22,8 +22,7 @@ from lab.metrics import Flag, Sample
 from lab.metrics.catalogue import RESUMES
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.results.records import POWER_TRACE
-from lab.run.progress import Progress
-from lab.run.recorded import (
+from lab.run.attempts import (
     AttemptRecorder,
     AttemptResult,
     Losses,
@@ -37,6 +36,7 @@ from lab.run.recorded import (
     sample_record,
     stored_metrics,
 )
+from lab.run.progress import Progress
 
 KIND = "low_power"
 

@@ -7,26 +7,108 @@ section that has no rows. So a cycle without that attempt is not done, and goes 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count
-from typing import TypeAlias
+from typing import Final, Self, TypeAlias
 
 from attrs import define, evolve, field
 
 from lab.benchmarks.cycles import Attempt, Retries, unheeding
-from lab.benchmarks.section import ParsedReading, Preflight, Row, Section, preflight
-from lab.errors import BoardlabError, TestStableError
+from lab.benchmarks.section import Bench, ParsedReading, Preflight, Row, Section, preflight
+from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestStableError, TestTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
 from lab.results import ArtifactRef, Run, SampleRecord, Store
-from lab.results.records import CONSOLE_LOG
-from lab.run.recorded import AttemptRecorder, AttemptResult, stored_metrics
-from lab.run.rowledger import RowKey, RowLedger, row_key, row_name
+from lab.results import Attempt as ResultsAttempt
+from lab.results.records import CONSOLE_LOG, GoodAttempt
+from lab.run.attempts import AttemptRecorder, AttemptResult, stored_metrics
 from lab.run.session import BoardSession
-from lab.run.setup import RunSetup
+
+# --- What surrounds the numbers of a section run: the governor, the clock, the cards and the tools ---
+
+
+_GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+_CLOCK = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
+_CLOCK_SHARE = 0.01  # of the nominal clock
+_TOOLS = ("openssl version", "fio --version", "iperf3 --version", "netperf -V", "mpstat -V", "cyclictest --help")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+@define
+class RunSetup:
+    """The state of a booted board that numbers depend on.
+
+    Attributes:
+        facts: name -> what was found, e.g. {"card mmcblk1": "SR32G", "tool openssl": "3.2.4"}.
+        flags: for every sample that is taken in this state.
+    """
+
+    facts: dict[str, str] = field(factory=dict)
+    flags: set[Flag] = field(factory=set)
+    _before: str = ""
+
+    def take(self, bench: Bench, known: Mapping[str, str]) -> None:
+        """Fix the clock at its highest and look around.
+
+        Args:
+            known: the facts of the board's run before; one that has changed is a flag.
+        """
+        self._fix_clock(bench)
+        self.facts |= dict(_cards(bench)) | dict(_tools(bench))
+        if any(name in known and known[name] != value for name, value in self.facts.items()):
+            self.flags.add(Flag.SETUP_CHANGED)
+
+    def give_back(self, bench: Bench) -> None:
+        """Restore the governor that was there before."""
+        if self._before and self._before != "performance":
+            bench.run(_set_governor(self._before), check=False)
+
+    def _fix_clock(self, bench: Bench) -> None:
+        text = bench.run(f"cat {_GOVERNORS} 2>/dev/null", check=False).decode("utf-8", "replace").split()
+        if not text:
+            return  # a board without frequency scaling
+        self._before = text[0]
+        bench.run(_set_governor("performance"), check=False)
+        now = set(bench.run(f"cat {_GOVERNORS}", check=False).decode("utf-8", "replace").split())
+        self.facts["governor"] = ", ".join(sorted(now))
+        if now != {"performance"}:
+            self.flags.add(Flag.GOVERNOR)
+        identity = bench.board.identity
+        clock = bench.run(f"cat {_CLOCK} 2>/dev/null", check=False).strip()
+        if clock.isdigit():
+            mhz = int(clock) / 1000
+            self.facts["clock"] = f"{mhz:g} MHz"
+            if identity is not None and abs(mhz / identity.cpu_mhz - 1) > _CLOCK_SHARE:
+                self.flags.add(Flag.CLOCK_DIFFERS)
+
+
+def _set_governor(name: str) -> str:
+    return f"for file in {_GOVERNORS}; do echo {name} > $file; done"
+
+
+def _cards(bench: Bench) -> Iterator[tuple[str, str]]:
+    command = "for file in /sys/block/mmcblk*/device/name; do echo $file $(cat $file 2>/dev/null); done"
+    for match in re.finditer(rb"/sys/block/(mmcblk\d+)/device/name (\S+)", bench.run(command, check=False)):
+        yield f"card {match[1].decode()}", match[2].decode("utf-8", "replace")
+
+
+def _tools(bench: Bench) -> Iterator[tuple[str, str]]:
+    for command in _TOOLS:
+        name = command.split()[0]
+        said = bench.run(f"command -v {name} > /dev/null && {command} 2>&1", check=False)
+        if version := _VERSION.search(said.decode("utf-8", "replace")):
+            yield f"tool {name}", version[0]
+
+
+# --- A run of sections, each measured in cycles, row by row: what a row gave or why it failed is an attempt in the store ---
+# An attempt at a row is kept as soon as it has ended, with the row's parameters. When all rows of a cycle are there, and
+# what was changed is put back, the cycle's own attempt is kept, with the section's name alone; it has the samples of a
+# section that has no rows. So a cycle without that attempt is not done, and goes on with the rows that it lacks.
+
 
 KIND = "sections"
 SECTION, REPEATS = "section", "repeats"  # the parameter of attempts; the plan's key: section -> its cycles
@@ -46,7 +128,7 @@ class SectionRun:
         write: takes a line for the person at the terminal.
         retries: further attempts a cycle, or a row of it, after a transient failure.
         software: "uboot" and "kernel" -> the version line that the board printed at its last boot.
-        losses: flags of what the console has lost since one asked last, see `lab.run.recorded.Losses`.
+        losses: flags of what the console has lost since one asked last, see `lab.run.attempts.Losses`.
         judged: looks at a failure again, e.g. at who else reads the board's console.
         heed: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
     """
@@ -274,3 +356,131 @@ def facts_before(store: Store, run: Run) -> Mapping[str, str]:
                     setup = attempt.details.get("setup", {})
                     return {str(name): str(value) for name, value in setup.items()}
     return {}
+
+
+# --- Which rows of a section a run has in each cycle, which could not be measured, and why ---
+
+
+MAX_HUNG: Final = 2  # rows after which the board had to be power-cycled; more of them, and it is not about the rows
+RowKey: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def row_key(row: Mapping[str, str]) -> RowKey:
+    """A row's parameters, to look it up by."""
+    return tuple(sorted(row.items()))
+
+
+def row_name(row: Mapping[str, str]) -> str:
+    """How a row is named to a person: `direction=capture, rate_hz=8000`."""
+    return ", ".join(f"{name}={text}" for name, text in row_key(row))
+
+
+@define
+class RowLedger:
+    """The rows of one section in one run.
+
+    Attributes:
+        good: cycle and row -> how many numbers it gave.
+        bad: cycle and row -> what it failed with in this session, after its retries.
+    """
+
+    good: dict[tuple[int, RowKey], int] = field(factory=dict)
+    bad: dict[tuple[int, RowKey], BoardlabError] = field(factory=dict)
+    _hung: set[RowKey] = field(factory=set)
+
+    @classmethod
+    def of(cls, attempts: Iterable[GoodAttempt], section: str) -> Self:
+        """What the run has already."""
+        ledger = cls()
+        for attempt in attempts:
+            row = dict(attempt.params)
+            if row.pop("section", "") == section and row:
+                ledger.keep(attempt.cycle, row, attempt.samples)
+        return ledger
+
+    def wants(self, cycle: int, row: Mapping[str, str]) -> bool:
+        """Whether a row is still to be measured. One that the board did not come back from is tried in one cycle only."""
+        place = cycle, row_key(row)
+        if place[1] in self._hung and place not in self.good:
+            self.bad.setdefault(place, next(error for (_, key), error in self.bad.items() if key == place[1]))
+        return place not in self.good and place not in self.bad
+
+    def keep(self, cycle: int, row: Mapping[str, str], numbers: int) -> None:
+        """A row is in the store."""
+        self.good[cycle, row_key(row)] = numbers
+
+    def failed_before(self, row: Mapping[str, str]) -> bool:
+        """Whether it could not be measured in another cycle of this session; then one try of it is enough."""
+        return any(key == row_key(row) for _, key in self.bad)
+
+    def give_up(self, cycle: int, row: Mapping[str, str], error: BoardlabError, *, hung: bool) -> bool:
+        """A row could not be measured; whether the other rows still can be.
+
+        They cannot where the failure is not about the row: it is the lab's or somebody's who has to mend a file, or a
+        stable one, or no row was at work (`row` is empty), or the board did not come back from several rows.
+
+        Args:
+            hung: the board has to be power-cycled.
+        """
+        if not row or not error.transient or not isinstance(error, BoardError | TestError):
+            return False
+        self.bad[cycle, row_key(row)] = error
+        if hung:
+            self._hung.add(row_key(row))
+        return len(self._hung) < MAX_HUNG
+
+    def rows(self, cycle: int) -> int:
+        """How many rows of a cycle have been dealt with."""
+        return sum(each == cycle for each, _ in (*self.good, *self.bad))
+
+    def numbers(self, cycle: int) -> int:
+        """How many numbers the rows of a cycle gave."""
+        return sum(count for (each, _), count in self.good.items() if each == cycle)
+
+    def lost(self, cycle: int) -> bool:
+        """Whether rows of a cycle could not be measured."""
+        return any(each == cycle for each, _ in self.bad)
+
+    def tell(self, run_id: int) -> None:
+        """Say which rows could not be measured.
+
+        Raises:
+            BoardTransientError, TestTransientError: there are some; the failure class is that of the first.
+        """
+        rows: dict[RowKey, tuple[list[int], BoardlabError]] = {}
+        for (cycle, key), error in self.bad.items():
+            rows.setdefault(key, ([], error))[0].append(cycle)
+        if not rows:
+            return
+        told = [
+            f"{row_name(dict(key))} (cycle {', '.join(map(str, cycles))}): [{error.failure}] {error}"
+            for key, (cycles, error) in rows.items()
+        ]
+        first = next(iter(self.bad.values()))
+        kind = BoardTransientError if isinstance(first, BoardError) else TestTransientError
+        raise kind(
+            f"{len(rows)} of {len({key for _, key in (*self.good, *self.bad)})} rows could not be measured, the others are in "
+            f"the store: {'; '.join(told)}. What each try printed: lab results show {run_id} --log. pytest "
+            f"--lab-resume {run_id} tries these rows again",
+            failure=first.failure,
+        )
+
+
+def not_measured(attempts: Iterable[ResultsAttempt]) -> Iterator[str]:
+    """A line for each row, and each section, that a run tried and does not have in one of its cycles."""
+    good: set[tuple[int, RowKey]] = set()
+    bad: dict[RowKey, dict[int, ResultsAttempt]] = {}
+    for attempt in attempts:
+        key = row_key(attempt.params)
+        if attempt.ok:
+            good.add((attempt.cycle, key))
+        else:
+            bad.setdefault(key, {})[attempt.cycle] = attempt
+    for key, cycles in bad.items():
+        missing = {cycle: attempt for cycle, attempt in cycles.items() if (cycle, key) not in good}
+        if missing:
+            row = dict(key)
+            which = f"{row.pop('section', '')} {row_name(row)}".strip()
+            reason = next(iter(missing.values()))
+            where = ", ".join(map(str, missing))
+            yield f"not measured: {which} (cycle {where}): [{reason.outcome}, {reason.fault}] {reason.message}"

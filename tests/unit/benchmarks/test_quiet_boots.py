@@ -21,8 +21,7 @@ from lab.boards import NORMAL, BoardType
 from lab.errors import ConfigurationError
 from lab.metrics import Flag
 from lab.metrics.catalogue import HEADLINES
-from lab.run.check.barelog import read
-from lab.run.check.findings import examine
+from lab.run.check.findings import examine, read
 from lab.run.rewatch import Rewatcher
 
 QUIET = bare_logs.of_flow("quiet")

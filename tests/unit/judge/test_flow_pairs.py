@@ -18,8 +18,7 @@ from lab.judge.flows import USUAL
 from lab.judge.verdicts import Verdict
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch
-from lab.run.check.barelog import read
-from lab.run.check.findings import examine
+from lab.run.check.findings import examine, read
 
 FLOWS = ("normal", "quiet", "falcon", "falcon_quiet", "sbl", "efi")
 

@@ -25,8 +25,8 @@ from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.run import lowpowerrun, sectionrun
+from lab.run.attempts import Losses
 from lab.run.progress import Progress
-from lab.run.recorded import Losses
 
 AM62 = boards.load("am62xx_sk")
 LOST = frozenset({Flag.CONSOLE_OVERRUN})

@@ -23,8 +23,7 @@ from lab.report import page as report
 from lab.results import Attempt, Store, open_store
 from lab.results.formatting import console_log, numbers_and_failures
 from lab.results.listing import attempts_of, overview
-from lab.run.rowledger import not_measured
-from lab.run.sectionrun import KIND, SectionRun
+from lab.run.sectionrun import KIND, SectionRun, not_measured
 from lab.run.session import CommandResult
 
 RATES = ("8000", "44100", "96000")

@@ -18,8 +18,8 @@ from lab.benchmarks.sections import ALL, of_chapter, of_number, order
 from lab.benchmarks.site import Site, of_options
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
+from lab.run.sectionrun import RunSetup
 from lab.run.session import CommandResult
-from lab.run.setup import RunSetup
 
 SECTIONS = named(ALL)
 TIME = tuple(need for need in SECTIONS["openssl"].needs if need.name == "tool time")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import os
+import platform
+import socket
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,12 +17,13 @@ from attrs import define, field, frozen
 from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import Attempt
+from lab.boards import BoardType
 from lab.console.lookup import BARE_ADAPTER
 from lab.console.model import Event, Gap
 from lab.console.recording import encode
 from lab.console.serial_line import is_pty
 from lab.console.status import PortInfo
-from lab.errors import BoardlabError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
 from lab.host.process import CpuTimes, cpu_times
@@ -211,3 +217,72 @@ def clocks_document(console: RunConsole) -> dict[str, object]:
         return {"console_clock": relation.document()}
     except LabTransientError as error:
         return {"console_clock": {"host": relation.name, "unrelated": str(error)}}
+
+
+# --- Where a run's numbers come from: whatever is needed later to judge them ---
+
+
+_BLOCK = 1 << 20
+
+
+def collect(
+    *,
+    board_type: BoardType,
+    board: str,
+    release: str,
+    env: Path,
+    images: Mapping[str, Path],
+    clock: Clock,
+    console: str | None = None,
+    simulated: bool = False,
+    confirms: int | None = None,
+    provisioned: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """The provenance of a run.
+
+    Args:
+        env: the labgrid environment; its hash tells whether two runs used the same.
+        images: name -> file, as the environment's `images:` has them; each is hashed.
+        console: its device; a board on a pseudo terminal is no real one, whatever its type.
+        simulated: it is on another host's pseudo terminal.
+        provisioned: medium -> what boardlab put there (`lab.provision.labels.document`).
+        confirms: the run that this one was asked for as confirmation of (`lab.judge.stored`).
+
+    Raises:
+        ConfigurationError: a named image cannot be read.
+    """
+    return {
+        "board_type": board_type.name,
+        "board_title": board_type.title,
+        "board": board,
+        "virtual": board_type.virtual or simulated or (console is not None and is_pty(Path(console))),
+        "release": release,
+        "host": socket.gethostname(),
+        "host_kernel": platform.release(),
+        "host_cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "boardlab": version("boardlab"),
+        "labgrid": version("labgrid"),
+        "clock": clock.name,
+        "env": env.name,
+        "env_sha256": sha256_of(env),
+        "images_sha256": {name: sha256_of(path) for name, path in images.items()},
+        **({} if confirms is None else {"confirms": confirms}),
+        **({"provisioned": dict(provisioned)} if provisioned else {}),
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's content.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; mend `images:` in the env") from error
+    return digest.hexdigest()
