@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lab.guide import annotated, boards, reading, sheet
-from lab.guide.annotated import AnnotatedGuide
+from lab.guide import annotations as guide_annotations
+from lab.guide import boards, reading, sheet
+from lab.guide.annotations import AnnotatedGuide
 from lab.guide.rulebook import Effect
 from virtual.sim import figures
 
@@ -34,7 +35,7 @@ def files(paths: Mapping[str, Path]) -> dict[str, str]:
     """Name -> content of every file of figures."""
     found: dict[str, str] = {}
     for name, release in RELEASES.items():
-        known = annotated.annotate(sheet.of_guide(reading.read(paths[name])))
+        known = guide_annotations.annotate(sheet.of_guide(reading.read(paths[name])))
         for board in known.sheet.guide.boards:
             found[figures.file_name(boards.type_of(board), release)] = "\n".join(sorted(_lines(known, board))) + "\n"
     return found

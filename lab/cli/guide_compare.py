@@ -12,10 +12,10 @@ from lab.cli.guide import All, finish
 from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.guide import compare as comparing
-from lab.guide import earlier as earlier_guides
-from lab.guide import export_changes, reading, show
+from lab.guide import compare as earlier_guides
+from lab.guide import export, reading, show
 from lab.guide import sheet as sheets
-from lab.guide.earlier import Earlier
+from lab.guide.compare import Earlier
 from lab.guide.sheet import Sheet
 from lab.shown import echo, echo_json, echo_text
 
@@ -55,7 +55,7 @@ def compare(
     earlier = _earlier(before, guides[-2], old, [board] if board else known, db)
     found = comparing.compare(old, new, board, earlier)
     if as_json:
-        echo_json(export_changes.document(found), indent=1)
+        echo_json(export.document(found), indent=1)
     elif as_html or as_markdown:
         from lab.guide import change_page  # noqa: PLC0415 - templates take a while to import
 

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from lab.guide import grouping, show
 from lab.guide.catalogue import CellReading
 from lab.guide.compare import Change, Comparison
-from lab.guide.grouped import Cause, Kind
+from lab.guide.grouping import Cause, Kind
 from lab.judge.verdicts import Verdict
 from lab.results.formatting import decimals, fixed
 from lab.shown.templates import MOST_BYTES, cut, environment

@@ -7,14 +7,15 @@ over, and whatever names another file is noted as unread.
 
 from __future__ import annotations
 
+import ast
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
-from lab.guide import branches, csvrows, csvtable
+from lab.guide import csvtable
 from lab.guide.assemble import RawRow
 
 _PATH_MAX = 4096  # of the kernel: no file has a longer name
@@ -95,7 +96,7 @@ class _ListTable(_Base):
         for item in _children(self.inside(), nodes.list_item):
             cells = tuple(" ".join(cell.astext().split()) for cell in _children(item, nodes.list_item))
             body.append(RawRow(_line(item, self.lineno), cells))
-        above = csvrows.count(self.options.get("header-rows"))
+        above = csvtable.count(self.options.get("header-rows"))
         header = body[above - 1].cells if 0 < above <= len(body) else ()
         return [rows(title=self.argument, line=self.lineno, header=header, rows=body[above:], repairs=())]
 
@@ -124,9 +125,9 @@ class _Ifconfig(_Base):
 
     def run(self) -> list[nodes.Node]:
         defines = getattr(self.state.document.settings, "boardlab_defines", {})
-        is_wanted = branches.holds(self.argument, defines)
+        is_wanted = holds(self.argument, defines)
         if is_wanted is None:
-            return [merged(line=self.lineno, reason=branches.undecided(self.argument)), self.inside()]
+            return [merged(line=self.lineno, reason=undecided(self.argument)), self.inside()]
         return [self.inside()] if is_wanted else []
 
 
@@ -194,3 +195,70 @@ def _children(node: nodes.Element, kind: type[nodes.Element]) -> list[nodes.Elem
 def _line(node: nodes.Element, otherwise: int) -> int:
     lines = [n.line for n in node.findall() if n.line]
     return min(lines) if lines else otherwise
+
+
+# --- The conditions of `ifconfig` branches, decided by what the reader was told, and never by running them ---
+
+
+def holds(condition: str, defines: Mapping[str, str]) -> bool | None:
+    """Whether a condition such as `CONFIG_part_variant in ('AM62X', 'AM62AX')` is true; None where that is not known.
+
+    Args:
+        defines: names -> values; a value is compared as text, without regard to case.
+    """
+    try:
+        return _truth(ast.parse(condition, mode="eval").body, defines)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def undecided(condition: str) -> str:
+    """What to say of a branch that was read without being chosen."""
+    try:
+        names = sorted({node.id for node in ast.walk(ast.parse(condition, mode="eval")) if isinstance(node, ast.Name)})
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        names = []
+    how = f"choose with --define {names[0]}=VALUE" if names else "its condition is not understood"
+    return f"branches of `ifconfig` were all read, though one device has one of them; {how}, as in `ifconfig:: {condition}`"
+
+
+def _truth(node: ast.expr, defines: Mapping[str, str]) -> bool | None:
+    truth: bool | None = None
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            found = [_truth(value, defines) for value in values]
+            decisive = isinstance(op, ast.Or)
+            truth = decisive if decisive in found else None if None in found else not decisive
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _truth(operand, defines)
+            truth = None if inner is None else not inner
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            truth = _compared(_values(left, defines), op, _values(right, defines))
+        case ast.Name(id=name) if name in defines:
+            truth = defines[name].lower() not in {"", "0", "false", "no"}
+        case ast.Constant(value=value):
+            truth = bool(value)
+    return truth
+
+
+def _compared(left: list[str] | None, op: ast.cmpop, right: list[str] | None) -> bool | None:
+    if left is None or right is None or len(left) != 1:
+        return None
+    match op:
+        case ast.In() | ast.Eq():
+            return left[0] in right
+        case ast.NotIn() | ast.NotEq():
+            return left[0] not in right
+    return None
+
+
+def _values(node: ast.expr, defines: Mapping[str, str]) -> list[str] | None:
+    match node:
+        case ast.Name(id=name):
+            return [defines[name].lower()] if name in defines else None
+        case ast.Constant(value=value):
+            return [str(value).lower()]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            found = [_values(part, defines) for part in parts]
+            return None if None in found else [value for values in found for value in values or []]
+    return None

@@ -7,13 +7,14 @@ table on one side only tell which way it is; the others follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from lab.guide.assemble import RawTable
+from lab.guide import assemble
+from lab.guide.assemble import RawRow, RawTable
 from lab.guide.model import Condition, Module, Repair, Unread
-from lab.guide.text import decimals
+from lab.guide.text import decimals, plain
 
 
 @define
@@ -93,3 +94,134 @@ def assign_captions(events: Sequence[Event]) -> dict[int, tuple[str, str]]:
                 found[table.index] = (caption.text, source)
                 used.add(i)
     return found
+
+
+# --- What a reader meets in a file, in its order -> a document: headings, captions, tables, lists of conditions ---
+# All readers of structured forms (reStructuredText, HTML, plain text, Markdown, tab-separated text) fill the same builder,
+# so that a table has one title and one chapter, whatever form the guide came in.
+
+
+_CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
+_ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)", re.DOTALL)
+_SECTION_NUMBER = re.compile(r"^\d+(?:\.\d+)*\.\s+(?=\S)")
+_FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
+
+
+@define
+class Builder:
+    """Takes what stands in a file, top to bottom; `finish` gives the document."""
+
+    document: Document = field(factory=Document)
+    _open: list[tuple[int, str]] = field(factory=list)
+    _rubric: str = ""
+    _events: list[Event] = field(factory=list)
+    _inherited: list[str] = field(factory=list)
+
+    @property
+    def chapter(self) -> tuple[str, ...]:
+        """The headings above, outermost first."""
+        return tuple(text for _, text in self._open if text)
+
+    def heading(self, depth: int, text: str) -> None:
+        """A heading; it ends what is as deep or deeper."""
+        self.close(depth)
+        heading = heading_text(text)
+        if not self.document.title and "performance guide" in heading.lower():
+            self.document.title = heading
+        counts = heading != self.document.title and heading.lower() not in _FRONT_MATTER
+        self._open.append((depth, heading if counts else ""))
+
+    def close(self, depth: int) -> None:
+        """End the sections of this depth and deeper."""
+        while self._open and self._open[-1][0] >= depth:
+            self._open.pop()
+        self._rubric = ""
+        self.separator()
+
+    def rubric(self, text: str) -> None:
+        """A heading that opens no section."""
+        self._rubric = heading_text(text)
+        self.separator()
+
+    def separator(self) -> None:
+        """Something that stands between captions and tables."""
+        self._events.append(None)
+
+    def table(self, title: str, line: int, header: tuple[str, ...], rows: Iterable[RawRow]) -> None:
+        """A table; the title is its own, or empty."""
+        raw = RawTable(self.chapter, caption_text(title), "inline", line, header, tuple(rows))
+        if is_module_table(raw):
+            self.document.modules.extend(modules_of(raw))
+            self.separator()
+            return
+        headings = [*self.chapter, self._rubric]
+        self._inherited.append(next((h for h in reversed(headings) if h and not assemble.is_board(h)), ""))
+        self._events.append(None if raw.title else Untitled(len(self.document.tables)))
+        self.document.tables.append(raw)
+
+    def more_rows(self, rows: Iterable[RawRow]) -> bool:
+        """Rows that stand below the last table, which has none; False where they belong to no table."""
+        if not self.document.tables or self.document.tables[-1].rows or not self.document.tables[-1].header:
+            return False
+        self.document.tables[-1] = evolve(self.document.tables[-1], rows=tuple(rows))
+        return True
+
+    def caption(self, text: str) -> None:
+        """A title that stands before or after its table."""
+        self._events.append(Caption(caption_text(text)))
+
+    def paragraph(self, text: str, line: int) -> None:
+        """Prose, which may be a caption or a condition."""
+        if match := _CAPTION.fullmatch(plain(text)) or _ANNOUNCED.fullmatch(plain(text)):
+            self.caption(match[1])
+            return
+        self.separator()
+        if text.startswith("The measurements shown are from"):
+            self.condition(" ".join(text.split()), line)
+
+    def items(self, items: Iterable[tuple[str, int]]) -> None:
+        """A list; after a table of its chapter it says under which conditions the numbers were captured."""
+        top = self.chapter[:1]
+        if any(table.chapter[:1] == top for table in self.document.tables):
+            for text, line in items:
+                self.condition(plain(text), line)
+        self.separator()
+
+    def condition(self, text: str, line: int) -> None:
+        """A statement about how numbers were captured."""
+        found = Condition(text, self.chapter, len(self.document.tables), line)
+        if not any(
+            (c.text, c.chapter, c.after_table) == (text, found.chapter, found.after_table)
+            for c in self.document.conditions
+        ):
+            self.document.conditions.append(found)
+
+    def unread(self, line: int, reason: str) -> None:
+        """Something had to be left out."""
+        self.document.unread.append(Unread(line, reason))
+
+    def repaired(self, line: int, reason: str) -> None:
+        """Something was read although it is malformed."""
+        self.document.repairs.append(Repair(line, reason))
+
+    def finish(self) -> Document:
+        """Give every table its title."""
+        named = assign_captions(self._events)
+        for index, raw in enumerate(self.document.tables):
+            if raw.title:
+                continue
+            title, source = named.get(index, (self._inherited[index], "inherited"))
+            self.document.tables[index] = evolve(raw, title=title, title_source=source)
+        return self.document
+
+
+def heading_text(text: str) -> str:
+    """A heading without its markup, its number and the mark that links to it."""
+    return _SECTION_NUMBER.sub("", plain(text.rstrip("¶🔗# \t\uf0c1")), count=1)
+
+
+def caption_text(text: str) -> str:
+    """A table's title without its markup, the word "Table", its number and the mark that links to it."""
+    stripped = plain(text.rstrip("¶🔗# \t\uf0c1"))
+    match = _ANNOUNCED.fullmatch(stripped)
+    return match[1] if match else stripped

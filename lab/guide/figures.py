@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
+from attrs import frozen
 from matplotlib.figure import Figure
 
-from lab.guide import layout, strips
+from lab.guide import layout
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import Sample, by_name, summarise
 from lab.results import plots
@@ -53,12 +55,12 @@ def _boots(runs: Sequence[Overview]) -> Iterator[tuple[str, str]]:
         for run, m in measured:
             media.setdefault(m.params.get("medium", ""), {}).setdefault(run.run.board, []).extend(m.samples)
         drawn = {
-            medium: [strips.Strip(board, samples) for board, samples in sorted(boards.items())]
+            medium: [Strip(board, samples) for board, samples in sorted(boards.items())]
             for medium, boards in sorted(media.items())
         }
         count = len({run.run.board for run, _ in measured})
         caption = f"Boot time of each cycle, {count} board{'s' * (count != 1)} of {runs[0].run.board_type}"
-        yield _named(strips.draw(drawn, "s"), measured[0][0]), caption
+        yield _named(draw(drawn, "s"), measured[0][0]), caption
     staged = [run for run in runs if run.stages]
     if staged:
         typical = sorted(staged, key=_length_s)[len(staged) // 2]
@@ -158,3 +160,43 @@ def _named(svg: str, run: Overview) -> str:
         .replace("url(#", f"url(#r{run.run.id}-")
         .replace('href="#', f'href="#r{run.run.id}-')
     )
+
+
+# --- The boards of a type beside each other: each board's boots as a strip of dots, one panel a medium ---
+
+
+_STRIP_WIDTH_IN: Final = 9.0
+_STRIP_IN: Final = 0.24
+_LANES: Final = 5  # beside each other, so that equal values do not hide each other
+_LANE: Final = 0.09  # of a strip's height
+
+
+@frozen
+class Strip:
+    """All samples of a board on a medium."""
+
+    board: str
+    samples: Sequence[Sample]
+
+
+def draw(media: Mapping[str, Sequence[Strip]], unit: str) -> str:
+    """Every sample a dot; a bar for the mean and its ±. The boards are in the same order in all panels."""
+    boards = list(dict.fromkeys(strip.board for strips in media.values() for strip in strips))
+    with plots.style():
+        figure = Figure(figsize=(_STRIP_WIDTH_IN, 1.0 + _STRIP_IN * len(boards)), layout="constrained")
+        panels = figure.subplots(1, len(media), sharey=True, squeeze=False)[0]
+        for axes, (medium, strips), colour in zip(panels, media.items(), plots.colours(len(media)), strict=True):
+            for strip in strips:
+                at = boards.index(strip.board)
+                lanes = [at + _LANE * (number % _LANES - _LANES // 2) for number in range(len(strip.samples))]
+                values = [sample.value for sample in strip.samples]
+                axes.plot(values, lanes, "o", markersize=2.5, alpha=0.5, color=colour, markeredgewidth=0)
+                summary = summarise(strip.samples)
+                axes.errorbar(
+                    summary.mean, at, xerr=summary.uncertainty, marker="|", markersize=9, capsize=2, color=colour
+                )
+            axes.set_title(medium, fontsize="medium")
+            axes.set_xlabel(unit)
+        panels[0].set_yticks(range(len(boards)), boards)
+        panels[0].invert_yaxis()
+        return plots.svg(figure, "strips", "Each boot of each board, by medium, with the mean and its uncertainty")

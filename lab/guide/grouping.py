@@ -5,16 +5,26 @@ A reader wants to know why, and not which of 800 cells. Every change that is mor
 
 from __future__ import annotations
 
+import enum
+import fnmatch
+import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import statistics
+import string
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from typing import TypeAlias
 
-from lab.guide import together
+from attrs import field, frozen
+
+from lab.guide.annotations import Fault
 from lab.guide.compare import Change, Comparison
-from lab.guide.faults import Fault
-from lab.guide.grouped import Cause, Kind, boards, labels
 from lab.guide.rulebook import Effect, Severity
+from lab.judge import noise
 from lab.judge.verdicts import Verdict
+from lab.metrics import by_name
 
 _QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 _RIGHT = {Effect.RECOVERED, Effect.HARMLESS}
@@ -27,7 +37,7 @@ def causes(found: Comparison) -> list[Cause]:
     loud = [change for change in found.changes if change.verdict not in _QUIET]
     every = [
         *_blamed(found, loud),
-        *together.moved(found, [change for change in loud if change.verdict.moved]),
+        *moved(found, [change for change in loud if change.verdict.moved]),
         *_other(loud),
     ]
     order = list(Kind)
@@ -201,3 +211,299 @@ def _why(change: Change) -> tuple[Kind, str]:
             return Kind.INCOMPARABLE, "a load says something only beside the same work, and the work was another"
         case _:
             return Kind.INCOMPARABLE, change.reason
+
+
+# --- What changed between two guides as causes: the record, and how its lines are written ---
+
+
+_MOST_NAMES = 5
+_MOST_BOARDS = 3
+
+
+class Kind(enum.StrEnum):
+    """Of a cause, in the order in which a reader wants them."""
+
+    WRONG = "wrong or broken"
+    WORSE = "worse"
+    SUSPECT = "suspect"
+    CONDITIONS = "under other conditions"
+    BETTER = "better"
+    INCOMPARABLE = "not comparable"
+    KNOWN = "known before, or only misleading"
+
+
+@frozen
+class Cause:
+    """What one thing did to some numbers.
+
+    Attributes:
+        what: the rows, in a few words. why: what is known of the cause; may be empty.
+        factors: the smallest and the largest new number over its old one, None where that says nothing.
+        boards: by name. count: numbers that it is about.
+        rule: id of the rule of ours that says it; empty where none does.
+        changes: those of the numbers that both guides have and that are more than noise.
+    """
+
+    kind: Kind
+    what: str
+    why: str
+    boards: tuple[str, ...]
+    count: int
+    factors: tuple[float, float] | None = None
+    rule: str = ""
+    changes: tuple[Change, ...] = field(default=(), repr=False)
+
+    @property
+    def factor(self) -> str:
+        """`x 0.77`, or `x 0.75 to 0.80`; empty where there is none."""
+        if self.factors is None:
+            return ""
+        low, high = (f"{factor:.3g}" if factor < 0.1 else f"{factor:.2f}" for factor in self.factors)
+        return f"× {low}" if low == high else f"× {low} to {high}"
+
+    @property
+    def size(self) -> str:
+        """`24 numbers of am62xx_sk-fs`."""
+        numbers = f"{self.count} number{'s' * (self.count != 1)}"
+        if not self.boards:
+            return numbers
+        return f"{numbers} of {', '.join(self.boards) if len(self.boards) <= _MOST_BOARDS else f'{len(self.boards)} boards'}"
+
+    @property
+    def text(self) -> str:
+        """All but the factor, on one line."""
+        return f"{self.what}: {self.size}" + (f"; {self.why}" if self.why else "")
+
+
+def labels(rows: Iterable[tuple[str, Mapping[str, str]]], *, exact: bool = False) -> str:
+    """Some rows' names, by metric and parameters: the most frequent first, and how many more there are.
+
+    Args:
+        exact: a name that stands for one row alone says its parameters, too.
+    """
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for metric, params in rows:
+        found.setdefault(of(metric, params).label, []).append(tuple(params.values()))
+    names = [_named(name, found[name] if exact else []) for name in sorted(found, key=lambda name: -len(found[name]))]
+    return ", ".join(names[:_MOST_NAMES]) + (
+        f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    )
+
+
+def _named(label: str, rows: list[tuple[str, ...]]) -> str:
+    values = rows[0] if rows and len(set(rows)) == 1 else ()
+    return " ".join([label, *(value for value in values if value not in label)])
+
+
+def boards(named: Iterable[str | None]) -> tuple[str, ...]:
+    """The boards, each once, by name."""
+    return tuple(sorted({board for board in named if board}))
+
+
+# --- What got worse or better together: rows of one nature by one factor, and what the clock of a processor does to others ---
+
+
+_ENOUGH = 2  # benchmarks of the processor that show its clock
+
+
+def moved(found: Comparison, changes: Iterable[Change]) -> Iterator[Cause]:
+    """The causes of what moved, in any order."""
+    every = list(changes)
+    for verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
+        kind = Kind.WORSE if verdict is Verdict.REGRESSION else Kind.BETTER
+        for since in dict.fromkeys(change.crept_from for change in every):
+            for members in _together([c for c in every if c.verdict is verdict and c.crept_from == since]):
+                yield _of_moved(found, kind, members)
+
+
+def _together(changes: Sequence[Change]) -> list[list[Change]]:
+    """Those of one nature, split where their factors have a gap; then what else the clock of a processor slowed down."""
+    rows: dict[object, list[Change]] = {}
+    for change in changes:
+        key = (change.metric, tuple(sorted(change.params.items())), speed(change) is None)
+        rows.setdefault(key, []).append(change)
+    by_nature: dict[tuple[str, float, bool, frozenset[object]], list[list[Change]]] = {}
+    for row in rows.values():
+        nature = of(row[0].metric, row[0].params)
+        is_zero = speed(row[0]) is None
+        for part in _split([[change] for change in row], nature.gap) if nature.alone else (row,):
+            clocks = frozenset(change.clocks for change in part) if nature.alone else frozenset()
+            by_nature.setdefault((nature.name, nature.gap, is_zero, clocks), []).append(part)
+    return _by_clock([part for (_, gap, _, _), found in by_nature.items() for part in _split(found, gap)])
+
+
+def _split(rows: list[list[Change]], gap: float) -> Iterator[list[Change]]:
+    """Rows whose factors follow each other without a gap."""
+    middle = {id(row): statistics.fmean(map(_per_clock, row)) for row in rows}
+    rows.sort(key=lambda row: middle[id(row)])
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or middle[id(rows[end])] - middle[id(rows[end - 1])] > gap:
+            yield [change for row in rows[start:end] for change in row]
+            start = end
+
+
+def _by_clock(clusters: list[list[Change]]) -> list[list[Change]]:
+    """What follows the clock and moved by the same factor as the processor's rows on those boards belongs to them."""
+    for processor in clusters:
+        if not _is_processor(processor) or len(_benchmarks(processor)) < _ENOUGH:
+            continue
+        factors = [_per_clock(change) for change in processor]
+        one_clock = noise.load().clock.together
+        low, high = min(factors) - one_clock, max(factors) + one_clock
+        own = {change.board for change in processor}
+        for other in clusters:
+            if other is processor or _is_processor(other):
+                continue
+            taken = [c for c in other if c.follows_clock and c.board in own and low <= _per_clock(c) <= high]
+            processor.extend(taken)
+            other[:] = [change for change in other if change not in taken]
+    return [cluster for cluster in clusters if cluster]
+
+
+def _is_processor(cluster: Sequence[Change]) -> bool:
+    return all(of(change.metric, change.params).alone for change in cluster) and bool(cluster)
+
+
+def _benchmarks(changes: Iterable[Change]) -> set[str]:
+    return {of(change.metric, change.params).label for change in changes}
+
+
+def speed(change: Change) -> float | None:
+    """Logarithm of new over old, of a time the other way round: below 0 is worse; None where there is none."""
+    if change.ratio is None or change.ratio <= 0:
+        return None
+    return math.log(change.ratio) * (1 if _higher_is_better(change) else -1)
+
+
+def _per_clock(change: Change) -> float:
+    """The same, less what the clock gives where that is printed as another one."""
+    old, new = change.clocks or (1.0, 1.0)
+    return (speed(change) or 0.0) - math.log(new / old)
+
+
+def _higher_is_better(change: Change) -> bool:
+    return by_name(change.metric).better == "higher"
+
+
+def _of_moved(found: Comparison, kind: Kind, members: Sequence[Change]) -> Cause:
+    return Cause(
+        kind=kind,
+        what=labels(((change.metric, change.params) for change in members), exact=True),
+        why="; ".join(part for part in _whys(found, members) if part),
+        boards=boards(change.board for change in members),
+        count=len(members),
+        factors=_factors(members),
+        changes=tuple(members),
+    )
+
+
+def _whys(found: Comparison, members: Sequence[Change]) -> Iterator[str]:
+    if since := members[0].crept_from:
+        yield f"the last of small steps since {since}, none of which is more than noise"
+        return
+    yield from (_clock(found, members), _returns(members), _noted(members))
+
+
+def _factors(members: Sequence[Change]) -> tuple[float, float] | None:
+    """As printed; of times and rates together: of the speed."""
+    logs = [log for log in map(speed, members) if log is not None]
+    if not logs:
+        return None
+    mixed = len({_higher_is_better(change) for change in members}) > 1
+    ratios = [math.exp(log) for log in logs] if mixed else [change.ratio for change in members if change.ratio]
+    return min(ratios), max(ratios)
+
+
+def _clock(found: Comparison, members: Sequence[Change]) -> str:
+    """What the clock has to do with it: it changed too, or the factor looks like one of another clock."""
+    if not all(change.follows_clock for change in members):
+        return ""
+    changed = {change.clocks for change in members}
+    if changed != {None}:
+        if None in changed or len(changed) > 1:
+            return ""
+        old, new = next(iter(changed)) or (1.0, 1.0)
+        per_clock = math.exp(statistics.median(map(_per_clock, members)))
+        return f"{per_clock:.2f} times per clock, which is {new:g} instead of {old:g} MHz"
+    processor = [change for change in members if _is_processor([change])]
+    if len(_benchmarks(processor)) < _ENOUGH:
+        return ""
+    factor = math.exp(statistics.median(speed(c) or 0.0 for c in members))
+    clocks = {found.clocks.get(change.board) for change in members}
+    clock = next(iter(clocks))
+    if len(clocks) == 1 and clock:
+        return f"as if the CPU ran at {factor * clock:.0f} MHz, though both clock rows say {clock:g}"
+    return f"as if the CPU ran at {factor:.3f} times its clock, which no row states"
+
+
+def _returns(members: Sequence[Change]) -> str:
+    again = [change.returns_to for change in members if change.returns_to]
+    if not again:
+        return ""
+    to = max(dict.fromkeys(again), key=again.count)
+    if again.count(to) == len(members):
+        return f"only returns to the level of {to}"
+    return f"{again.count(to)} of them only return to the level of {to}"
+
+
+def _noted(members: Sequence[Change]) -> str:
+    """What the reader of one number should know."""
+    return members[0].reason.partition("a note on ")[2] if len(members) == 1 else ""
+
+
+# --- Which rows of a guide have something in common, so that they can move together; from natures.toml ---
+
+
+@frozen
+class Nature:
+    """What a result has in common with others.
+
+    Attributes:
+        label: how a line calls the row. name: what rows of several benchmarks may share.
+        gap: difference of the logarithms of two factors from which two causes are more likely than one.
+        alone: each board moves for itself.
+    """
+
+    label: str
+    name: str
+    gap: float
+    alone: bool
+
+
+@frozen
+class _Entry:
+    metric: re.Pattern[str]
+    label: str
+    nature: str
+    gap: float
+    alone: bool
+
+
+@functools.cache
+def _load() -> tuple[_Entry, ...]:
+    data = tomllib.loads((resources.files("lab.guide") / "natures.toml").read_text(encoding="utf-8"))
+    usual = {"metric": "*", "label": "{name}", "gap": data["gap"]}
+    return tuple(
+        _Entry(
+            re.compile(fnmatch.translate(row["metric"])),
+            row["label"],
+            row.get("nature", row["label"]),
+            row.get("gap", data["gap"]) / 100,
+            row.get("alone", False),
+        )
+        for row in [*data["row"], usual]
+    )
+
+
+def of(metric: str, params: Mapping[str, str]) -> Nature:
+    """What a result has in common with others."""
+    entry = next(entry for entry in _load() if entry.metric.fullmatch(metric))
+    words = {"name": metric, "metric": metric.rpartition(".")[2], **params}
+    return Nature(_filled(entry.label, words), _filled(entry.nature, words), entry.gap, entry.alone)
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    """A text with its parameters; one that is not there leaves nothing."""
+    names = {name: words.get(name, "") for _, name, _, _ in string.Formatter().parse(text) if name}
+    return " ".join(text.format_map(names).split()).rstrip(", ")

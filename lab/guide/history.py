@@ -10,7 +10,7 @@ from attrs import evolve
 from lab.errors import ConfigurationError
 from lab.guide import boards, stored, trend
 from lab.guide.importing import GUIDE_CELLS
-from lab.guide.measured import guide_name
+from lab.guide.layout import guide_name
 from lab.guide.sheet import Neighbour, Neighbours, Sheet
 from lab.guide.text import value_of
 from lab.guide.trend import Point, Published, Trend

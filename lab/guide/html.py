@@ -11,8 +11,7 @@ from html.parser import HTMLParser
 from attrs import define, field
 
 from lab.guide.assemble import RawRow
-from lab.guide.builder import Builder
-from lab.guide.document import Document
+from lab.guide.document import Builder, Document
 from lab.guide.model import CellKind
 from lab.guide.text import value_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attrs import field, frozen
@@ -223,3 +223,70 @@ def release_of(text: str) -> str | None:
     """The release that a title or a file's name contains, e.g. "09.02.00"; None without one."""
     match = _RELEASE.search(text)
     return match[1].replace("_", ".") if match else None
+
+
+# --- What was not read or was mended, one statement a cause: a guide with one flaw in forty rows has one flaw ---
+
+
+_DIFFERS = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")  # names and numbers, from place to place
+
+
+@frozen
+class Cause:
+    """A reason, and the lines where it holds."""
+
+    reason: str
+    lines: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The reason at its first place, and how often it holds."""
+        more = len(self.lines) - 1
+        return self.reason + (f" (and {more} more like it, the last in line {self.lines[-1]})" if more else "")
+
+
+def of(parts: Iterable[Unread | Repair]) -> Iterator[Cause]:
+    """The causes, in order of appearance."""
+    found: dict[str, list[Unread | Repair]] = {}
+    for part in parts:
+        found.setdefault(_DIFFERS.sub("", part.reason.partition(": ")[0]), []).append(part)
+    for members in found.values():
+        yield Cause(members[0].reason, tuple(part.line for part in members))
+
+
+# --- What a guide is of, where no table names a board: the device in its list of modules, its title, its file's name or folder ---
+
+
+# A device as vendors name theirs: some letters, a number, perhaps more letters. What else is spelled so is no device.
+_DEVICE = re.compile(
+    r"(?<![a-z0-9])([a-z]{1,4}(?!(?:19|20)\d\d)\d{2,4}[a-z]{0,3}\d?[a-z]?)(?![a-z0-9])", re.IGNORECASE
+)
+_NO_DEVICE = re.compile(
+    r"(?:v|r|rev|rc|ver|sdk|psdk|run|git|py|utf|page|part|file|test|tmp|ch|sec|h|id|ext|usb|ddr|mp|md|db)\d.*", re.I
+)
+_FOLDERS = 3  # above the file
+
+
+@frozen
+class Named:
+    """A name and where it was found: "given", "modules", "title", "file name" or "folder"."""
+
+    name: str
+    source: str
+
+
+def device(guide: Guide, path: Path) -> Named | None:
+    """The device that all tables of a guide are of, if the nearest place that names one names just one."""
+    for text, source in _places(guide, path):
+        found = {match.lower() for match in _DEVICE.findall(text) if not _NO_DEVICE.fullmatch(match)}
+        if len(found) == 1:
+            return Named(found.pop(), source)
+    return None
+
+
+def _places(guide: Guide, path: Path) -> Iterator[tuple[str, str]]:
+    yield " ".join(module.name for module in guide.modules), "modules"
+    yield guide.title, "title"
+    yield path.stem.replace("_", " "), "file name"
+    for folder in path.resolve().parts[-2 : -2 - _FOLDERS : -1]:
+        yield folder.replace("_", " "), "folder"

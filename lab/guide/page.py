@@ -11,7 +11,7 @@ from importlib.metadata import version
 from attrs import field, frozen
 from markupsafe import Markup
 
-from lab.guide import compose, layout, summary
+from lab.guide import compose, layout
 from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name
@@ -105,7 +105,7 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
             title=f"Linux {release.name} Performance Guide",
             boards=release.boards,
             modules=release.modules,
-            summaries=[(one.board, one.text) for one in summary.boards(release)],
+            summaries=[(one.board, one.text) for one in boards(release)],
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
             trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
@@ -149,3 +149,58 @@ def _hover(entry: GuideEntry) -> str:
         metric = by_name(entry.metric)
         parts.append(f"± {number(evidence.uncertainty, evidence.uncertainty, metric)} {metric.unit}")
     return ", ".join([*parts, *([evidence.note] if evidence.note else [])])
+
+
+# --- What a written guide says first: what it holds of each board ---
+
+
+_HEADLINE = "boot.time"  # of each medium, with the default root file system
+
+
+@frozen
+class BoardSummary:
+    """A board of a written guide.
+
+    Attributes:
+        numbers: how many it has; `measured` of them here, the others are published ones.
+        care: how many are to be taken with care.
+        boots: medium -> boot time as printed, with its unit.
+    """
+
+    board: str
+    numbers: int
+    measured: int
+    care: int
+    boots: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """In one sentence."""
+        sources = [
+            f"{count} {word}"
+            for count, word in ((self.measured, "measured here"), (self.numbers - self.measured, "published"))
+            if count
+        ]
+        care = f"; {self.care} to be taken with care" if self.care else ""
+        boots = "".join(f"; boots from {medium} in {time}" for medium, time in self.boots)
+        return f"{self.numbers} number{'s' * (self.numbers != 1)} ({', '.join(sources)}){care}{boots}"
+
+
+def boards(release: GuideRelease) -> list[BoardSummary]:
+    """Each board of a release, in its order."""
+    return [_board(name, [e for e in release.entries if e.board == name]) for name in release.boards]
+
+
+def _board(name: str, entries: Sequence[GuideEntry]) -> BoardSummary:
+    boots = [
+        (entry.params["medium"], f"{entry.text} {by_name(_HEADLINE).unit}")
+        for entry in entries
+        if entry.metric == _HEADLINE and entry.params.keys() == {"medium"}
+    ]
+    return BoardSummary(
+        name,
+        len(entries),
+        sum(entry.evidence.samples is not None for entry in entries),
+        sum(bool(entry.evidence.note) for entry in entries),
+        tuple(sorted(boots)),
+    )

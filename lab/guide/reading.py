@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import evolve
 
 from lab.errors import ConfigurationError
-from lab.guide import assemble, flattened, html, lined, mending
+from lab.guide import assemble, html, plain_text, rendered_text
 from lab.guide.document import Document
 from lab.guide.model import Condition, Guide, Unread, release_of
 
@@ -57,8 +57,8 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
             f"Benchmarks'{_lost(document)}; check that this is the right file"
         )
     words = {match[1].strip(): match[2].strip() for match in _DEFINED.finditer(text)} | dict(defines or {})
-    tables = [mending.substituted(table, words) for table in document.tables]
-    raw, repairs = mending.mended(tables if form in {"rst", "text"} else map(mending.unpadded, tables))
+    tables = [assemble.substituted(table, words) for table in document.tables]
+    raw, repairs = assemble.mended(tables if form in {"rst", "text"} else map(assemble.unpadded, tables))
     release, source = _release(document.title, Path(name).stem, text)
     found = assemble.tables(raw)
     boards = frozenset(column.board for table in found for column in table.columns if column.board)
@@ -80,16 +80,16 @@ def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Documen
     """What stands in the text, by the reader of its form."""
     if html.looks_like(text):
         return html.read(text), "html"
-    if not _DIRECTIVE.search(text) and (form := lined.form(text)) is not None:
-        return lined.read(text), form
+    if not _DIRECTIVE.search(text) and (form := plain_text.form(text)) is not None:
+        return plain_text.read(text), form
     if _RST.search(text):
         if len(text) > LARGEST_BYTES:
             raise _too_large(name, LARGEST_BYTES)
         from lab.guide import rst  # noqa: PLC0415 - docutils takes a while to import
 
         return rst.read(name, text, defines), "rst"
-    if flattened.announces_tables(text):
-        return flattened.read(text), "text"
+    if rendered_text.announces_tables(text):
+        return rendered_text.read(text), "text"
     return Document(), "text"
 
 

@@ -14,11 +14,10 @@ from docutils.parsers.rst import Parser, states
 from docutils.utils import new_document
 
 from lab.errors import ConfigurationError
-from lab.guide import csvrows
+from lab.guide import csvtable
 from lab.guide import directives as ours
 from lab.guide.assemble import RawRow, RawTable
-from lab.guide.builder import Builder
-from lab.guide.document import Document
+from lab.guide.document import Builder, Document
 from lab.guide.model import Unread
 
 _ERROR = 3  # docutils' level of a construct that it could not read
@@ -134,7 +133,7 @@ class _Walker:
     def _rows_without_indent(self, text: str, line: int) -> bool:
         """Rows below a csv-table that are not indented: to docutils they are prose, and the table has none."""
         lines = [(line + i, one) for i, one in enumerate(text.split("\n"))]
-        rows, lost, _ = csvrows.parse(lines, csvrows.Dialect())
+        rows, lost, _ = csvtable.parse_rows(lines, csvtable.Dialect())
         if lost or not self.builder.more_rows(rows):
             return False
         self.builder.repaired(line, f"{len(rows)} rows are not indented, and were taken for rows of the table above")

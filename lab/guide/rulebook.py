@@ -1,4 +1,4 @@
-"""What a rule is, and the book of all rules: one module each in lab/guide/rules."""
+"""Rules for published numbers; the modules of lab/guide/rules hold them, by subject."""
 
 from __future__ import annotations
 
@@ -104,9 +104,10 @@ class Finding:
 
 @functools.cache
 def load() -> tuple[Rule, ...]:
-    """Every rule, by id. A new rule is a new module with a `RULE` in lab/guide/rules."""
+    """Every `Rule` in a module of lab/guide/rules, by id."""
     modules = (importlib.import_module(f"lab.guide.rules.{m.name}") for m in pkgutil.iter_modules(rules.__path__))
-    return tuple(sorted((module.RULE for module in modules), key=lambda rule: rule.id))
+    found = (each for module in modules for each in vars(module).values() if isinstance(each, Rule))
+    return tuple(sorted(found, key=lambda rule: rule.id))
 
 
 def run(sheet: Sheet, older: Sheet | None = None) -> list[Finding]:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lab.guide import causes, export, grouping
+from lab.guide import export, grouping, model
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
@@ -63,7 +63,7 @@ def unknown(sheet: Sheet) -> Iterator[str]:
 def unread(sheet: Sheet) -> Iterator[str]:
     """What was left out of a file and what was mended in it, one line a cause."""
     for what, parts in (("not read", sheet.guide.unread), ("mended", sheet.guide.repairs)):
-        for cause in causes.of(parts):
+        for cause in model.of(parts):
             yield f"{sheet.guide.path}:{cause.lines[0]}: {what}: {cause.text}"
 
 

@@ -13,7 +13,7 @@ from lab.guide import boards as names
 from lab.guide import layout, reading, write_rst
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE
-from lab.guide.measured import guide_name
+from lab.guide.layout import guide_name
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet, of_guide
 from lab.judge.labels import release_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lab.guide.earlier import Earlier, Key
+from lab.guide.compare import Earlier, Key
 from lab.judge import noise
 from lab.judge.labels import release_key, releases_before
 from lab.judge.number import Number, PublishedNumbers

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.guide import annotated, boards, numbers
+from lab.guide import annotations as guide_annotations
+from lab.guide import boards, compare
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
@@ -135,7 +136,7 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
             raise ConfigurationError(
                 f"{sheet.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
             )
-        evidence = annotated.annotate(sheet)
+        evidence = guide_annotations.annotate(sheet)
         for reading in sheet.of(metric):
             if is_wanted(reading.board or "", board, named) and wanted.items() <= reading.params.items():
                 found += _published(reading, evidence, release)
@@ -151,7 +152,7 @@ def is_wanted(name: str, board: str, named: Iterable[str]) -> bool:
     return bool(name) and boards.product_of(name) == boards.product_of(board) and boards.is_product(board)
 
 
-def _published(reading: CellReading, evidence: annotated.AnnotatedGuide, release: str) -> Iterable[Published]:
+def _published(reading: CellReading, evidence: guide_annotations.AnnotatedGuide, release: str) -> Iterable[Published]:
     value = evidence.number(reading)
     if value is None:
         return
@@ -165,7 +166,7 @@ def _published(reading: CellReading, evidence: annotated.AnnotatedGuide, release
         cell.high if is_own_range else None,
         f"{broken.rule.title}" if broken else "",
     )
-    known = numbers.evidence(reading, evidence, board)
+    known = compare.evidence(reading, evidence, board)
     yield Published(
         board,
         boards.product_of(board),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.guide import compose, layout, summary
+from lab.guide import compose, layout, page
 from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideRelease
 from lab.guide.text import escaped
@@ -21,7 +21,7 @@ def write(release: GuideRelease) -> str:
     title = f"Linux {release.name} Performance Guide"
     bar = "=" * (len(title) + 2)
     lines = [bar, f" {title}", bar, "", ".. contents:: Contents", "   :depth: 2", "", ".. rubric:: Summary", ""]
-    lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in summary.boards(release)]
+    lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in page.boards(release)]
     lines += ["", ".. rubric:: Read This First", "", _READ_FIRST, ""]
     simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
     if simulated:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
-from lab.guide import change_page, compare, page, rulebook, stored, stored_earlier, summary, write_rst
+from lab.guide import change_page, compare, page, rulebook, stored, stored_earlier, write_rst
 from lab.guide.rulebook import Finding, Severity
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
@@ -69,7 +69,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page(
             "guide.of.html.j2",
             release=release,
-            boards=[(one.board, one.text) for one in summary.boards(numbers)],
+            boards=[(one.board, one.text) for one in page.boards(numbers)],
             findings=found[:MOST_FINDINGS],
             more=max(0, len(found) - MOST_FINDINGS),
             names=names,

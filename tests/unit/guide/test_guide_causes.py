@@ -11,10 +11,9 @@ from attrs import evolve
 from support.guide_family import GuideText, TableText, import_guide, mini, table, write_rst
 
 from lab.cli import main
-from lab.guide import change_page, compare, earlier, export_changes, grouping, reading, rulebook, sheet
-from lab.guide.compare import Comparison
-from lab.guide.earlier import Earlier
-from lab.guide.grouped import Cause, Kind
+from lab.guide import change_page, compare, export, grouping, reading, rulebook, sheet
+from lab.guide.compare import Comparison, Earlier
+from lab.guide.grouping import Cause, Kind
 from lab.guide.sheet import Sheet
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
@@ -235,7 +234,7 @@ def series(*values: float) -> list[Sheet]:
 
 def judged(*values: float) -> tuple[Verdict, str, str]:
     *before, old, new = series(*values)
-    (change,) = compare.compare(old, new, earlier=earlier.of_sheets(before)).changes
+    (change,) = compare.compare(old, new, earlier=compare.of_sheets(before)).changes
     return change.verdict, change.reason, change.returns_to
 
 
@@ -245,7 +244,7 @@ def test_a_change_that_only_returns_to_an_earlier_level_says_so() -> None:
     assert reason.endswith("this only returns to the level of 9.00, 30 us")
     assert judged(10, 20, 30)[2] == ""
     *before, old, new = series(30, 20, 30.5)
-    (cause,) = causes(compare.compare(old, new, earlier=earlier.of_sheets(before)), Kind.WORSE)
+    (cause,) = causes(compare.compare(old, new, earlier=compare.of_sheets(before)), Kind.WORSE)
     assert cause.why == "only returns to the level of 9.00"
 
 
@@ -272,10 +271,10 @@ def test_small_steps_of_one_direction_that_add_up_are_a_cause_of_their_own() -> 
     assert reason.endswith("1.45 times 9.00, beyond noise, in steps that are none alone")
     assert "in steps" not in judged(20, 30, 26, 29)[1]
     *before, old, new = series(20, 23, 26, 29)
-    found = compare.compare(old, new, earlier=earlier.of_sheets(before))
+    found = compare.compare(old, new, earlier=compare.of_sheets(before))
     (cause,) = causes(found, Kind.WORSE)
     assert cause.why == "the last of small steps since 9.00, none of which is more than noise"
-    assert export_changes.document(found)["rows"][0]["crept_from"] == "9.00"
+    assert export.document(found)["rows"][0]["crept_from"] == "9.00"
 
 
 def test_another_definition_is_no_history() -> None:
@@ -292,7 +291,7 @@ def test_another_definition_is_no_history() -> None:
     ]
     (total,) = [
         c
-        for c in compare.compare(*sheets[3:], earlier=earlier.of_sheets(sheets[:3])).changes
+        for c in compare.compare(*sheets[3:], earlier=compare.of_sheets(sheets[:3])).changes
         if c.metric == "power.total"
     ]
     assert (total.verdict, total.returns_to) == (Verdict.REGRESSION, "")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.guide import headers
+from lab.guide import assemble
 from lab.guide.model import CellKind, Value, release_of
 from lab.guide.text import value_of
 from lab.judge.labels import release_key
@@ -81,7 +81,7 @@ def test_a_number_is_read_to_its_last_digit(number: object) -> None:
 def test_a_header_splits_at_its_first_colon_and_blank(
     header: str, board: str | None, metric: str, unit: str | None
 ) -> None:
-    column = headers.columns(["Key", header])[1]
+    column = assemble.columns(["Key", header])[1]
     assert (column.board, column.metric, column.unit) == (board, metric, unit)
 
 
@@ -100,12 +100,12 @@ def test_a_header_splits_at_its_first_colon_and_blank(
     ],
 )
 def test_the_columns_left_of_the_first_board_are_keys(header: list[str], keys: list[bool]) -> None:
-    assert [column.is_key for column in headers.columns(header)] == keys
+    assert [column.is_key for column in assemble.columns(header)] == keys
 
 
 def test_a_board_that_another_table_names_is_known_alone() -> None:
-    assert headers.columns(["Rail", "beagleplay"], {"beagleplay"})[1].board == "beagleplay"
-    assert headers.columns(["Rail", "beagleplay"])[1].board is None
+    assert assemble.columns(["Rail", "beagleplay"], {"beagleplay"})[1].board == "beagleplay"
+    assert assemble.columns(["Rail", "beagleplay"])[1].board is None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_board_that_another_table_names_is_known_alone() -> None:
     ],
 )
 def test_a_row_may_name_its_unit(row: str, name: str, unit: str | None) -> None:
-    assert headers.row_unit(row) == (name, unit)
+    assert assemble.row_unit(row) == (name, unit)
 
 
 def test_the_release_is_found_in_titles_and_file_names() -> None:

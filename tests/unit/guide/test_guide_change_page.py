@@ -11,7 +11,7 @@ from support.guide_family import GuideText, table, write_rst
 
 from lab.guide import change_page, compare, grouping, reading, sheet
 from lab.guide.compare import Comparison
-from lab.guide.grouped import Cause, Kind
+from lab.guide.grouping import Cause, Kind
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 HOSTILE = "<script>alert(1)</script>|a*b_c`d`[e](http://example.org)&amp;@team$x$\u202egnp#1"

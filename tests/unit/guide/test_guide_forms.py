@@ -9,7 +9,7 @@ import pytest
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import branches, grids, html, lined, reading
+from lab.guide import directives, html, plain_text, reading
 from lab.guide.model import CellKind
 
 HEADER = "<tr><th>Benchmarks</th><th>am62xx_sk-fs: perf</th></tr>"
@@ -76,7 +76,7 @@ def test_words_that_a_narrow_column_cut_are_whole_again() -> None:
 |         | 1, max  |
 |         | 2)      |
 +---------+---------+"""
-    grid = grids.parse(list(enumerate(drawn.split("\n"))), {"udp", "datagram"})
+    grid = plain_text.parse(list(enumerate(drawn.split("\n"))), {"udp", "datagram"})
     assert grid.header == ("Frame Size(bytes)", "am62xx_lp_sk-fs: UDP Datagram Size(bytes)")
     assert grid.rows[0].cells == ("64", "705595.00 (min 1, max 2)")
 
@@ -104,10 +104,10 @@ def test_neither_a_command_nor_an_item_of_a_list_is_the_title_of_the_table_below
 
 
 def test_each_form_is_known_by_its_tables() -> None:
-    assert lined.form("+--+\n| a |\n|==|\n| b |") == "plain text"
-    assert lined.form("| a | b |\n|---|:-:|\n| 1 | 2 |") == "markdown"
-    assert lined.form("a\tb\nc\td\n") == "tab-separated"
-    assert lined.form("\tnetperf -H\n\tnetserver\n") is None
+    assert plain_text.form("+--+\n| a |\n|==|\n| b |") == "plain text"
+    assert plain_text.form("| a | b |\n|---|:-:|\n| 1 | 2 |") == "markdown"
+    assert plain_text.form("a\tb\nc\td\n") == "tab-separated"
+    assert plain_text.form("\tnetperf -H\n\tnetserver\n") is None
     assert html.looks_like("<!-- saved from url=(0014)about:internet -->\n<html lang='en'>")
     assert not html.looks_like("a < b and <table> in prose")
 
@@ -167,7 +167,7 @@ def test_branches_that_nobody_chose_are_all_read_and_it_is_said() -> None:
     ],
 )
 def test_a_condition_is_decided_without_running_it(condition: str, expected: bool | None) -> None:
-    assert branches.holds(condition, {"CONFIG_part": "AM62X"}) is expected
+    assert directives.holds(condition, {"CONFIG_part": "AM62X"}) is expected
 
 
 @pytest.mark.parametrize("word", ["read", "check"])

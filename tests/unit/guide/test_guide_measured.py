@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.guide import headers, layout, stored
-from lab.guide.measured import guide_name
+from lab.guide import assemble, layout, stored
+from lab.guide.layout import guide_name
 from lab.host.clock import utc_now
 from lab.metrics import by_name
 from lab.results import AttemptRecord, SampleRecord, open_store
@@ -36,7 +36,7 @@ def test_a_number_of_the_vendors_definition_has_its_row(
     place = layout.load().place(name.metric, name.params)
     assert place is not None
     assert (place.row, place.title) == (row, title)
-    assert headers.unit(place.column) == by_name(name.metric).unit == by_name(metric).unit
+    assert assemble.unit(place.column) == by_name(name.metric).unit == by_name(metric).unit
 
 
 def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from support.guide_generator import PROCESSOR, Generated
 
 from lab.guide import compare, grouping, reading, sheet
 from lab.guide.compare import Comparison
-from lab.guide.grouped import Kind
+from lab.guide.grouping import Kind
 from lab.judge.verdicts import Verdict
 
 pytestmark = pytest.mark.filterwarnings("error")

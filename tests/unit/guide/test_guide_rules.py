@@ -12,11 +12,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.guide_family import TableText, import_guide, mini, table
 
-from lab.guide import annotated, assemble, export, numbers, reading, rst, rulebook, sheet, show
+from lab.guide import annotations as guide_annotations
+from lab.guide import assemble, compare, export, reading, rst, rulebook, sheet, show
 from lab.guide import udp as guide_udp
 from lab.guide.model import Guide
 from lab.guide.rulebook import Finding
-from lab.guide.rules.lmbench_pairing import ORDER
+from lab.guide.rules.lmbench import ORDER
 from lab.guide.sheet import Sheet
 from lab.results.store import open_store
 
@@ -100,8 +101,8 @@ def test_a_value_from_means_is_as_uncertain_as_it_was_found_to_be(tmp_path: Path
         "16 cells average two operations; their own values are recovered (--json), 8 of them from means, within 25 %"
         in ("\n".join(show.guide(one)))
     )
-    evidence = annotated.annotate(one)
-    known = [numbers.evidence(r, evidence, r.board) for r in one.of("lmbench.bw_mem") if r.params["operation"] == "rd"]
+    evidence = guide_annotations.annotate(one)
+    known = [compare.evidence(r, evidence, r.board) for r in one.of("lmbench.bw_mem") if r.params["operation"] == "rd"]
     assert [(k.low, k.high) for k in known] == [(975.0, 1625.0), (None, None)]
     with open_store(str(tmp_path / "results.db")) as store:
         import_guide(store, tmp_path / "g.rst", None, None, dt.datetime(2026, 1, 2, tzinfo=dt.UTC))

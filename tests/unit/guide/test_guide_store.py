@@ -24,22 +24,7 @@ from support.guide_family import GuideText, import_guide, mini, table
 from support.guide_family import write_rst as write_rst_of
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.guide import (
-    compare,
-    compose,
-    conditions,
-    history,
-    importing,
-    layout,
-    page,
-    prepared,
-    reading,
-    sheet,
-    stored,
-    summary,
-    write_rst,
-    writing,
-)
+from lab.guide import compare, compose, history, importing, layout, page, reading, sheet, stored, write_rst, writing
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet
@@ -173,7 +158,7 @@ def test_the_same_file_is_imported_once(store: Store, small: Path) -> None:
 
 
 def test_all_boards_of_a_guide_are_stored_or_none(store: Store, paths: Mapping[str, Path]) -> None:
-    guide = prepared.prepare(paths["am62x-11.01.rst"], "11.01", None, None, NOW)
+    guide = importing.prepare(paths["am62x-11.01.rst"], "11.01", None, None, NOW)
     *others, last = guide.boards
     (attempt,) = last.run.attempts
     bad = evolve(attempt, samples=(*attempt.samples, SampleRecord("no.metric", {}, 1.0, 0.1)))
@@ -264,9 +249,9 @@ def test_cards_of_two_products_stay_apart(store: Store, tmp_path: Path) -> None:
     put(store, storage_guide(tmp_path, "AM62x", ["am62xx_sk-fs", "am62xx_lp_sk-fs"], "SanDisk 8GB"), "11.01")
     put(store, storage_guide(tmp_path, "AM64x", ["am64xx-evm"], "Kingston 32GB"), "11.01")
     together = stored.sheet(store, "11.01")
-    known = conditions.of_sheet(together)
+    known = sheet.of_sheet(together)
     readings = together.of("storage.fio.throughput")
-    assert {(r.board, conditions.media_of(r, known)) for r in readings} == {
+    assert {(r.board, sheet.media_of(r, known)) for r in readings} == {
         (board, (card,)) for board, card in cards.items()
     }
     written = write_rst.write(stored.release(store, "11.01", ()))
@@ -610,7 +595,7 @@ def test_contents_and_summary_come_first(written_page: str, several_boards: tupl
         assert places == sorted(places)
     text = write_rst.write(stored.release(several_boards[0], "11.01", ()))
     assert text.index(".. contents:: Contents") < text.index(".. rubric:: Summary") < text.index(".. csv-table::")
-    (summed,) = summary.boards(stored.release(several_boards[0], "11.01", ["SK-0"]))
+    (summed,) = page.boards(stored.release(several_boards[0], "11.01", ["SK-0"]))
     assert summed.text.startswith("27 numbers (27 measured here)")
     assert "; boots from emmc in" in summed.text
     assert f"-  SK-0: {summed.text}" in write_rst.write(stored.release(several_boards[0], "11.01", ["SK-0"]))

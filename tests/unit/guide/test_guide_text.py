@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import guide_family
 from support.guide_family import GuideText, TableText, table, write_text
 
-from lab.guide import assemble, flattened, reading, rst
+from lab.guide import assemble, reading, rendered_text, rst
 from lab.guide.model import CellKind, Table
 
 POWER = [
@@ -33,7 +33,7 @@ def lines(*cells: str, title: str = "T", after: str = "") -> str:
 
 
 def tables(text: str) -> tuple[Table, ...]:
-    return assemble.tables(flattened.read(text).tables)
+    return assemble.tables(rendered_text.read(text).tables)
 
 
 def values(built: Table) -> list[tuple[str, str]]:
@@ -210,7 +210,7 @@ def plain_tables(draw: st.DrawFn) -> TableText:
 @pytest.mark.parametrize("form", ["rst", "text"])
 def test_both_forms_of_a_guide_hold_the_same_cells(form: str, generated: list[TableText]) -> None:
     source = guide_family.text(GuideText("Linux 10.00 Performance Guide", form=form, tables=generated))
-    document = rst.read("g", source) if form == "rst" else flattened.read(source)
+    document = rst.read("g", source) if form == "rst" else rendered_text.read(source)
     built = assemble.tables(document.tables)
     assert [[c.value.text for c in one.cells] for one in built] == [
         [text for line in one.lines[1:] for text in line.strip('"').split('","')[1:]] for one in generated

@@ -17,7 +17,7 @@ from lab import boards
 from lab.guide import reading
 from lab.guide import sheet as sheets
 from lab.guide.catalogue import CellReading
-from lab.guide.measured import guide_name
+from lab.guide.layout import guide_name
 from lab.metrics.catalogue import KERNEL_MODES
 from virtual.sim.model import simulated
 

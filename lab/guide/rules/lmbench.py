@@ -1,4 +1,4 @@
-"""bw_mem: each cell averages its own operation with the next one's."""
+"""latency_for_1.00_mb_block_size: a zero that was never measured."""
 
 from __future__ import annotations
 
@@ -10,15 +10,55 @@ from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
+_ROUNDING = 0.011
+
+
+def check_lmbench_false_zero(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A minimum of 0.00 in the alias of lat_mem_rd 1000k is a misread line of lat_mmap."""
+    own = {r.board: r.number for r in sheet.of("lmbench.lat_mem_rd") if r.params["size"] == "1000k"}
+    for reading in sheet.readings:
+        value = reading.cell.value
+        if not reading.is_alias or reading.params.get("size") != "1000k" or value.low != 0 or not value.high:
+            continue
+        yield _remark(reading, own.get(reading.board))
+
+
+def _remark(reading: CellReading, own: float | None) -> Remark:
+    value = reading.cell.value
+    why = "the vendor's pattern also matches the lat_mmap line '1.000000 46', whose first digit it reads as the latency 0"
+    if own is not None:
+        return Remark(
+            f"{why}; the row lat_mem_rd-stride128-sz1000k holds the value, {own:.2f}", reading, corrected=own
+        )
+    if value.number is not None and value.high is not None and abs(2 * value.number - value.high) <= _ROUNDING:
+        return Remark(f"{why}; the value is the maximum, {value.high:.2f}", reading, corrected=value.high)
+    return Remark(
+        f"{why}; several runs are mixed and their number is not known, so the value cannot be recovered",
+        reading,
+        severity=Severity.SUSPECT,
+    )
+
+
+LMBENCH_FALSE_ZERO = Rule(
+    id="lmbench-false-zero",
+    title="A zero that was never measured",
+    severity=Severity.ERROR,
+    check=check_lmbench_false_zero,
+    effect=Effect.RECOVERED,
+)
+
+
+# --- bw_mem: each cell averages its own operation with the next one's ---
+
+
 ORDER = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")  # in which the test script runs them
 
 # Against 2944 cells of guides whose samples are known: within 10 % in 82 of 100.
 _MOST_OFF = 0.25  # relative, in 99 of 100
 _LEAST_LINKS = 2
-_ROUNDING = 0.011  # two numbers with two decimals
 
 
-def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_lmbench_pairing(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
     """Walk each chain of one board and size from its single end, bcopy, backwards.
 
     A chain counts as paired only if every link fits: the neighbour's own value lies inside the printed range, and so
@@ -101,10 +141,10 @@ def _unanchored(reading: CellReading, op: str, size: str) -> Remark:
     )
 
 
-RULE = Rule(
+LMBENCH_PAIRING = Rule(
     id="lmbench-pairing",
     title="bw_mem averages two operations",
     severity=Severity.ERROR,
-    check=check,
+    check=check_lmbench_pairing,
     effect=Effect.RECOVERED,
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from lab.guide import headers
+from lab.guide import assemble
 from lab.guide.assemble import RawRow, RawTable
 from lab.guide.document import Document, module
 from lab.guide.model import CellKind, Condition, Unread
@@ -123,7 +123,7 @@ def _table(
 def _header(items: Sequence[_Item]) -> tuple[int, int]:
     """How many items the header has, and how many of them are keys; (0, 0) where no header is found."""
     texts = [item.text for item in items[:_MOST_COLUMNS]]
-    boards = [column.board is not None for column in headers.columns(texts)]
+    boards = [column.board is not None for column in assemble.columns(texts)]
     results = [_is_result(item) for item in items[:_MOST_COLUMNS]]
     first_result = next((i for i, is_result in enumerate(results) if is_result), 0)
     if True in boards[: first_result or None]:
@@ -134,7 +134,7 @@ def _header(items: Sequence[_Item]) -> tuple[int, int]:
     best = max(candidates, key=lambda width: _full_rows(items[width:], width), default=0)
     if not best or not _full_rows(items[best:], best):
         return 0, 0
-    return best, sum(column.is_key for column in headers.columns(texts[:best]))
+    return best, sum(column.is_key for column in assemble.columns(texts[:best]))
 
 
 def _full_rows(items: Sequence[_Item], width: int) -> int:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from lab.guide import grids
 from lab.guide.assemble import RawRow
-from lab.guide.builder import Builder
-from lab.guide.document import Document
+from lab.guide.document import Builder, Document
 from lab.guide.text import plain, unescaped
 
 # Words of the vendor's headers and rows; with the file's own prose they tell where a narrow column cut a word.
@@ -55,7 +54,7 @@ def form(text: str) -> str | None:
 
 def read(text: str) -> Document:
     """Parse a guide."""
-    known = frozenset(grids.words(text)) | _HEADER_WORDS
+    known = frozenset(words(text)) | _HEADER_WORDS
     return _Reader(text.split("\n"), frozenset(w.lower() for w in known) | known).read()
 
 
@@ -71,7 +70,7 @@ class _Reader:
             line = self.lines[self.at]
             if not line.strip():
                 self.at += 1
-            elif grids.BORDER.match(line) and line.lstrip().startswith("+"):
+            elif BORDER.match(line) and line.lstrip().startswith("+"):
                 self._grid()
             elif "|" in line and _PIPES.match(self._line(1)):
                 self._pipes()
@@ -103,10 +102,10 @@ class _Reader:
 
     def _grid(self) -> None:
         count = 1
-        while self.at + count < len(self.lines) and grids.is_line(self.lines[self.at + count]):
+        while self.at + count < len(self.lines) and is_line(self.lines[self.at + count]):
             count += 1
         lines = self._taken(count)
-        table = grids.parse(lines, self.known)
+        table = parse(lines, self.known)
         if table.rows:
             self.builder.table("", lines[0][0], table.header, table.rows)
         else:
@@ -194,9 +193,7 @@ class _Reader:
 
     def _begins_table(self) -> bool:
         line, following = self._line(0), self._line(1)
-        return bool(
-            grids.BORDER.match(line) or ("|" in line and _PIPES.match(following)) or _begins_tabs(line, following)
-        )
+        return bool(BORDER.match(line) or ("|" in line and _PIPES.match(following)) or _begins_tabs(line, following))
 
 
 def _begins_tabs(line: str, following: str) -> bool:
@@ -216,3 +213,126 @@ def _piped(line: str) -> tuple[str, ...]:
     inside = line.strip().removeprefix("|")
     inside = inside.removesuffix("|") if not inside.endswith("\\|") else inside
     return tuple(unescaped(part.strip()) for part in re.split(r"(?<!\\)\|", inside))
+
+
+# --- A table drawn with + - = | -> its header and rows, with words put together again where the column's width cut them ---
+# Sphinx's text builder gives each column an equal share of the line and cuts what is longer. A line of a cell that is
+# shorter than its column ends a word, unless it ends in a hyphen; a line that fills it may end anywhere, so there the words
+# that the file uses elsewhere decide.
+
+
+BORDER = re.compile(r"[^\S\n]*(?=[+|][^\n]*(?:--|==))[+|][-=+|:]*[+|]\s*$")
+_CONTENT = re.compile(r"\s*\|.*\|\s*$")
+_WORD = re.compile(r"[A-Za-z0-9_%/.:-]+")
+_CUT_TAIL = re.compile(r"[A-Za-z0-9_%/.:\\-]+$")
+_CUT_HEAD = re.compile(r"^[A-Za-z0-9_%/.:\\-]+")
+_NUMBER_TAIL = re.compile(r"(?:^|[\s(])-?\d[\d.,]*$")
+_LONGEST_WORD = 200
+
+
+@frozen
+class Grid:
+    """Header and rows of a drawn table; without a line of equal signs there is no header."""
+
+    header: tuple[str, ...]
+    rows: tuple[RawRow, ...]
+
+
+@frozen
+class _Part:
+    """A line of a cell, and the width that it had."""
+
+    text: str
+    width: int
+
+
+def is_line(text: str) -> bool:
+    """Whether a line is of a drawn table."""
+    return BORDER.match(text) is not None or _CONTENT.match(text) is not None
+
+
+def words(text: str) -> Counter[str]:
+    """The words that stand outside drawn tables, which no column has cut."""
+    found: Counter[str] = Counter()
+    for line in text.split("\n"):
+        if not line.lstrip().startswith(("|", "+")):
+            found.update(word.strip(".:") for word in _WORD.findall(line))
+    return found
+
+
+def parse(lines: Sequence[tuple[int, str]], known: Collection[str]) -> Grid:
+    """Read the numbered lines of one table, from its first border to its last.
+
+    Args:
+        known: words of the file that are whole.
+    """
+    header: tuple[str, ...] = ()
+    rows: list[RawRow] = []
+    drawn: list[list[_Part]] = []
+    start = 0
+    for number, line in lines:
+        if BORDER.match(line):
+            if drawn:
+                rows.append(RawRow(start, tuple(_joined(cell, known) for cell in drawn)))
+            if "=" in line and rows and not header:
+                header, rows = rows[-1].cells, []
+            drawn = []
+            continue
+        parts = _cells(line)
+        if drawn and len(parts) == len(drawn):
+            for cell, part in zip(drawn, parts, strict=True):
+                cell.append(part)
+        elif not drawn:
+            start, drawn = number, [[part] for part in parts]
+    return Grid(header, tuple(rows))
+
+
+def _cells(line: str) -> list[_Part]:
+    """The parts between the bars; Sphinx puts a blank on both sides."""
+    return [
+        _Part(text[1:].rstrip() if text[:1] == " " else text.rstrip(), len(text) - 2)
+        for text in line.strip()[1:-1].split("|")
+    ]
+
+
+def _joined(parts: Iterable[_Part], known: Collection[str]) -> str:
+    pieces: list[str] = []
+    tail = ""  # the end of the text, as far as it can matter
+    last: _Part | None = None
+    for part in parts:
+        if part.text.strip():
+            between = _between(tail, last, part, known) if last else ""
+            pieces += [between, part.text.strip()]
+            tail = (tail + between + part.text.strip())[-_LONGEST_WORD:]
+            last = part
+    return " ".join("".join(pieces).split())
+
+
+def _between(text: str, last: _Part, following: _Part, known: Collection[str]) -> str:
+    """A blank, or nothing where a word was cut."""
+    right = following.text.lstrip()
+    if last.text.endswith("-") and not last.text.endswith(" -"):
+        return ""
+    if len(last.text) < last.width or _would_fit(text, right, following):
+        return " "
+    if _NUMBER_TAIL.search(text):
+        return "" if re.match(r"[\d.,)%]", right) else " "
+    if right.startswith("("):
+        return " "
+    left_word, right_word = _CUT_TAIL.search(text), _CUT_HEAD.match(right)
+    if left_word is None or right_word is None:
+        return ""
+    is_whole = _is_known(left_word[0], known) and not _is_known(left_word[0] + right_word[0], known)
+    return " " if is_whole else ""
+
+
+def _would_fit(text: str, right: str, following: _Part) -> bool:
+    """Whether the two halves are no longer than the column: such a word is moved to the next line and never cut."""
+    rest = right.split(" ", 1)[0]
+    is_cut_again = rest == right and len(following.text) >= following.width
+    return not is_cut_again and len(text.rsplit(" ", 1)[-1]) + len(rest) <= following.width
+
+
+def _is_known(word: str, known: Collection[str]) -> bool:
+    bare = word.strip(".:-")
+    return bare in known or bare.lower() in known

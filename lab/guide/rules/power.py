@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.guide.model import CellKind
-from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
 _ROUNDING_MW = 0.005  # of each printed rail
@@ -13,7 +13,7 @@ _SLACK_MW = 0.01
 _APPROXIMATE = 0.1  # relative, where a rail is printed as about so much
 
 
-def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_rail_total(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
     """The vendor sums unrounded powers, so each rail may add half a unit of its last digit."""
     rails = group(sheet.of("power.rail"), lambda r: (r.cell.table, r.cell.column))
     for total in sheet.of("power.total"):
@@ -36,4 +36,33 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         )
 
 
-RULE = Rule(id="rail-total", title="The rails do not add up", severity=Severity.ERROR, check=check)
+RAIL_TOTAL = Rule(id="rail-total", title="The rails do not add up", severity=Severity.ERROR, check=check_rail_total)
+
+
+# --- A DDR4 rail with the nominal voltage of LPDDR4 ---
+
+
+_DDR4_V = 1.2
+_LPDDR4_V = 1.1
+
+
+def check_ddr_voltage(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """The voltage column is nominal; DDR4 has 1.2 V, LPDDR4 1.1 V."""
+    for reading in sheet.of("power.rail"):
+        rail = reading.params.get("rail", "")
+        printed = next((text for name, text in reading.cell.params.items() if "voltage" in name.lower()), "")
+        if "ddr4" in rail and "lpddr4" not in rail and printed == f"{_LPDDR4_V:.2f}":
+            yield Remark(
+                f"rail {rail} is DDR4, whose nominal voltage is {_DDR4_V:.2f} V; {printed} V is LPDDR4's, copied from another "
+                "board; the power is not derived from this column, so it is not affected",
+                reading,
+            )
+
+
+DDR_VOLTAGE = Rule(
+    id="ddr-voltage",
+    title="The voltage of another memory",
+    severity=Severity.SUSPECT,
+    check=check_ddr_voltage,
+    effect=Effect.HARMLESS,
+)

@@ -1,0 +1,189 @@
+"""A CPU clock that is the average of several."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lab.guide import boards
+from lab.guide.catalogue import CellReading
+from lab.guide.model import Module
+from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.sheet import Sheet, group
+
+_APART = 1.01
+
+
+def check_clock_average(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """1310 MHz of 1250 and 1400: no board ran at it, and every CPU-bound average mixes the two."""
+    for reading in sheet.of("cpu.clock"):
+        value = reading.cell.value
+        if value.low and value.high and value.high >= _APART * value.low:
+            yield Remark(
+                f"averages runs at {value.low:g} and {value.high:g} MHz: no run had {value.number:g} MHz, and whatever follows the "
+                "CPU clock may be an average over both",
+                reading,
+            )
+
+
+CLOCK_AVERAGE = Rule(
+    id="clock-average", title="An average over two clocks", severity=Severity.WARNING, check=check_clock_average
+)
+
+
+# --- The CPU clock of a board and the table of evaluation modules disagree ---
+
+
+_TOLERANCE = 0.02
+
+
+def check_clock_contradicts(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Arithmetic latencies count clock cycles, so a sister board with a known clock says which of the two is right."""
+    clocks = {r.board: r for r in sheet.of("cpu.clock") if r.board and r.number}
+    modules = {board: boards.module_of(sheet.guide, board) for board in clocks}
+    sound = [board for board, reading in clocks.items() if _agrees(reading.number, modules[board])]
+    for board, reading in clocks.items():
+        module = modules[board]
+        if module is not None and module.clock_mhz and not _agrees(reading.number, module):
+            yield _remark(sheet, reading, module, sound)
+
+
+def _remark(sheet: Sheet, reading: CellReading, module: Module, sound: list[str]) -> Remark:
+    text = (
+        f"the benchmark was told {reading.cell.value.text} MHz, but line {module.line} says that {module.name} runs at "
+        f"{module.clock_mhz:g} MHz"
+    )
+    measured = _measured_mhz(sheet, reading.board or "", sound)
+    if measured is None:
+        return Remark(f"{text}; the guide does not tell which is right", reading, severity=Severity.SUSPECT)
+    if _close(measured, reading.number):
+        return Remark(
+            f"{text}; the arithmetic latencies say {measured:.0f} MHz, so the table of modules is out of date", reading
+        )
+    if _close(measured, module.clock_mhz):
+        return Remark(
+            f"{text}; the arithmetic latencies say {measured:.0f} MHz, so the printed clock is wrong",
+            reading,
+            corrected=module.clock_mhz,
+        )
+    return Remark(f"{text}; the arithmetic latencies say {measured:.0f} MHz, which is neither", reading)
+
+
+def _measured_mhz(sheet: Sheet, board: str, sound: list[str]) -> float | None:
+    """The clock from lat_ops, by a board of the same device family whose clock is not in doubt."""
+    clocks = {r.board: r.number for r in sheet.of("cpu.clock")}
+    latencies = {(r.board, r.key): r.number for r in sheet.of("lmbench.lat_ops") if r.number}
+    family = [other for other in sound if other[:4] == board[:4] and other != board]
+    estimates = [
+        clock * theirs / ours
+        for (b, key), ours in latencies.items()
+        if b == board and ours
+        for other in family
+        if (theirs := latencies.get((other, key))) and (clock := clocks[other])
+    ]
+    return statistics.median(estimates) if estimates else None
+
+
+def _agrees(clock: float | None, module: Module | None) -> bool:
+    """Whether a clock is the module's, as far as its printed digits go: 1.2 GHz may be 1.25 GHz."""
+    if clock is None or module is None or module.clock_mhz is None:
+        return False
+    return _close(clock, module.clock_mhz) or abs(clock - module.clock_mhz) <= module.clock_step_mhz / 2 + 1e-6
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    return bool(a and b) and abs((a or 0.0) / (b or 1.0) - 1) <= _TOLERANCE
+
+
+CLOCK_CONTRADICTS = Rule(
+    id="clock-contradicts",
+    title="The clock contradicts the table of modules",
+    severity=Severity.WARNING,
+    check=check_clock_contradicts,
+)
+
+
+# --- CPU-bound rows that all moved by the ratio of two clocks ---
+
+
+_LEAST_ROWS = 5
+_SPREAD = 0.01  # of the ratios: they are one
+_EXACT = 0.01  # of a ratio of clocks
+_MOVED = 0.05
+# Clocks at which the family's cores run, in MHz; a guide's own clocks come first.
+_STEPS_MHZ = (200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1250, 1300, 1400, 1500, 1700, 1800, 2000)
+_JUDGED = ("nbench.", "coremark_pro.", "multibench.", "openssl.throughput", "lmbench.lat_ops")
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+_Clocks = Mapping[str | None, float]
+
+
+def check_clock_ratio(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
+    """Memory, compilers and libraries change rows differently; one clock changes all alike."""
+    clocks = _clocks(sheet)
+    for readings in group(_judged(sheet), lambda r: (r.board, r.metric)).values():
+        board = readings[0].board
+        for peers, who, their_clock in _peers(sheet, older, board):
+            remark = _compared(readings, peers, who, clocks.get(board), their_clock)
+            if remark is not None:
+                yield remark
+                break
+
+
+def _peers(
+    sheet: Sheet, older: Sheet | None, board: str | None
+) -> Iterator[tuple[Mapping[_Key, float], str, float | None]]:
+    """What a board's rows are held against: the older guide's, then each board of the same product."""
+    if older is not None:
+        yield (
+            {r.key: r.number for r in _judged(older) if r.board == board and r.number},
+            "the older guide's",
+            _clocks(older).get(board),
+        )
+    for other in sheet.guide.boards:
+        if other != board and boards.product_of(other) == boards.product_of(board):
+            found = {r.key: r.number for r in _judged(sheet) if r.board == other and r.number}
+            yield found, f"{other}'s", _clocks(sheet).get(other)
+
+
+def _compared(
+    readings: Sequence[CellReading],
+    peers: Mapping[_Key, float],
+    who: str,
+    clock: float | None,
+    their_clock: float | None,
+) -> Remark | None:
+    pairs = [(r, r.number / peers[r.key]) for r in readings if r.number and r.key in peers]
+    if len(pairs) < _LEAST_ROWS or clock is None or their_clock is None:
+        return None
+    logs = [math.log(ratio) for _, ratio in pairs]
+    middle = statistics.median(logs)
+    if max(abs(one - middle) for one in logs) > _SPREAD:
+        return None
+    lower = readings[0].quantity is not None and readings[0].quantity.metric.better == "lower"
+    speed = math.exp(-middle if lower else middle)  # this board's clock over the other's
+    if speed > 1 - _MOVED or abs(speed * their_clock / clock - 1) <= _MOVED:
+        return None  # it is the faster one, or the printed clocks explain it
+    real = min(_STEPS_MHZ, key=lambda step: abs(step / (speed * their_clock) - 1))
+    if abs(real / (speed * their_clock) - 1) > _EXACT:
+        return None
+    return Remark(
+        f"all {len(pairs)} rows of {readings[0].metric} are {math.exp(middle):.3f} times {who}, within {_SPREAD:.0%}: that is "
+        f"{real} of {their_clock:g} MHz, so the CPU ran at {real} MHz, though the clock row says {clock:g}",
+        pairs[0][0],
+        also=tuple(r for r, _ in pairs[1:]),
+    )
+
+
+def _judged(sheet: Sheet) -> Iterable[CellReading]:
+    return (r for r in sheet.of(*(m for m in sheet.by_metric if m.startswith(_JUDGED))) if r.cell.metric is not None)
+
+
+def _clocks(sheet: Sheet) -> _Clocks:
+    return {r.board: r.number for r in sheet.of("cpu.clock") if r.number}
+
+
+CLOCK_RATIO = Rule(
+    id="clock-ratio", title="Another clock than the printed one", severity=Severity.WARNING, check=check_clock_ratio
+)

@@ -1,0 +1,67 @@
+"""CPU loads below 0 or above 100 percent, and the column that is always 100."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.sheet import Sheet, group
+
+_JIFFIES = 1.0  # percent: ticks that fall into the neighbouring second
+_FULL = 98.0
+
+
+def check_cpu_load_range(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A share of all cores lies between 0 and 100."""
+    for reading in sheet.readings:
+        load = reading.number
+        if load is None or not reading.metric.endswith("cpu_load"):
+            continue
+        if load < 0 or load > 100 + _JIFFIES:
+            yield Remark(f"a CPU load of {reading.cell.value.text} % is no share of all cores", reading)
+    tables = group(sheet.of("storage.fio.cpu_load"), lambda r: r.cell.table)
+    for readings in tables.values():
+        if len(readings) > 2 and all((r.number or 0.0) >= _FULL for r in readings):
+            yield Remark(
+                "every CPU load of this table is about 100 %: the test reads column 11 of mpstat as idle, which since sysstat "
+                "10.1.2 is %gnice; right only if the CPU is really full at every block size",
+                readings[0],
+                also=readings[1:],
+                severity=Severity.SUSPECT,
+            )
+
+
+CPU_LOAD_RANGE = Rule(
+    id="cpu-load-range", title="No share of all cores", severity=Severity.ERROR, check=check_cpu_load_range
+)
+
+
+# --- CPU loads that never fall below one core's share ---
+
+
+_CORES = (2, 4, 8)
+_LEAST_ROWS = 10
+_LEAST_TABLES = 2
+_ABOVE = 3.0  # percent: what the lightest test adds
+
+
+def check_load_floor(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A test that waits for a card needs a few percent; where nothing is below 25, one of four cores does something else."""
+    loads = sheet.of(
+        *(m for m in sheet.by_metric if m.endswith("cpu_load") and not m.startswith(("openssl.", "crypto.")))
+    )
+    for board, readings in group(loads, lambda r: r.board).items():
+        if len(readings) < _LEAST_ROWS or len({r.cell.table for r in readings}) < _LEAST_TABLES:
+            continue
+        lowest = min(r.number or 0.0 for r in readings)
+        cores = next((n for n in _CORES if 100 / n <= lowest <= 100 / n + _ABOVE), None)
+        if cores is not None:
+            yield Remark(
+                f"none of {len(readings)} CPU loads of {board or 'this guide'} is below {100 / cores:g} %, the share of one of "
+                f"{cores} cores: one core seems to be busy with something else all the time, and every load has it in it",
+                readings[0],
+                also=readings[1:],
+            )
+
+
+LOAD_FLOOR = Rule(id="load-floor", title="One core is always busy", severity=Severity.SUSPECT, check=check_load_floor)

@@ -1,0 +1,200 @@
+"""File system tables whose columns say Raw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lab.guide.catalogue import CellReading
+from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.sheet import Sheet, group
+
+_FILE_SYSTEM = re.compile(r"ext[234]|vfat|ubifs", re.IGNORECASE)
+_RAW = re.compile(r"\braw\b", re.IGNORECASE)
+
+
+def check_raw_label(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """The test script writes files in both; only the column's name was copied from another table."""
+    readings = sheet.of("storage.file.throughput", "storage.fio.throughput")
+    for table_index, members in group(readings, lambda r: r.cell.table).items():
+        table = sheet.guide.tables[table_index]
+        system = _FILE_SYSTEM.search(table.title)
+        raw = [r for r in members if _RAW.search(r.cell.metric or "")]
+        if system and raw and not _RAW.search(table.title):
+            yield Remark(
+                f"the columns say Raw, but {table.title!r} is measured through {system[0].upper()}: the same test as in the "
+                "tables that name the file system",
+                raw[0],
+                also=tuple(raw[1:]),
+            )
+
+
+RAW_LABEL = Rule(id="raw-label", title="Raw that is a file system", severity=Severity.WARNING, check=check_raw_label)
+
+
+# --- One printed unit, two meanings ---
+
+
+# metric -> (what a byte prefix of its printed unit means, how the tool shows it)
+_BINARY = {
+    "ospi.raw.throughput": ("2^20 bytes", "dd's 52428800 bytes are called 50 Mbytes"),
+    "uboot.throughput": ("1024 bytes", "the vendor divides the size by 1024"),
+}
+_DECIMAL = {
+    "storage.fio.throughput": ("10^6 bytes", "the number in fio's parentheses"),
+    "storage.file.throughput": ("10^6 bytes", "bytes per microsecond"),
+    "openssl.throughput": ("1000 bytes", "openssl speed says 1000s of bytes"),
+}
+_FACTOR = {"mbytes/sec": 2**20 / 1e6, "kbytes/sec": 1.024}
+
+
+def check_units_lie(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A guide that prints both powers of ten and of two under one unit misleads; the binary ones are converted."""
+    decimal = {unit: r for r in sheet.of(*_DECIMAL) for unit in [_unit(r)] if unit in _FACTOR}
+    for (_, unit), readings in group(sheet.of(*_BINARY), lambda r: (r.metric, _unit(r))).items():
+        first = readings[0]
+        if unit not in _FACTOR:
+            continue
+        meaning, proof = _BINARY[first.metric]
+        other = decimal.get(unit)
+        text = f"{first.cell.unit!r} here means {meaning} ({proof})"
+        if other is None:
+            yield Remark(f"{text}, not 10^{6 if unit[0] == 'm' else 3} bytes", first, also=readings[1:])
+            continue
+        yield Remark(
+            f"{text}, while line {other.cell.line} prints {other.cell.unit!r} for {_DECIMAL[other.metric][0]}; times "
+            f"{_FACTOR[unit]:g} it is in those",
+            first,
+            also=readings[1:],
+            corrected=round((first.number or 0.0) * _FACTOR[unit], 2),
+            severity=Severity.WARNING,
+        )
+
+
+def _unit(reading: CellReading) -> str:
+    return (reading.cell.unit or "").lower()
+
+
+UNITS_LIE = Rule(id="units-lie", title="One unit, two meanings", severity=Severity.INFO, check=check_units_lie)
+
+
+# --- Two rows print the same sample under two names, and differ ---
+
+
+def check_alias_disagrees(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Both rows come from one line of output, so they are equal to the last digit."""
+    first = {(r.board, r.key): r for r in sheet.of("lmbench.")}
+    for alias in sheet.readings:
+        other = first.get((alias.board, alias.key)) if alias.is_alias else None
+        if other is None or alias.number is None or other.number is None or alias.cell.value.low == 0:
+            continue  # a minimum of zero is lmbench-false-zero's
+        if alias.number != other.number:
+            yield Remark(
+                f"prints {alias.cell.value.text}, but {other.cell.row!r} in line {other.cell.line} prints "
+                f"{other.cell.value.text}; both are the same sample, so one of them was edited or misread",
+                alias,
+            )
+
+
+ALIAS_DISAGREES = Rule(
+    id="alias-disagrees",
+    title="Two names of one sample disagree",
+    severity=Severity.ERROR,
+    check=check_alias_disagrees,
+)
+
+
+# --- Audio rows whose throughput belongs to another sampling rate ---
+
+
+_BITS_PER_FRAME = 32  # two channels of 16 bits
+_TOLERANCE = 0.02
+_CODEC_TOLERANCE = 0.005
+_CODEC_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000, 176400, 192000)
+
+
+def check_audio_rate(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """The throughput is the sampling rate that the codec really ran at."""
+    for reading in sheet.of("audio.throughput"):
+        rate = reading.params.get("rate_hz", "")
+        if not rate.isdecimal() or int(rate) == 0 or not reading.number:
+            continue
+        real = reading.number / _BITS_PER_FRAME
+        if abs(real / int(rate) - 1) <= _TOLERANCE:
+            continue
+        text = f"{reading.number:.0f} bit/s are {real:.0f} frames of {_BITS_PER_FRAME} bits a second"
+        if any(abs(real / codec - 1) <= _CODEC_TOLERANCE for codec in _CODEC_HZ):
+            yield Remark(
+                f"{text}: the codec did not run at {rate} Hz, so this row measures another rate",
+                reading,
+            )
+        else:
+            yield Remark(
+                f"{text}, and no codec runs at that; the row may average several rates, or the stream stood still for a while, "
+                "which the guide does not tell",
+                reading,
+                severity=Severity.NOTE,
+            )
+
+
+AUDIO_RATE = Rule(id="audio-rate", title="Another sampling rate", severity=Severity.WARNING, check=check_audio_rate)
+
+
+# --- glmark2 at 1920x1080 that scores like the small window ---
+
+
+_SAME = 0.02
+
+
+def check_glmark_size(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A screen of 1920x1080 has four times the pixels of the default window, so equal scores are of equal sizes."""
+    for reading in sheet.readings:
+        score = reading.number
+        if score is None or "1920x1080" not in reading.cell.row or "glmark2" not in reading.cell.row.lower():
+            continue
+        small_row = reading.cell.row.replace("1920x1080", "").strip()
+        small = [
+            r.number
+            for r in sheet.readings
+            if r.cell.table == reading.cell.table and r.cell.row == small_row and r.number is not None
+            if reading.board is None or r.board == reading.board
+        ]
+        same = next((other for other in small if abs(score / other - 1) <= _SAME), None) if all(small) else None
+        if same is not None:
+            yield Remark(
+                f"scores {score:g} at 1920x1080 and {same:g} in the default window of a quarter of the pixels: it was not run at "
+                "1920x1080",
+                reading,
+            )
+
+
+GLMARK_SIZE = Rule(
+    id="glmark-size",
+    title="Not run at that size",
+    severity=Severity.ERROR,
+    check=check_glmark_size,
+    effect=Effect.INCOMPARABLE,
+)
+
+
+# --- 150 blocks of 1 MB on a disk of 16 MB ---
+
+
+_DISK_MB = 16
+
+
+def check_usb_blocks(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """The gadget's disk is a file of 16 MB, and dd stops where it is full."""
+    for reading in sheet.of("usb.device.throughput"):
+        blocks = reading.params.get("blocks", "")
+        if blocks.isdecimal() and int(blocks) > _DISK_MB:
+            yield Remark(
+                f"{blocks} blocks of 1 MB do not fit the gadget's disk of {_DISK_MB} MB: the number is of a transfer of at most "
+                f"{_DISK_MB} MB",
+                reading,
+            )
+
+
+USB_BLOCKS = Rule(
+    id="usb-blocks", title="More blocks than the disk has", severity=Severity.INFO, check=check_usb_blocks
+)

@@ -1,0 +1,133 @@
+"""TCP that moves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lab.guide.catalogue import CellReading
+from lab.guide.model import CellKind
+from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.sheet import Sheet, group
+
+_DEAD_MBIT_S = 5.0  # no board of the family, however slow, is within two orders of magnitude
+
+
+def check_tcp_dead(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A gigabit port with a few Mbit/s had no connection for most of the minute."""
+    rows = group(sheet.of("ethernet.tcp."), lambda r: (r.cell.table, r.cell.row, r.board))
+    for readings in rows.values():
+        for reading in readings:
+            if reading.metric == "ethernet.tcp.throughput" and (reading.number or 0.0) < _DEAD_MBIT_S:
+                yield Remark(
+                    f"{reading.cell.value.text} Mbit/s over a gigabit port: the connection stood still, this is no result",
+                    reading,
+                    also=tuple(r for r in readings if r is not reading),
+                )
+
+
+TCP_DEAD = Rule(
+    id="tcp-dead", title="TCP that moves nothing", severity=Severity.ERROR, check=check_tcp_dead, effect=Effect.BROKEN
+)
+
+
+# --- CPU load of an ingress test under netperf's word for the other side ---
+
+
+def check_ingress_cpu_label(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """For ingress the client runs on the tester, so the board is netperf's remote side."""
+    loads = [
+        r
+        for r in sheet.of("ethernet.udp.cpu_load")
+        if r.params.get("direction") == "ingress" and "LOCAL_CPU_UTIL" in (r.cell.metric or "")
+    ]
+    for readings in group(loads, lambda r: r.cell.table).values():
+        yield Remark(
+            "LOCAL_CPU_UTIL of an ingress test would be the tester's load; the numbers are the board's, which netperf calls "
+            "REMOTE_CPU_UTIL there",
+            readings[0],
+            also=readings[1:],
+        )
+
+
+INGRESS_CPU_LABEL = Rule(
+    id="ingress-cpu-label", title="The load of the other side", severity=Severity.INFO, check=check_ingress_cpu_label
+)
+
+
+# --- IPSec runs whose tunnel did not carry the traffic ---
+
+
+DEAD_MBIT_S = 5.0
+_SPREAD = 10.0  # largest run over smallest, in one cell
+
+
+def check_ipsec_broken(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A tunnel that works carries tens of Mbit/s on the slowest board; a few Mbit/s are a tunnel that kept breaking."""
+    rows = group(sheet.of("ipsec."), lambda r: (r.cell.table, r.cell.row, r.board))
+    best: dict[str | None, float] = {}
+    for reading in sheet.of("ipsec.throughput"):
+        best[reading.board] = max(best.get(reading.board, 0.0), reading.number or 0.0)
+    for readings in rows.values():
+        throughput = next((r for r in readings if r.metric == "ipsec.throughput"), None)
+        if throughput is not None:
+            yield from _row(throughput, readings, best[throughput.board])
+
+
+def _row(throughput: CellReading, readings: Sequence[CellReading], best: float) -> Iterator[Remark]:
+    value = throughput.cell.value
+    also = tuple(r for r in readings if r is not throughput)
+    if value.number is not None and value.number <= DEAD_MBIT_S:
+        load = next((r.number for r in readings if r.metric == "ipsec.cpu_load"), None)
+        evidence = [f"with {load:.0f} % CPU load" if load is not None else ""]
+        evidence.append(f"while another algorithm of this board reaches {best:.0f}" if best > DEAD_MBIT_S else "")
+        yield Remark(
+            f"{value.text} Mbit/s {', '.join(e for e in evidence if e)}: the tunnel did not carry the traffic, this is no result",
+            throughput,
+            also=also,
+        )
+    elif value.kind is CellKind.RANGE and value.low is not None and value.high and value.high > _SPREAD * value.low:
+        yield Remark(
+            f"averages runs from {value.low:g} to {value.high:g} Mbit/s: some of them had a broken tunnel, and the average "
+            "means nothing",
+            throughput,
+            also=also,
+        )
+
+
+IPSEC_BROKEN = Rule(
+    id="ipsec-broken",
+    title="The tunnel did not carry the traffic",
+    severity=Severity.ERROR,
+    check=check_ipsec_broken,
+    effect=Effect.BROKEN,
+)
+
+
+# --- IPSec "Packets/Sec" that are thousands ---
+
+
+_PACKET_BYTES = (900, 1700)  # what a packet of the test can carry, the truncation of the rate included
+
+
+def check_ipsec_kilopackets(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """267 Mbit/s in 23 packets would be packets of a megabyte each; in 23 thousand they have 1400 bytes."""
+    rows = group(sheet.of("ipsec."), lambda r: (r.cell.table, r.cell.row, r.board))
+    for readings in rows.values():
+        named = {r.metric: r for r in readings}
+        throughput, packets = named.get("ipsec.throughput"), named.get("ipsec.packets")
+        if throughput is None or packets is None or not packets.number or not throughput.number:
+            continue
+        low = throughput.number * 1e6 / 8 / ((packets.number + 1) * 1000)  # the rate is truncated
+        high = throughput.number * 1e6 / 8 / (packets.number * 1000)
+        if high >= _PACKET_BYTES[0] and low <= _PACKET_BYTES[1]:
+            yield Remark(
+                f"is thousands of packets a second, whatever the header says: {throughput.cell.value.text} Mbit/s in packets of "
+                f"{low:.0f} to {high:.0f} bytes",
+                packets,
+                corrected=packets.number * 1000,
+            )
+
+
+IPSEC_KILOPACKETS = Rule(
+    id="ipsec-kilopackets", title="Packets/Sec are thousands", severity=Severity.WARNING, check=check_ipsec_kilopackets
+)

@@ -1,0 +1,258 @@
+"""Rows with more cells than the header."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from lab.guide import model
+from lab.guide.catalogue import CellReading
+from lab.guide.model import CellKind, Table
+from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.sheet import Sheet, group
+from lab.judge import noise
+
+
+def check_overlong_row(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """A cell too many, perhaps a comma outside quotes, shifts an unknown part of the row; said once for rows alike."""
+    loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
+    rows = group(loose, lambda r: (r.cell.table, r.cell.line))
+    causes: dict[tuple[int, int], list[CellReading]] = {}
+    for (table_index, _line), readings in rows.items():
+        count = max(r.cell.column for r in readings) + 1
+        if count > len(sheet.guide.tables[table_index].columns):
+            causes.setdefault((table_index, count), []).extend(readings)
+    for (table_index, count), members in causes.items():
+        table = sheet.guide.tables[table_index]
+        header = f"{len(table.columns)} columns" if table.columns else "no header that could be read"
+        others = len({r.cell.line for r in members}) - 1
+        which = f" and {others} more rows have" if others else " has"
+        yield Remark(
+            f"row {members[0].cell.row!r}{which} {count} cells, the table has {header}; the values are not attributed",
+            members[0],
+            also=tuple(members[1:]),
+        )
+
+
+OVERLONG_ROW = Rule(
+    id="overlong-row", title="A row that is too long", severity=Severity.ERROR, check=check_overlong_row
+)
+
+
+# --- Rows that lost a board's cells and moved the others to the left ---
+
+
+def check_left_packed(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Which board a cell of a short row belongs to is not printed, and filling from the left gives it its neighbour's."""
+    loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
+    for (table_index, _line), readings in group(loose, lambda r: (r.cell.table, r.cell.line)).items():
+        table = sheet.guide.tables[table_index]
+        count = max(r.cell.column for r in readings) + 1
+        if count > len(table.columns):
+            continue
+        boards = list(dict.fromkeys(r.cell.likely_board for r in readings if r.cell.likely_board))
+        likely = f"; the columns that a board leaves empty say {' and '.join(boards)}" if boards else ""
+        yield Remark(
+            f"row {readings[0].cell.row!r} has {count} of {len(table.columns)} cells: a board without data was dropped and the "
+            f"rest moved left, so its values are not attributed{likely}",
+            readings[0],
+            also=readings[1:],
+        )
+
+
+LEFT_PACKED = Rule(id="left-packed", title="A short row", severity=Severity.WARNING, check=check_left_packed)
+
+
+# --- The same measurement twice, with different numbers ---
+
+
+def check_duplicate_row(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Two rows of one table, board and column that a reader cannot tell apart, and that differ."""
+    attributed = (r for r in sheet.readings if r.cell.metric is not None and r.quantity is not None and not r.is_alias)
+    places = group(attributed, lambda r: (r.cell.table, r.cell.column, _same(r)))
+    for readings in places.values():
+        first = readings[0]
+        for other in readings[1:]:
+            if other.cell.value.text != first.cell.value.text:
+                yield Remark(
+                    f"row {other.cell.row!r} stands in line {first.cell.line} too, with {first.cell.value.text}; which of the "
+                    "two is meant is not known",
+                    other,
+                    also=(first,),
+                )
+
+
+def _same(reading: CellReading) -> tuple[tuple[str, str], ...]:
+    """What tells a row apart; letter case and blanks do not."""
+    return tuple((name, " ".join(text.lower().split())) for name, text in reading.cell.params.items())
+
+
+DUPLICATE_ROW = Rule(id="duplicate-row", title="One row twice", severity=Severity.SUSPECT, check=check_duplicate_row)
+
+
+# --- A table or a row that is printed twice ---
+
+
+_LEAST_NUMBERS = 2
+
+
+def check_duplicate_table(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Two tables with the same header and cells; two rows whose names differ only in letter case."""
+    first: dict[object, Table] = {}
+    for table in sheet.guide.tables:
+        cells = tuple((c.row.lower(), c.column, c.value.text) for c in table.cells)
+        if sum(c.number is not None for c in table.cells) < _LEAST_NUMBERS or not any(c.board for c in table.columns):
+            continue
+        other = first.setdefault((table.header, cells), table)
+        if other is not table:
+            yield Remark(
+                f"table {table.name!r} has the header and the numbers of {other.name!r} in line {other.line}: one of the two was "
+                "copied",
+                line=table.line,
+            )
+    rows = group(
+        sheet.readings, lambda r: (r.cell.table, r.cell.column, r.cell.row.lower(), tuple(r.cell.params.values())[1:])
+    )
+    said: set[tuple[int, int]] = set()
+    for readings in rows.values():
+        names = {r.cell.row: r for r in readings}
+        place = (readings[0].cell.table, readings[0].cell.line)
+        if len(names) > 1 and place not in said and readings[0].cell.metric is not None:
+            said.add(place)
+            last = list(names.values())[-1]
+            yield Remark(f"is row {readings[0].cell.row!r} of line {readings[0].cell.line} in other letters", last)
+
+
+DUPLICATE_TABLE = Rule(
+    id="duplicate-table", title="Printed twice", severity=Severity.WARNING, check=check_duplicate_table
+)
+
+
+# --- Malformed tables that were read all the same ---
+
+
+def check_mended(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """docutils and Sphinx drop such a table, or show it otherwise than it was meant."""
+    for cause in model.of(sheet.guide.repairs):
+        yield Remark(f"mended: {cause.text}", line=cause.lines[0])
+
+
+MENDED = Rule(id="mended", title="Malformed, and read all the same", severity=Severity.WARNING, check=check_mended)
+
+
+# --- Parts of the file that were left out ---
+
+
+def check_not_read(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Whatever else is found, is found in the rest only."""
+    for cause in model.of(sheet.guide.unread):
+        yield Remark(f"not read: {cause.text}", line=cause.lines[0])
+
+
+NOT_READ = Rule(id="not-read", title="A part that was not read", severity=Severity.WARNING, check=check_not_read)
+
+
+# --- min > avg, or avg > max ---
+
+
+_ROUNDING = 0.0101  # average and bound are each rounded to two decimals
+
+
+def check_range_order(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """An average outside its own range is of other samples than the range, or a digit is wrong."""
+    for reading in sheet.readings:
+        value = reading.cell.value
+        if value.number is None or value.low is None or value.high is None:
+            continue
+        if value.low > value.high:
+            yield Remark(f"the minimum {value.low:g} is above the maximum {value.high:g}", reading)
+        elif not value.low - _ROUNDING <= value.number <= value.high + _ROUNDING:
+            yield Remark(
+                f"the average {value.number:g} lies outside its range, {value.low:g} to {value.high:g}", reading
+            )
+
+
+RANGE_ORDER = Rule(
+    id="range-order", title="The average lies outside its range", severity=Severity.ERROR, check=check_range_order
+)
+
+
+# --- A table that names a board of another guide ---
+
+
+_FEW_TABLES = 0.1
+_LEAST_TABLES = 8
+_FAMILY_LETTERS = 4  # am62, am43, j721
+
+
+def check_foreign_board(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """One table with a board of another device family was likely copied from that family's guide."""
+    tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
+    counts = Counter(board for boards in tables for board in boards)
+    families = Counter(board[:_FAMILY_LETTERS] for board, count in counts.items() for _ in range(count))
+    if len(tables) < _LEAST_TABLES or len(families) < 2:
+        return
+    for table, boards in zip(sheet.guide.tables, tables, strict=True):
+        for board in sorted(boards):
+            if families[board[:_FAMILY_LETTERS]] <= _FEW_TABLES * len(tables):
+                yield Remark(
+                    f"table {table.name!r} is of {board}, a board that only this part of the guide knows: likely copied from "
+                    "another guide, unless that board was measured here on purpose",
+                    line=table.line,
+                )
+
+
+FOREIGN_BOARD = Rule(
+    id="foreign-board", title="A board of another guide", severity=Severity.SUSPECT, check=check_foreign_board
+)
+
+
+# --- Names that are printed as numbers ---
+
+
+def check_identifier(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """GLBenchmark's test 2500005 became 2500005.00 on its way through a table of floating-point numbers."""
+    names = (r for r in sheet.readings if r.cell.kind is CellKind.IDENTIFIER)
+    for readings in group(names, lambda r: (r.cell.table, r.cell.column)).values():
+        first = readings[0]
+        yield Remark(
+            f"{first.cell.metric!r} names a test and is no result: {first.cell.value.text} is test "
+            f"{first.cell.value.text.split('.')[0]}",
+            first,
+            also=readings[1:],
+        )
+
+
+IDENTIFIER = Rule(id="identifier", title="A name printed as a number", severity=Severity.INFO, check=check_identifier)
+
+
+# --- Columns that hold nothing but zeros ---
+
+
+_LEAST_ROWS = 2
+
+
+def check_all_zero(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Zero in every row is a test whose output was not understood: no sample became 0."""
+    results = (r for r in sheet.readings if r.number is not None and r.quantity is not None)
+    for readings in group(results, lambda r: (r.cell.table, r.cell.column)).values():
+        first = readings[0]
+        rounded = noise.load().of(first.metric, first.params).slack > 0  # loads and packet rates may be 0
+        if (
+            len(readings) < _LEAST_ROWS
+            or any(r.number for r in readings)
+            or rounded
+            or first.metric.startswith("power.")
+        ):
+            continue
+        yield Remark(
+            f"all {len(readings)} rows of {first.table.name!r} are zero: the test's output was not understood and no sample "
+            "became 0; nothing was measured",
+            first,
+            also=readings[1:],
+        )
+
+
+ALL_ZERO = Rule(
+    id="all-zero", title="Nothing but zeros", severity=Severity.ERROR, check=check_all_zero, effect=Effect.BROKEN
+)
