@@ -19,10 +19,9 @@ from exporters.webconfig import check_address, load
 from exporters.wiring import Sources, Watched, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
-from lab.farm import services, suites
-from lab.farm.config import Farm, Schedule
+from lab.farm import orders, services
+from lab.farm.config import Exporter, Farm, Schedule
 from lab.farm.loaded import noted, start_anew
-from lab.farm.serving import Exporter
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.judge.text import Evidence
@@ -57,12 +56,12 @@ def watched(farm: Farm | None, host: str = "") -> Watched:
 
 
 def _due(schedule: Schedule) -> Due:
-    wanted = suites.expand(schedule.suites)
+    wanted = orders.expand(schedule.suites)
     return Due(
         schedule.name,
         schedule.board,
         wanted,
-        tuple(suites.kind(suite) for suite in wanted),
+        tuple(orders.kind(suite) for suite in wanted),
         schedule.release,
         schedule.interval_s,
         schedule.last_start,

@@ -14,10 +14,11 @@ from lab import shipped
 from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder
 from lab.errors import ConfigurationError
-from lab.farm import buildbot, checks, discover, exposed, hostfiles, notify, released, scraped, services, wired
-from lab.farm import units as unit_files
+from lab.farm import buildbot, discover, notify, release_watch, services, systemd
+from lab.farm import check as farm_check
+from lab.farm import systemd as unit_files
 from lab.farm.config import Farm, load
-from lab.farm.doctor import Finding, examine, hosts, patient, sshfiles
+from lab.farm.doctor import Finding, duties, examine, patient
 from lab.farm.doctor.duties import outdated
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, table
@@ -34,15 +35,15 @@ def check(
     *,
     here: Annotated[
         bool,
-        typer.Option("--here", help="Look from here only, and not at the `hosts` that farm.yaml names."),
+        typer.Option("--here", help="Look from here only, and not at the `duties` that farm.yaml names."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
-    names = exposed.names(farm)
-    asked = [] if here or not farm.hosts else hosts.examine(farm, file, partial(_doctor, file))
-    found = [*checks.problems(farm), *names.public, *wired.problems(farm), *checks.untold(farm)]
+    names = farm_check.names(farm)
+    asked = [] if here or not farm.hosts else duties.examine(farm, file, partial(_doctor, file))
+    found = [*farm_check.problems(farm), *names.public, *farm_check.wiring_problems(farm), *farm_check.untold(farm)]
     own = [] if asked else list(_own(farm, file))  # else `lab doctor` looks, on each host
     found += [_line(each) for each in own if each.level == "bad"]
     warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
@@ -51,24 +52,24 @@ def check(
     bad = any(each.finding.level == "bad" for each in asked)
     if as_json:
         listed = [{"host": each.host, **asdict(each.finding)} for each in asked]
-        echo_json({"problems": found, "warnings": [*warnings, *exposed.warnings(farm)], "hosts": listed})
+        echo_json({"problems": found, "warnings": [*warnings, *farm_check.warnings(farm)], "hosts": listed})
     else:
         for problem in found:
             echo(f"{file}: {problem}")
         if asked:
-            echo(*lines(hosts.names(farm), asked), "")
+            echo(*lines(duties.names(farm), asked), "")
         if not (found or bad):
             echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
-        echo(*(f"warning: {warning}" for warning in warnings), *exposed.warnings(farm))
+        echo(*(f"warning: {warning}" for warning in warnings), *farm_check.warnings(farm))
     if found or bad:
         raise typer.Exit(2)
 
 
 def _own(farm: Farm, file: Path) -> Iterator[Finding]:
     """Problems of the results, the services' files and the running programs."""
-    yield from checks.results(farm, file)
-    if hosts.is_here(farm):
-        yield from (each for each in sshfiles.check(farm) if each.level == "bad")
+    yield from farm_check.results(farm, file)
+    if duties.is_here(farm):
+        yield from (each for each in duties.ssh_file_findings(farm) if each.level == "bad")
         host = services.host_file(file)
         yield from outdated(host, services.runtime_of(host), file)
 
@@ -81,7 +82,7 @@ def _doctor(file: Path, host: str) -> list[Finding]:
     return list(examine(patient(None, file, None, host)))
 
 
-def lines(names: Sequence[str], found: Sequence[hosts.Found]) -> list[str]:
+def lines(names: Sequence[str], found: Sequence[duties.Found]) -> list[str]:
     """A table with a row for each thing that is not well, and one for each host where all is; then what to do about each."""
     ill = sorted((each for each in found if each.finding.level != "ok"), key=lambda each: each.finding.level)
     rows = [
@@ -124,7 +125,7 @@ def units(
 ) -> None:
     """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
     farm = load(file)
-    for path in hostfiles.write(unit_files.units(farm, str(installed or file.absolute()), host), output):
+    for path in systemd.write(unit_files.units(farm, str(installed or file.absolute()), host), output):
         echo(str(path))
 
 
@@ -162,7 +163,7 @@ def measure_released(
     ] = None,
 ) -> None:
     """Measure each release file that is new in the folder of a schedule; systemd starts this when one appears."""
-    raise typer.Exit(released.of(load(file), name, state or data_home() / "released", echo).measure())
+    raise typer.Exit(release_watch.of(load(file), name, state or data_home() / "released", echo).measure())
 
 
 @app.command("discover")
@@ -251,7 +252,7 @@ def files(
 ) -> None:
     """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon.
 
-    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and Prometheus' targets, its `hosts`.
+    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and Prometheus' targets, its `duties`.
     """
     if (file is None) != (output is None):
         raise ConfigurationError("`lab farm files` wants both, FILE and --output DIR, or none of them")
@@ -259,8 +260,8 @@ def files(
         echo(str(shipped.folder(shipped.FARM)))
         return
     farm = load(file)
-    for path in hostfiles.write(hostfiles.files(farm), output):
+    for path in systemd.write(systemd.files(farm), output):
         echo(str(path))
-    if needed := list(scraped.forwards(farm)):
+    if needed := list(systemd.forwards(farm)):
         echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm/alerts.md, "Several hosts"):')
         echo(*(f"  {command}" for command in needed))

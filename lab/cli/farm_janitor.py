@@ -14,8 +14,8 @@ import typer
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError
 from lab.farm.config import load
+from lab.farm.labgrid_place import boards_behind, is_at
 from lab.farm.loaded import noted, start_anew
-from lab.farm.placing import boards_behind, is_at
 from lab.host import process
 from lab.host.runtime import runtime_dir
 from lab.jobs.queue import JobQueue

@@ -12,11 +12,10 @@ import typer
 
 from lab.cli.options import Json
 from lab.errors import ConfigurationError
-from lab.farm import buildbot, config, desk, now, nowlines
-from lab.farm.config import Farm
-from lab.farm.desk import Desk
-from lab.farm.serving import VirtualBoards
-from lab.farm.supervised import Supervised
+from lab.farm import buildbot, config, local
+from lab.farm import status as farm_status
+from lab.farm.config import Farm, VirtualBoards
+from lab.farm.local import Desk, Supervised
 from lab.shown import echo, echo_json, log_to, table
 from virtual.sim.order import DEFAULT_TYPE
 
@@ -32,7 +31,7 @@ File = Annotated[
 
 @app.command()
 def up(
-    file: File = desk.FILE,
+    file: File = local.FILE,
     *,
     board_type: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Types of the simulated boards of a new farm.")
@@ -55,7 +54,7 @@ def up(
     place = Desk(file.absolute())
     if place.file.exists() and (board_type or count or time_scale or with_buildbot):
         raise ConfigurationError(f"{file} is there, and says what there is: edit its `virtual` and `buildbot`")
-    if file != desk.FILE and not place.file.exists():
+    if file != local.FILE and not place.file.exists():
         raise ConfigurationError(f"{file}: there is no such file; `lab init` writes one")
     try:
         boards = VirtualBoards(board_type or [DEFAULT_TYPE], count or COUNT, time_scale or 1.0)
@@ -77,7 +76,7 @@ def up(
 
 @app.command()
 def status(
-    file: File = desk.FILE,
+    file: File = local.FILE,
     *,
     as_json: Json = False,
 ) -> None:
@@ -92,14 +91,14 @@ def status(
         raise typer.Exit(1)
     farm = config.load(place.file)
     _programs(place, farm)
-    echo("", *nowlines.lines(now.look(farm.database, place.file, place.runtime)))
+    echo("", *farm_status.lines(farm_status.look(farm.database, place.file, place.runtime)))
 
 
 @app.command()
 def logs(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="As `lab farm status` names it.")],
     *,
-    file: Annotated[Path, typer.Option("--farm", metavar="FILE", help="The farm.yaml.")] = desk.FILE,
+    file: Annotated[Path, typer.Option("--farm", metavar="FILE", help="The farm.yaml.")] = local.FILE,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
 ) -> None:
     """Show the last lines that a program of the farm wrote."""
@@ -110,7 +109,7 @@ def logs(
 
 
 @app.command()
-def down(file: File = desk.FILE) -> None:
+def down(file: File = local.FILE) -> None:
     """Take the farm down: runs ended, their boards off, then the programs. Files and results stay."""
     log_to(sys.stderr)
     place = Desk(file.absolute())

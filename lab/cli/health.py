@@ -19,9 +19,9 @@ from lab.env import envfile
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import holding, now, services
-from lab.farm.holding import BusyBoardError, held, opened
-from lab.farm.placing import Patience, place_of, placed
+from lab.farm import lease, services, status
+from lab.farm.labgrid_place import Patience, place_of, placed
+from lab.farm.lease import BusyBoardError, held, opened
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
@@ -97,7 +97,7 @@ def health(
 def _checked(store: Store, rule: Rule, path: Path, wait_s: float, *, ignore: bool) -> Check:
     """Hold the board, check it, and keep what was found."""
     board_type, name = envfile.board_of(path)
-    book = holding.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
+    book = lease.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
     order = Order(board_type, name, ("health",), str(path), "", None)
     patience = Patience(
         time.monotonic() + wait_s, _say, lambda: False
@@ -159,7 +159,7 @@ def _environment(board: str, env: str | None, host: HostFile) -> Path:
 def _described(host: HostFile) -> dict[str, str]:
     """Board -> its environment, of those that the lab's folder and farm.yaml name."""
     named = host.farm.environments if host.farm is not None else {}
-    return {each.board: each.env for each in now.described(host.folder)} | named
+    return {each.board: each.env for each in status.described(host.folder)} | named
 
 
 def _show(book: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None:

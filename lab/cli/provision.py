@@ -16,8 +16,8 @@ from lab.cli.options import Database
 from lab.env import envfile
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.holding import BusyBoardError, held, queue
-from lab.farm.placing import Patience, place_of, placed
+from lab.farm.labgrid_place import Patience, place_of, placed
+from lab.farm.lease import BusyBoardError, held, queue
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.jobs.records import BY_PROVISION, Job, Order

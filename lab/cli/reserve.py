@@ -10,7 +10,7 @@ import typer
 
 from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
-from lab.farm import holding, now, reserving, services
+from lab.farm import lease, reserving, services, status
 from lab.host import process
 from lab.jobs.queue import PERSONS
 from lab.jobs.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
@@ -66,7 +66,7 @@ def reserve(
         else:
             action = reserving.MAINTAIN if maintenance else reserving.RESERVE
             with book.acting(Act(), action, person=person, address=host, board=board) as act:
-                known = reserving.board_of(now.look(db, farm).boards, board, "`lab status`")
+                known = reserving.board_of(status.look(db, farm).boards, board, "`lab status`")
                 if maintenance:
                     hold = reserving.maintain(store, act, known, person, reason)
                 else:
@@ -93,7 +93,7 @@ def document(hold: Hold) -> dict[str, Any]:
 
 def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
     """Who has the board still, and what can be done with it now."""
-    job = holding.queue(store).holder_of(hold.board)
+    job = lease.queue(store).holder_of(hold.board)
     if job is not None:
         ends = "goes on to its end" if job.priority >= PERSONS else "gives way after its present cycle"
         yield f"job {job.called} of {job.who} measures on it, and {ends}: lab jobs show {job.called}"

@@ -16,10 +16,9 @@ from lab.cli.options import Database
 from lab.cli.runoptions import with_run_options
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import holding, orders, services, sharing, suites
-from lab.farm.retold import told_again
-from lab.farm.room import Room
-from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths
+from lab.farm import lease, orders, runner, services
+from lab.farm.queue import Room
+from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, told_again
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
 from lab.jobs.records import Job, Order, call, number
@@ -115,8 +114,8 @@ def run(
         raise ConfigurationError(f"--scheduled gives way to reservations, {IGNORE} does not: give one of them")
     farm = services.host_file().farm
     limits = farm.limits if farm is not None else None
-    with _unmeasured(), holding.opened(db, wait, echo) as store:
-        book = holding.queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
+    with _unmeasured(), lease.opened(db, wait, echo) as store:
+        book = lease.queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
         ended = listing.answered(store, request) if go_on and request else None
         if ended is not None:
             echo(f"job {ended.called}: {ended.state} for this request before; nothing is measured again")
@@ -139,7 +138,7 @@ def run(
             try:
                 code = Runner(book, place, echo, room=room, power_on_gap_s=gap_s).run(job, wait)
             finally:
-                sharing.begin(store)
+                runner.begin(store)
     raise typer.Exit(code)
 
 
@@ -180,7 +179,7 @@ def _named(store: Store, book: JobQueue, text: str) -> Job:
 def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, options: Mapping[str, Value]) -> None:
     """A job has one order: what the options say beside `--resume` is what it has already."""
     given: dict[str, Any] = {
-        "--suite": ",".join(suites.expand(suite.split(","))) if suite else None,
+        "--suite": ",".join(orders.expand(suite.split(","))) if suite else None,
         "--release": release or None,
         "--cycles": cycles,
         **{f"--{name}": value for name, value in options.items()},
@@ -219,9 +218,9 @@ def _order(
         raise ConfigurationError(
             f"which board? Give --env NAME or $LAB_ENV; in {envfile.FOLDER}/ there are: {there or 'none (`lab init` writes them)'}"
         )
-    wanted = suites.expand(suite.split(","))
+    wanted = orders.expand(suite.split(","))
     for name in wanted:
-        suites.files(place.tests, name)
+        orders.files(place.tests, name)
     path = envfile.find(env, place.folder)
     envfile.check(path)
     board_type, board = envfile.board_of(path)

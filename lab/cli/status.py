@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.farm import now, nowlines
+from lab.farm import status as farm_status
 from lab.shown import echo, echo_json
 
 app = typer.Typer(help="The lab on one screen: boards, who holds them, results, failures, services.")
@@ -20,8 +20,8 @@ def status(
     runtime: Runtime = None,
 ) -> None:
     """Show boards and who holds them, what they measure and gave last, failures of 24 h, services."""
-    found = now.look(db, farm, runtime)
+    found = farm_status.look(db, farm, runtime)
     if as_json:
-        echo_json(nowlines.document(found))
+        echo_json(farm_status.document(found))
     else:
-        echo(*nowlines.lines(found))
+        echo(*farm_status.lines(found))

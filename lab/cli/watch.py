@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.text import Text
 
 from lab.cli.options import FarmFile, HostDatabase, Runtime
-from lab.farm import now, nowlines
-from lab.farm.now import LabNow
+from lab.farm import status
+from lab.farm.status import LabNow
 from lab.shown import Marked, colours, echo, plain
 
 app = typer.Typer(help="The same as `lab status`, live, until q or Ctrl-C.")
@@ -42,13 +42,13 @@ def watch(
     """Show what `lab status` shows, again and again. Where the output is no terminal, each look is printed below the last."""
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
         while True:
-            echo(*nowlines.lines(now.look(db, farm, runtime)), "")
+            echo(*status.lines(status.look(db, farm, runtime)), "")
             time.sleep(interval)
     console = Console(no_color=not colours(sys.stdout), highlight=False)
     top = 0
     with _keys() as keyboard, Live(console=console, screen=True, auto_refresh=False) as screen:
         while True:
-            found = now.look(db, farm, runtime)
+            found = status.look(db, farm, runtime)
             due_s = time.monotonic() + interval
             while True:
                 top = _shown(screen, found, top)
@@ -63,7 +63,7 @@ def watch(
 
 def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], int]:
     """What a screen of that size shows, and from which line on: as many lines as fit, and a line of help."""
-    lines = nowlines.lines(found, width)
+    lines = status.lines(found, width)
     room = max(1, height - 1)
     first = min(max(0, top), max(0, len(lines) - room))
     rest = len(lines) - first - room

@@ -18,9 +18,8 @@ from attrs import asdict, frozen
 
 from lab import shipped
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import reference, suites
-from lab.farm.config import DAYS, HERE, Farm, Schedule
-from lab.farm.queueing import Buildbot, GitHub, GitLab, Webhook
+from lab.farm import orders, reference_board
+from lab.farm.config import DAYS, HERE, Buildbot, Farm, GitHub, GitLab, Schedule, Webhook
 from lab.host.process import PERSON_VARIABLE
 from lab.jobs.queue import POINT_S
 from lab.run.options import PROVISION, words
@@ -101,7 +100,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str], path: 
         "environ": dict(environ),
         "hosts": hosts(farm),
         "boards": boards,
-        "suites": sorted(suites.GUIDE),
+        "suites": sorted(orders.GUIDE),
         "schedules": [_schedule(schedule, Path(farm.directory)) for schedule in farm.schedules],
         "listen": _endpoint(buildbot.www),
         "www": f"http://{buildbot.www}/",
@@ -237,7 +236,7 @@ def _reference(farm: Farm) -> dict[str, Any] | None:
     if not board:
         return None
     hour, minute = map(int, farm.health.at.split(":"))
-    where = {"board": board, "host": reference.host(farm), "env": reference.environment(farm, board)}
+    where = {"board": board, "host": reference_board.host(farm), "env": reference_board.environment(farm, board)}
     return {**where, "hour": hour, "minute": minute, "wait_s": REFERENCE_WAIT_S}
 
 

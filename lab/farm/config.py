@@ -15,16 +15,245 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
-from lab.farm import reasons, suites, values
-from lab.farm.health import HealthConfig
-from lab.farm.limits import Limits
-from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
-from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
+from lab.farm import orders
+from lab.farm import validators as farm_validators
+from lab.health import DEFAULT_RULE, Rule
+from lab.host.locks import LONGEST_GAP_S
+from lab.host.tcp import is_loopback
 from lab.jobs.records import HEALTH
 from lab.judge.text import RUN
 from lab.provision.releasefile import NEWEST, folder_of
 from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
 from lab.run import options
+
+# --- What farm.yaml says of the programs of a host and of what is plugged in: exporter, site, pdudaemon, simulated boards, USB devices ---
+
+
+@frozen
+class Exporter:
+    """`lab exporter`. listen: address:port. web_config: path; needed beyond loopback."""
+
+    listen: str = field(default="127.0.0.1:9870", validator=farm_validators.word)
+    web_config: str = field(default="", validator=farm_validators.path_if_any)
+
+
+@frozen
+class Web:
+    """`lab web`.
+
+    Attributes:
+        listen: address:port. web_config, users: paths; both needed beyond loopback. name: by which browsers elsewhere ask for it.
+    """
+
+    listen: str = field(default="127.0.0.1:9880", validator=farm_validators.word)
+    web_config: str = field(default="", validator=farm_validators.path_if_any)
+    users: str = field(default="", validator=farm_validators.path_if_any)
+    name: str = field(default="", validator=farm_validators.word)
+
+    @property
+    def address(self) -> str:
+        """Where browsers on other machines reach it; empty: only this host's do, or nobody says by which name."""
+        machine, _, port = self.listen.rpartition(":")
+        if not self.name and (is_loopback(machine.strip("[]")) or machine.strip("[]") in {"", "0.0.0.0", "::"}):  # noqa: S104
+            return ""
+        scheme, usual = ("https", "443") if self.web_config else ("http", "80")
+        return f"{scheme}://{self.name or machine}" + (f":{port}" if port != usual else "")
+
+    @property
+    def words(self) -> list[str]:
+        """As options of `lab web`."""
+        given = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
+        return [word for option, value in given.items() if value for word in (option, value)]
+
+
+@frozen
+class VirtualBoards:
+    """Simulated boards of a farm that `lab farm up` brings up. types: of lab/boards. count: of each type. time_scale: as `lab virtual up`."""
+
+    types: list[str]
+    count: int = field(default=1, validator=[validators.ge(1), validators.le(1000)])
+    time_scale: float = field(default=1.0, validator=validators.gt(0))
+
+
+@frozen
+class PduDaemonConfig:
+    """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
+
+    program: str = field(default="", validator=farm_validators.program)
+    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=farm_validators.path)
+    address: str = field(default="127.0.0.1:16421", validator=[farm_validators.word, farm_validators.unguarded])
+
+
+@frozen
+class UsbEntry:
+    """A USB device that shall be there; see exporters.farm.usb. host: where; empty: on the first."""
+
+    name: str
+    id_path: str
+    kind: str = "adapter"
+    host: str = ""
+
+
+# --- What farm.yaml says of Buildbot: the program, who is told of a build, the hosts with their workers, and the boards on them ---
+
+
+GITHUB_API: Final = "https://api.github.com"
+GITLAB: Final = "https://gitlab.com"
+FOR_PERSONS: Final = 4  # each fourth run of a host, and at least one
+_USER: Final = re.compile(r"[\w.@-]{1,64}")
+_REPOSITORY: Final = re.compile(r"[\w.-]+(/[\w.-]+)+")
+
+
+def _repository(_instance: object, attribute: Any, value: str) -> None:
+    if not _REPOSITORY.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r}: expected OWNER/NAME, e.g. example/releases")
+
+
+def _user(_instance: object, _attribute: Any, value: str) -> None:
+    if not _USER.fullmatch(value):
+        raise ValueError(f"users: {value!r}: expected the name that this person has in the lab, e.g. lena")
+
+
+@frozen
+class GitHub:
+    """Where a commit's status is set. repository: OWNER/NAME. url: of the API. The token is the secret `github`."""
+
+    repository: str = field(validator=_repository)
+    url: str = field(default=GITHUB_API, validator=farm_validators.site)
+
+
+@frozen
+class GitLab:
+    """Where a commit's status is set. repository: GROUP/NAME. url: of the server. The token is the secret `gitlab`."""
+
+    repository: str = field(validator=_repository)
+    url: str = field(default=GITLAB, validator=farm_validators.site)
+
+
+@frozen
+class Webhook:
+    """Who gets a build's end as JSON. url: without passwords. token: whether the secret `webhook` is sent as bearer token."""
+
+    url: str = field(validator=farm_validators.site)
+    token: bool = False
+
+
+@frozen
+class Buildbot:
+    """Buildbot, where it queues the runs. program: `buildbot`; its `buildbot-worker` is beside it.
+
+    Attributes:
+        www: address:port of its pages; workers: of the master for its workers; both know no TLS.
+        parallel: runs at once on a host, of which some are for persons. attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
+        github, gitlab, webhook: who is told of builds; None: nobody.
+        users: persons who start builds; each has a login, and measures as that person.
+    """
+
+    program: str = field(validator=farm_validators.program)
+    www: str = field(default="127.0.0.1:8010", validator=farm_validators.loopback)
+    workers: str = field(default="127.0.0.1:9989", validator=farm_validators.loopback)
+    parallel: int = field(default=16, validator=validators.ge(1))
+    attempts: int = field(default=6, validator=validators.ge(1))
+    github: GitHub | None = None
+    gitlab: GitLab | None = None
+    webhook: Webhook | None = None
+    users: list[str] = field(factory=list, validator=validators.deep_iterable(_user))
+
+    @property
+    def scheduled(self) -> int:
+        """Builds of schedules at once on a host; some only wait, for a board or for room, and must not keep out what a person starts."""
+        return max(1, self.parallel - max(1, self.parallel // FOR_PERSONS))
+
+    @property
+    def most(self) -> int:
+        """Builds at once on a host."""
+        return max(self.parallel, self.scheduled + 1)
+
+    @property
+    def secrets(self) -> list[str]:
+        """Names of the files that must be in the master's folder of secrets."""
+        found = [name for name, told in (("github", self.github), ("gitlab", self.gitlab)) if told is not None]
+        return [*found, *(["webhook"] if self.webhook is not None and self.webhook.token else [])]
+
+
+@frozen
+class HostEntry:
+    """A host with boards; Buildbot's worker there, and its exporter of places, have its name.
+
+    Attributes:
+        exporter: where its exporter for Prometheus listens, address:port; empty: as `exporter` says for all.
+        scrape: host:port at which Prometheus, on the first host, reaches it; empty: there, or by a port on loopback that ssh forwards.
+    """
+
+    name: str = field(validator=farm_validators.name)
+    exporter: str = field(default="", validator=farm_validators.word)
+    scrape: str = field(default="", validator=farm_validators.word)
+
+
+@frozen
+class BoardEntry:
+    """A board of the farm.
+
+    Attributes:
+        name: as its env names it. host: where it is plugged in; empty: the only one.
+        hub: of its USB devices: one release at a time is put on boards of the same hub.
+    """
+
+    name: str = field(validator=farm_validators.word)
+    env: str = field(validator=farm_validators.quotable)
+    host: str = field(default="", validator=farm_validators.word)
+    hub: str = field(default="", validator=farm_validators.word)
+
+
+# --- What farm.yaml says of boards' health: when one is kept out, and which board the lab is judged by ---
+
+
+BEFORE_ALL: Final = "01:30"  # half an hour before a schedule's own default
+
+
+@frozen
+class HealthConfig:
+    """Boards' health.
+
+    Attributes:
+        faults, window_h, age_h: of lab.health.Rule.
+        reference: a board of `schedules` or `boards` that is checked first each night; empty: there is none. at: when.
+    """
+
+    faults: int = field(default=DEFAULT_RULE.faults, validator=validators.ge(1))
+    window_h: float = field(default=DEFAULT_RULE.window_h, validator=validators.gt(0))
+    age_h: float = field(default=DEFAULT_RULE.age_h, validator=validators.gt(0))
+    reference: str = field(default="", validator=farm_validators.word)
+    at: str = field(default=BEFORE_ALL, validator=farm_validators.time)
+
+    @property
+    def rule(self) -> Rule:
+        """When a board is kept out, and when it is checked."""
+        return Rule(self.faults, self.window_h, self.age_h)
+
+
+# --- farm.yaml's `limits`: what a host's programs leave each other. docs/farm/load.md ---
+
+
+LATE_MS: Final = 5.0  # a hundredth of the stage that boards boot fastest through, and above what one busy core does
+
+
+@frozen
+class Limits:
+    """Of a host; a scheduled run keeps to `max_boards` and `late_ms`, and waits.
+
+    Attributes:
+        power_on_gap: seconds between two power-ons at the same switch, at least. max_boards: that measure at once; 0: as many as there are.
+        late_ms: no further board while the console server's stamps are later than this, in 1 of 100; 0: however late.
+    """
+
+    power_on_gap: float = field(default=0.0, validator=[validators.ge(0), validators.le(LONGEST_GAP_S)])
+    max_boards: int = field(default=0, validator=validators.ge(0))
+    late_ms: float = field(default=LATE_MS, validator=validators.ge(0))
+
+
+# --- farm.yaml: one file that says what a lab host runs and watches. docs/farm/farm-yaml.md explains every key ---
+
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
@@ -48,14 +277,14 @@ class Schedule:
         options: how, see `lab.run.options`; each is a key of its own in the file.
     """
 
-    name: str = field(validator=values.name)
-    env: str = field(validator=values.quotable)
-    board: str = field(validator=values.word)
-    suite: str = field(default="boot", validator=values.word)
-    release: str = field(default="", validator=values.word)
+    name: str = field(validator=farm_validators.name)
+    env: str = field(validator=farm_validators.quotable)
+    board: str = field(validator=farm_validators.word)
+    suite: str = field(default="boot", validator=farm_validators.word)
+    release: str = field(default="", validator=farm_validators.word)
     cycles: int = field(default=20, validator=validators.ge(1))
     every: str = field(default="day", validator=validators.in_((*PERIODS_S, RELEASE)))
-    at: str = field(default="02:00", validator=values.time)
+    at: str = field(default="02:00", validator=farm_validators.time)
     day: str = field(default="Sun", validator=validators.in_(DAYS))
     spread_s: int = field(default=300, validator=validators.ge(0))
     options: Mapping[str, options.Value] = {}
@@ -110,20 +339,22 @@ class Farm:
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
-    user: str = field(default="boardlab", validator=values.word)
-    directory: str = field(default=".", validator=values.path)
-    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=values.path)
-    database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[values.word, values.public])
-    artifacts: str = field(default="", validator=[values.word, values.shared])
-    state: str = field(default="boardlab", validator=values.name)
-    runtime: str = field(default="boardlab", validator=values.name)
-    coordinator: str = field(default="", validator=[values.word, values.unguarded])
-    coordinator_host: str = field(default="", validator=values.word)
-    exports: str = field(default="", validator=values.path_if_any)
-    ssh_config: str = field(default="", validator=values.path_if_any)
-    alertmanager: str = field(default="", validator=values.word)
-    reports: str = field(default="", validator=values.reports)
-    documents: str = field(default=DOCUMENTS, validator=values.site)
+    user: str = field(default="boardlab", validator=farm_validators.word)
+    directory: str = field(default=".", validator=farm_validators.path)
+    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=farm_validators.path)
+    database: str = field(
+        default="sqlite:////var/lib/boardlab/results.db", validator=[farm_validators.word, farm_validators.public]
+    )
+    artifacts: str = field(default="", validator=[farm_validators.word, farm_validators.shared])
+    state: str = field(default="boardlab", validator=farm_validators.name)
+    runtime: str = field(default="boardlab", validator=farm_validators.name)
+    coordinator: str = field(default="", validator=[farm_validators.word, farm_validators.unguarded])
+    coordinator_host: str = field(default="", validator=farm_validators.word)
+    exports: str = field(default="", validator=farm_validators.path_if_any)
+    ssh_config: str = field(default="", validator=farm_validators.path_if_any)
+    alertmanager: str = field(default="", validator=farm_validators.word)
+    reports: str = field(default="", validator=farm_validators.reports)
+    documents: str = field(default=DOCUMENTS, validator=farm_validators.site)
     exporter: Exporter = field(factory=Exporter)
     web: Web = field(factory=Web)
     virtual: VirtualBoards | None = None
@@ -235,7 +466,7 @@ def load(path: Path) -> Farm:
     try:
         return _anchored(converter.structure(data, Farm), path.absolute().parent)
     except cattrs.BaseValidationError as error:
-        said = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=reasons.reason))
+        said = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=farm_validators.reason))
         raise ConfigurationError(f"{path}: {said}") from error
     except ValueError as error:  # of a path that cannot stand in a unit file since the folder's cannot
         raise ConfigurationError(f"{path}: {error}") from error
@@ -305,7 +536,7 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
         # A night that nobody judges tells nobody; one on a broken lab tells of the lab.
         given = {**{name: True for name in (options.JUDGE, HEALTH) if name not in data}, **given}
         if options.SECTIONS in given:
-            own.setdefault("suite", suites.SECTIONS)
+            own.setdefault("suite", orders.SECTIONS)
         made = evolve(plain(own, Schedule), options=given)
         if made.every == RELEASE and not made.releases:
             raise ValueError(f"every: {RELEASE}: say which folder: `release: newest in DIR`")

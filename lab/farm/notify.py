@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+import requests
+import yaml
 from attrs import frozen
 
-from lab.errors import ConfigurationError
-from lab.farm.alertmanager import Alertmanager, Receiver
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.farm.config import Farm
+from lab.host.clock import utc_now
+from lab.shown import plain_text
 
 FAILED, BUILD, TEST = "BoardlabUnitFailed", "BoardlabBuildFailed", "BoardlabTest"
 _RUNBOOK: Final = "docs/runbooks.md#"
@@ -104,3 +108,129 @@ def test_alert(farm: Farm) -> list[Receiver]:
     }
     manager.post({"alertname": TEST, "severity": "ticket", "host": host}, annotations, _TEST_LASTS)
     return ready
+
+
+# --- Alertmanager, as a lab host asks it: who would be told, and an alert of its own (its API v2) ---
+
+
+DEADLINE_S: Final = 10.0
+PLACEHOLDER: Final = ".invalid"  # the domain that never exists (RFC 2606), in the configuration as it is shipped
+_HIDDEN: Final = "<secret>"
+_MEND: Final = "start it (systemctl start prometheus-alertmanager), or mend `alertmanager` in farm.yaml"
+_SAID: Final = 200  # characters of an answer
+
+
+@frozen
+class Receiver:
+    """One way to a person.
+
+    Attributes:
+        described: e.g. "mail to a@example.org through 127.0.0.1:25".
+        filled_in: it is not as boardlab ships it.
+    """
+
+    described: str
+    filled_in: bool
+
+
+@frozen
+class Alertmanager:
+    """One that runs. address: host:port."""
+
+    address: str
+
+    def receivers(self) -> list[Receiver]:
+        """Those that its routes lead to, as it has read them.
+
+        Raises:
+            BoardlabError: it does not answer, or not as Alertmanager does.
+        """
+        answer = self._ask("GET", "status")
+        try:
+            return list(receivers(yaml.safe_load(answer.json()["config"]["original"])))
+        except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
+            raise ConfigurationError(
+                f"{self.address} answers, but not as Alertmanager's API v2 does ({type(error).__name__}); mend `alertmanager` in farm.yaml"
+            ) from error
+
+    def ready_receivers(self) -> list[Receiver]:
+        """The receivers that are filled in.
+
+        Raises:
+            BoardlabError: as of `receivers`; or there are none.
+        """
+        found = self.receivers()
+        ready = [receiver for receiver in found if receiver.filled_in]
+        if not ready:
+            there = ", ".join(receiver.described for receiver in found) or "none at all"
+            raise ConfigurationError(
+                f"nobody would be told: Alertmanager at {self.address} has no receiver that is filled in ({there}). Fill in `to` and "
+                "`url` in its configuration, then: systemctl reload prometheus-alertmanager"
+            )
+        return ready
+
+    def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], lasts: dt.timedelta) -> None:
+        """Give it an alert, which is resolved after a while.
+
+        Raises:
+            BoardlabError: it does not answer, or refuses the alert.
+        """
+        now = utc_now()
+        alert = {
+            "labels": dict(labels),
+            "annotations": dict(annotations),
+            "startsAt": now.isoformat(),
+            "endsAt": (now + lasts).isoformat(),
+        }
+        self._ask("POST", "alerts", [alert])
+
+    def _ask(self, method: str, what: str, body: object = None) -> requests.Response:
+        url = f"http://{self.address}/api/v2/{what}"
+        try:
+            with requests.Session() as session:
+                session.trust_env = False  # no proxy stands between a lab host and its own Alertmanager
+                answer = session.request(method, url, json=body, timeout=DEADLINE_S)
+        except requests.RequestException as error:
+            raise LabTransientError(
+                f"Alertmanager at {self.address} does not answer ({type(error).__name__}): {_MEND}",
+                failure="alertmanager",
+            ) from error
+        if not answer.ok:
+            said = plain_text(answer.text.strip())[:_SAID]
+            raise LabStableError(
+                f"Alertmanager at {self.address} refused {method} {what}: {answer.status_code} {said}; look at its log, and whether "
+                "`alertmanager` in farm.yaml is its address",
+                failure="alertmanager",
+            )
+        return answer
+
+
+def receivers(config: Mapping[str, Any]) -> Iterator[Receiver]:
+    """The receivers that the routes of a configuration lead to."""
+    used = set(_routed(config["route"]))
+    smarthost = (config.get("global") or {}).get("smtp_smarthost", "")
+    for receiver in config.get("receivers") or ():
+        if receiver["name"] in used:
+            for kind, entries in receiver.items():
+                if kind.endswith("_configs"):
+                    for entry in entries or ():
+                        yield _receiver(kind.removesuffix("_configs"), entry, smarthost)
+
+
+def _routed(route: Mapping[str, Any]) -> Iterator[str]:
+    if "receiver" in route:
+        yield route["receiver"]
+    for inner in route.get("routes") or ():
+        yield from _routed(inner)
+
+
+def _receiver(kind: str, entry: Mapping[str, Any], smarthost: str) -> Receiver:
+    match kind:
+        case "email":
+            to = str(entry.get("to", ""))
+            text = f"mail to {to} through {entry.get('smarthost', smarthost)}"
+            return Receiver(text, bool(to) and PLACEHOLDER not in to)
+        case "webhook":
+            url = str(entry.get("url", ""))
+            return Receiver(f"webhook {'(its address is hidden)' if url == _HIDDEN else url}", PLACEHOLDER not in url)
+    return Receiver(kind, filled_in=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lab import boards
 from lab.benchmarks import site
@@ -13,8 +13,7 @@ from lab.benchmarks.section import Section
 from lab.benchmarks.sections import ALL
 from lab.boards import BoardType
 from lab.env import envfile
-from lab.errors import BoardlabError
-from lab.farm import suites
+from lab.errors import BoardlabError, ConfigurationError
 from lab.run import options
 from lab.run.options import Value
 
@@ -31,13 +30,13 @@ def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env
     """
     try:
         for suite in wanted:
-            suites.files(tests, suite)
+            files(tests, suite)
         board_type = _board_type(env)
         scratch = site.of_options(_site_options(env), f"{env}: targets.main.options.{site.OPTION}").scratch
     except BoardlabError as error:
         yield str(error)
         return
-    kinds = [suites.kind(suite) for suite in wanted]
+    kinds = [kind(suite) for suite in wanted]
     for option in options.idle(given, kinds):
         needed = " or ".join(option.kinds)
         yield f"{option.name}: it is of {needed}, and the order is of {', '.join(wanted)} only: leave it out, or add the suite"
@@ -114,3 +113,47 @@ def _board_type(env: Path) -> BoardType:
 
 def _site_options(env: Path) -> Any:
     return envfile.target_options(env).get(site.OPTION)
+
+
+# --- Suites: what `lab run --suite` names, and the files of tests_perf that measure it ---
+
+
+GUIDE: Final = ("boot", "low_power", "sections")  # in this order: the boots begin, since they need no settled board
+SECTIONS: Final = "sections"
+_RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a file and a kind of runs of its name
+
+
+def expand(names: Iterable[str]) -> tuple[str, ...]:
+    """The suites of an order, once each: `guide` stands for everything that a performance guide has."""
+    found: dict[str, None] = {}
+    for name in names:
+        found.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))
+    return tuple(found)
+
+
+def kind(name: str) -> str:
+    """The kind of a suite's runs in the store."""
+    return name if name in _RUNS_OF_THEIR_OWN else SECTIONS
+
+
+def files(tests: Path, name: str) -> tuple[Path, ...]:
+    """The files that measure a suite; `sections` are all of those that share a run.
+
+    Raises:
+        ConfigurationError: there is no such suite in the folder `tests`.
+    """
+    there = {path.stem.removeprefix("test_"): path for path in sorted(tests.glob("test_*.py"))}
+    suites: dict[str, tuple[Path, ...]] = {
+        suite: (there.pop(suite),) for suite in _RUNS_OF_THEIR_OWN if suite in there
+    }
+    suites |= {chapter: (path,) for chapter, path in there.items()}
+    if there:
+        suites[SECTIONS] = tuple(there.values())
+    if name in suites:
+        return suites[name]
+    known = (
+        f"there are: {', '.join(['guide', *sorted(suites)])}"
+        if suites
+        else f"{tests} has none; name their folder with --tests"
+    )
+    raise ConfigurationError(f"no suite {name!r}; {known}")

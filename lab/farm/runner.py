@@ -6,10 +6,12 @@ What measures is pytest, with its own run in the store; this starts it, one at a
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,15 +22,18 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
-from lab.farm import blamed, reference, sessions, suites
-from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
-from lab.farm.queued import Queued, wish
-from lab.farm.room import Room
+from lab.farm import orders, reference_board
+from lab.farm.labgrid_place import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
+from lab.farm.queue import Queued, Room, wish
+from lab.health.state import RELEASES
+from lab.host import locks
 from lab.host.process import go_on
 from lab.jobs.listing import latest_run
-from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way, has_failed
-from lab.jobs.records import HEARTBEAT_S, Job, JobState
-from lab.run.options import JUDGE
+from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way, has_failed, lab_faults
+from lab.jobs.records import AWAY_VARIABLE, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
+from lab.results import Store
+from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
+from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
@@ -100,7 +105,7 @@ class Runner:
                         self._as_user = stack.enter_context(placed(self.book, started, patience))
                         code = self._measure(started)
                         if code == _FAILED:
-                            blamed.tell(self.book.store, started, self.say)
+                            tell(self.book.store, started, self.say)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
                     if busy and not self._stopping and time.monotonic() < deadline and kept_from(self.book, started):
@@ -166,7 +171,7 @@ class Runner:
         from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
-        if why := reference.unsound(self.book.store, reference.config()):
+        if why := reference_board.unsound(self.book.store, reference_board.config()):
             self.say(why)
             return _OK
 
@@ -181,7 +186,7 @@ class Runner:
 
     def _latest(self, job: Job) -> int | None:
         """The last run of the job's current suite."""
-        return latest_run(self.book.store, job, suites.kind(job.suites[job.done]))
+        return latest_run(self.book.store, job, orders.kind(job.suites[job.done]))
 
     def _pytest(self, job: Job, suite: str, more: Sequence[str] = ()) -> int:
         if self._stopping:
@@ -191,9 +196,9 @@ class Runner:
             self.say(f"going on with run {unfinished}")
         away_s = min(max(self._deadline - time.monotonic(), 0.0), AWAY_S)
         process = subprocess.Popen(
-            [*sessions.command(job, self.place.tests, suite, unfinished), *more],
+            [*command(job, self.place.tests, suite, unfinished), *more],
             cwd=self.place.folder,
-            env=sessions.environment(job, self.place.database, self.power_on_gap_s, self._as_user, away_s),
+            env=environment(job, self.place.database, self.power_on_gap_s, self._as_user, away_s),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -256,7 +261,7 @@ class Runner:
             return self._stopping
 
     def _unfinished(self, job: Job) -> int | None:
-        return self.book.unfinished_run(job, suites.kind(job.suites[job.done]))
+        return self.book.unfinished_run(job, orders.kind(job.suites[job.done]))
 
     def _stop(self) -> None:
         """Ask pytest to end, once: a second time would cut short how it ends."""
@@ -287,3 +292,113 @@ class Runner:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+# --- The session of pytest that measures a suite of a job: its command line, and its environment ---
+
+
+def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[str]:
+    """What starts it.
+
+    Args:
+        tests: the folder with the suites. unfinished: the run to go on with, if the job has one of this suite.
+    """
+    # When `lab run` is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
+    # -P: as the program `pytest`, which takes no module from the folder that it is started in.
+    words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
+    # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
+    words += [f"--lg-env={job.env}", *map(str, orders.files(tests, suite))]
+    words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
+    told = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
+    words += pytest_words(told, orders.kind(suite), resumed=unfinished is not None)
+    if unfinished is not None:
+        return [*words, "--lab-resume", str(unfinished)]
+    if job.release:
+        words += ["--lab-release", job.release]
+    if job.cycles is not None:
+        words += ["--lab-cycles", str(job.cycles)]
+    return words
+
+
+def environment(
+    job: Job, database: str | None, power_on_gap_s: float, as_user: Mapping[str, str], away_s: float = 0.0
+) -> dict[str, str]:
+    """With the database, whose URL may hold a password: every user can read a command line, and not this.
+
+    Args:
+        database: as `--db`, or None. power_on_gap_s: unless the environment has it; 0: none. as_user: who holds the labgrid place.
+        away_s: how long it waits for a host that is away, before it measures.
+    """
+    own = {} if database is None else {DATABASE_VARIABLE: database}
+    gap = {locks.GAP_VARIABLE: f"{power_on_gap_s:g}"} if power_on_gap_s else {}
+    return {**gap, **os.environ, JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}", **own, **as_user}
+
+
+# --- What a job ended with, said once more: a queue that was killed in that moment asks again ---
+
+
+_REPEATED_CODES: Final = {"completed": 0, "cancelled": INTERRUPTED}
+
+
+def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
+    """The exit code of a job that has ended, and its verdicts.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    from lab.farm import judging  # noqa: PLC0415 - numpy, which few jobs have a use for
+
+    code = _REPEATED_CODES.get(job.state, 1)
+    if job.state == "failed":
+        tell(store, job, say)
+    well = judging.told_again(store, job, say) if job.options.get(JUDGE) else True
+    return code if well or code else WORSE
+
+
+# --- Whose fault it is that a job failed, in a line that a queue reads: a fault of the lab is nobody's commit's ---
+
+
+BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab_measure.py reads it
+
+
+def tell(store: Store, job: Job, say: Callable[[str], None]) -> None:
+    """Say it, where a job has failed and all that it lacks is the lab's fault, in which no release has a part.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    faults = lab_faults(store, job.id)
+    if faults and RELEASES.isdisjoint(faults):
+        say(f"{BY_THE_LAB}{', '.join(faults)} (lab jobs show {job.called})")
+
+
+# --- After a job: what it measured is brought to where artifacts are shared, by a process that nobody waits for ---
+
+
+LOG: Final = "upload.log"  # in the folder of marks: what the last one said
+_UPLOAD: Final = ("-P", "-c", "import sys; from lab.cli import main; sys.exit(main())", "results", "upload")
+
+
+def begin(store: Store) -> subprocess.Popen[bytes] | None:
+    """Have everything brought that is marked, behind all other work of this host; None: there is nothing.
+
+    It never fails: what is not brought now stays marked, and is brought after the next job or by `lab results upload`.
+    """
+    artifacts = store.artifacts
+    if not artifacts.shared or not artifacts.marked():
+        return None
+    database = store.location.url.render_as_string(hide_password=False)
+    own = {DATABASE_VARIABLE: database, ARTIFACTS_VARIABLE: str(artifacts.root)}
+    try:
+        with (artifacts.marks / LOG).open("wb") as log:
+            return subprocess.Popen(
+                ["nice", "-n", "19", sys.executable, *_UPLOAD],
+                env={**os.environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    except OSError as error:
+        _log.warning("artifacts are not brought to %s now: %s; later: lab results upload", artifacts.shared, error)
+        return None

@@ -11,7 +11,7 @@ import pytest
 
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import BoardlabError, LabStableError
-from lab.farm import reference
+from lab.farm import reference_board
 from lab.health import Check, Part
 from lab.health.book import HealthBook
 from lab.health.state import PROVISION_NEEDS, counts
@@ -31,7 +31,7 @@ def check_first(config: pytest.Config) -> None:
     if not config.option.lab_health:
         return
     strategy, say = config.stash[STRATEGY_KEY], writer(config)
-    book = HealthBook(config.stash[STORE_KEY], reference.rule())
+    book = HealthBook(config.stash[STORE_KEY], reference_board.rule())
     why = book.due(strategy.board)
     if not why:
         return
@@ -60,7 +60,7 @@ def noted(config: pytest.Config) -> Iterator[None]:
         if counts(error.fault, error.failure):
             part = Part(part_of(error.failure), "failed", error.failure, error.fault, str(error))
             try:
-                HealthBook(config.stash[STORE_KEY], reference.rule()).record(_check(config, (part,), 0.0))
+                HealthBook(config.stash[STORE_KEY], reference_board.rule()).record(_check(config, (part,), 0.0))
             except BoardlabError as second:
                 _log.warning("that could not be noted in the store: %s", second)
         raise

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import holding, sharing
+from lab.farm import lease, runner
 from lab.jobs import listing, queue
 from lab.jobs.queue import Holder
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
@@ -35,7 +35,7 @@ def take_board(config: pytest.Config) -> None:
     if (ours := _of_lab_run(config)) is not None:
         config.stash[JOB_KEY] = ours
         return
-    book = holding.queue(store, BY_PYTEST, ignores=config.option.lab_ignore_reservation)
+    book = lease.queue(store, BY_PYTEST, ignores=config.option.lab_ignore_reservation)
     given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
     job = book.enqueue(
         Order(
@@ -82,7 +82,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         holder.finish(state)
     except BoardlabError as error:
         _log.warning("the job could not be ended in the store: %s", error)
-    sharing.begin(session.config.stash[STORE_KEY])
+    runner.begin(session.config.stash[STORE_KEY])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query
 
 from lab.errors import ConfigurationError
-from lab.farm import nowlines
+from lab.farm import status
 from lab.host.clock import MonotonicRaw
 from lab.judge.builds import remarks
 from lab.judge.document import document
@@ -36,7 +36,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/lab")
     def lab() -> dict[str, Any]:
         """The lab at this moment, as `lab status --json` has it."""
-        return nowlines.document(site.seen().lab)
+        return status.document(site.seen().lab)
 
     @routes.get("/clock")
     def clock() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from attrs import asdict
 from fastapi import APIRouter, Path, Query
 
 from lab.errors import ConfigurationError
-from lab.farm import nowlines
+from lab.farm import status
 from lab.host.clock import utc_now
 from lab.judge import text
 from lab.judge.store import read_verdicts
@@ -41,7 +41,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/boards/{board:path}")
     def board(board: Name) -> dict[str, Any]:
         """A board: its state as of `/lab`, wiring, the last 50 runs, comments, and the jobs that were queued in a browser."""
-        found = nowlines.document(site.seen().lab)
+        found = status.document(site.seen().lab)
         now = next((each for each in found["boards"] if each["board"] == board), None)
         env = next((each.env for each in site.seen().lab.boards if each.board == board), "")
         with site.store() as store:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from exporters.door import origin
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import reserving
-from lab.farm.now import BoardNow
+from lab.farm.status import BoardNow
 from lab.results.audit import Act, Audit
 from lab.results.store import Store
 from lab.web.access import NOBODY, Person

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.now import BoardNow, LabNow
+from lab.farm.status import BoardNow, LabNow
 from lab.judge.builds import remarks
 from lab.report import view
 from lab.report.against import judged, last_of

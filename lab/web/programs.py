@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import holding, reference
-from lab.farm.now import BoardNow
+from lab.farm import lease, reference_board
+from lab.farm.status import BoardNow
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir
 from lab.jobs import listing
@@ -94,7 +94,7 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
     """
     if board.console and not _ours(site, board.board):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
-    queue = holding.queue(store, BY_WEB, person=person, ignores=True, rule=reference.rule(site.farm))
+    queue = lease.queue(store, BY_WEB, person=person, ignores=True, rule=reference_board.rule(site.farm))
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
     if queue.start_now(job.id) is None:

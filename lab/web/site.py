@@ -14,8 +14,9 @@ from attrs import define, field, frozen
 
 from lab.console.status import PortStatus
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import now, services
-from lab.farm.now import LabNow
+from lab.farm import services
+from lab.farm import status as farm_status
+from lab.farm.status import LabNow
 from lab.host.runtime import runtime_dir
 from lab.results import snapshot
 from lab.results.listing import LatestEnded
@@ -83,7 +84,7 @@ class Site:
         with self._looking:
             if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
                 began_s = time.monotonic()
-                found = now.look(
+                found = farm_status.look(
                     self.db, self.farm, self.runtime, self.folder, self._ended, opened=self._results.opened
                 )
                 sparks = self._sparks.of(found.boards, self.store)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
-from lab.farm.now import BoardNow
+from lab.farm.status import BoardNow
 from lab.results import listing
 from lab.results.averages import Average
 from lab.results.formatting import label, number

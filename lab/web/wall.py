@@ -12,8 +12,7 @@ from lab.console.lookup import last_lines
 from lab.console.status import PortStatus
 from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
-from lab.farm.now import BoardNow, LabNow
-from lab.farm.nowlines import ago
+from lab.farm.status import BoardNow, LabNow, ago
 from lab.jobs.records import call
 from lab.jobs.reservations import QUARANTINE, Hold
 from lab.results.listing import ListedRun

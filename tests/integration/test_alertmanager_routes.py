@@ -14,9 +14,8 @@ from attrs import frozen
 from support.mailbox import Mailbox
 from support.prometheus_server import Webhook, alertmanager, http, until
 
-from lab.farm.alertmanager import Alertmanager
 from lab.farm.config import Farm, Schedule
-from lab.farm.notify import Build, build_failed, unit_failed
+from lab.farm.notify import Alertmanager, Build, build_failed, unit_failed
 
 ROOT = Path(__file__).resolve().parents[2]
 LASTS = dt.timedelta(minutes=10)

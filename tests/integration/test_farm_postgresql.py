@@ -17,7 +17,7 @@ from exporters.results import ResultsReader
 from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
 from lab.farm.doctor import software
-from lab.farm.doctor.machine import APART_S
+from lab.farm.doctor.software import APART_S
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import LEASE_S

@@ -22,9 +22,9 @@ from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coo
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError
-from lab.farm import now, nowlines
+from lab.farm import status
 from lab.farm.config import load
-from lab.farm.placing import boards_behind, is_at, kept_from, placed
+from lab.farm.labgrid_place import boards_behind, is_at, kept_from, placed
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
@@ -60,7 +60,7 @@ boards:
 MEASURES = """
 import sys, time
 from pathlib import Path
-from lab.farm.placing import placed
+from lab.farm.labgrid_place import placed
 from lab.host import process
 from lab.results import open_store
 from lab.jobs.records import Order
@@ -191,13 +191,13 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
 def test_a_persons_acquisition_is_on_the_wall_and_in_lab_status(lab: Lab) -> None:
     lab.coordinator.acquire("b1", "desk-3/bob")
     lab.coordinator.acquire("b2", str(job_user("lena", "j7", store_name(lab.store))))
-    found = now.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
+    found = status.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
     assert {tile.board: (tile.state, tile.who) for tile in wall.tiles(found)} == {
         "b1": ("held", "desk-3/bob (labgrid)"),
         "b2": ("free", ""),
         "b3": ("free", ""),
     }, "a job is there as a job"
-    assert [line for line in nowlines.lines(found) if "place held by desk-3/bob" in line]
+    assert [line for line in status.lines(found) if "place held by desk-3/bob" in line]
 
 
 def test_lab_run_waits_for_a_place_that_a_person_has_and_says_who(lab: Lab) -> None:

@@ -14,8 +14,8 @@ import pytest
 from support.coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
-from lab.farm import sessions
-from lab.farm.queued import wish
+from lab.farm import runner as farm_runner
+from lab.farm.queue import wish
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
 from lab.jobs import listing
@@ -88,7 +88,7 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
         job = book.enqueue(Order("am62xx_sk", "b1", ("boot",), str(env), "", 1))
         words = [sys.executable, "-P", "-c", MEASURES, str(tmp_path / "results.db"), str(job.id), str(begun)]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        monkeypatch.setattr(sessions, "command", lambda *_args: words)
+        monkeypatch.setattr(farm_runner, "command", lambda *_args: words)
         runner = Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append, heartbeat_s=0.2)
 
         def lena() -> None:

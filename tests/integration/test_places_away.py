@@ -17,7 +17,7 @@ from support.prometheus_server import until
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Places
 from lab.cli.main import main
-from lab.farm import now, nowlines
+from lab.farm import status
 from lab.web import wall
 
 FARM = """
@@ -92,8 +92,8 @@ def test_a_reservation_gets_the_living_place_and_waits_for_the_dead_one_until_it
     shown = {sample.labels["place"]: sample.labels for sample in _samples(lab, "boardlab_place_away")}
     assert shown == {"dead": {"place": "dead", "exporter": "lab-2", "away": "exporter"}}
     assert {each.labels["place"]: each.value for each in _samples(lab, "boardlab_place_acquired")}["dead"] == 0
-    found = now.look(None, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
-    assert [line for line in nowlines.lines(found) if "exporter of lab-2 is away; start boardlab-export there" in line]
+    found = status.look(None, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
+    assert [line for line in status.lines(found) if "exporter of lab-2 is away; start boardlab-export there" in line]
     (tile,) = [tile for tile in wall.tiles(found) if tile.board == "dead"]
     assert tile.state == "needs a person"
 

@@ -19,7 +19,7 @@ import requests
 from attrs import define, field, frozen
 
 from lab.farm import buildbot, config
-from lab.farm.desk import Desk
+from lab.farm.local import Desk
 from lab.results import open_store
 from virtual.ports import free_port
 

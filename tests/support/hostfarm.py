@@ -23,8 +23,7 @@ from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStu
 from netlab import inside
 
 from lab.farm import buildbot
-from lab.farm.desk import Desk
-from lab.farm.supervised import Program, Supervised
+from lab.farm.local import Desk, Program, Supervised
 from support.buildbot_farm import DEADLINE_S, LAB, BuildbotFarm, Listener
 from support.hostnet import Host, await_ssh, left, network, ssh_config
 

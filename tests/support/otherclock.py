@@ -44,16 +44,16 @@ def hold(database: str, env: str, board: str, seconds: str) -> int:
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - see `become`
     from lab.env import envfile  # noqa: PLC0415
     from lab.errors import BoardlabError  # noqa: PLC0415
-    from lab.farm import holding  # noqa: PLC0415
-    from lab.farm.placing import Patience, placed  # noqa: PLC0415
+    from lab.farm import lease  # noqa: PLC0415
+    from lab.farm.labgrid_place import Patience, placed  # noqa: PLC0415
     from lab.jobs.records import Order  # noqa: PLC0415
 
     order = Order("am62xx_sk", board, ("boot",), env, "", None)
     coordinator = Coordinator(envfile.coordinator_of(Path(env)))
     try:
-        with holding.opened(database, WAIT_S, say) as store:
-            book = holding.queue(store)
-            with holding.held(book, order, WAIT_S, say) as job:
+        with lease.opened(database, WAIT_S, say) as store:
+            book = lease.queue(store)
+            with lease.held(book, order, WAIT_S, say) as job:
                 patience = Patience(time.monotonic() + WAIT_S, say, lambda: False)
                 with placed(book, job, patience) as user, Path(env).with_suffix(".lock").open("w") as lock:
                     try:

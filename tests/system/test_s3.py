@@ -14,7 +14,7 @@ from support.tool_environment import programs_of
 
 from lab.cli import main
 from lab.errors import LabStableError
-from lab.farm import sharing
+from lab.farm import runner
 from lab.results import artifacts, location, open_store
 from lab.results.artifacts import ArtifactStore
 from lab.results.location import SHARED_VARIABLE
@@ -92,9 +92,9 @@ def test_the_site_and_the_commands_of_another_host_read_what_a_job_brought(
     monkeypatch.setenv("LAB_ARTIFACTS", str(tmp_path / "here"))
     with open_store() as store:
         recorded_run.record(store)
-        child = sharing.begin(store)
+        child = runner.begin(store)
         assert child is not None
-        assert child.wait(300) == 0, (store.artifacts.marks / sharing.LOG).read_text()
+        assert child.wait(300) == 0, (store.artifacts.marks / runner.LOG).read_text()
         run = store.runs()[0].id
     monkeypatch.setenv("LAB_ARTIFACTS", str(tmp_path / "elsewhere"))
     assert main(["results", "show", str(run), "--log"]) == 0

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import sessions
+from lab.farm import runner
 from lab.farm.config import Farm
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run
 from lab.redaction import redacted, scrubbed
@@ -189,8 +189,8 @@ def test_pytest_s_closing_lines_say_how_to_go_on_without_it(tmp_path: Path) -> N
 def test_a_job_s_pytest_gets_the_database_where_no_other_user_reads_it(tmp_path: Path) -> None:
     job: Any = SimpleNamespace(called="j1", env="b1.yaml", options={}, release="", cycles=1)
     (tmp_path / "test_boot.py").touch()
-    assert sessions.environment(job, URLS[0], 0.0, {})["LAB_DB"] == URLS[0]
-    assert PASSWORD not in " ".join(sessions.command(job, tmp_path, "boot", None))
+    assert runner.environment(job, URLS[0], 0.0, {})["LAB_DB"] == URLS[0]
+    assert PASSWORD not in " ".join(runner.command(job, tmp_path, "boot", None))
 
 
 @pytest.mark.parametrize("url", [URLS[0], URLS[1], f"postgresql://lab:%{PASSWORD}@db/x"])

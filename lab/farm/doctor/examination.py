@@ -12,8 +12,8 @@ from attrs import evolve, frozen
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
-from lab.farm.doctor import duties, machine, ports, software, sshfiles
-from lab.farm.doctor.finding import Finding
+from lab.farm.doctor import duties, software
+from lab.farm.doctor.software import Finding
 from lab.farm.services import SUPERVISORD, HostFile, Service
 from lab.host.runtime import check_owner, recordings_dir
 from lab.results.location import locate
@@ -58,11 +58,11 @@ def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str =
 def examine(who: Patient) -> Iterator[Finding]:
     """What every check finds, area by area."""
     server, status = services.console_server(who.runtime)
-    yield from ports.check(_devices(status), {status.pid} if status else (), who.dev, who.sys)
-    yield from machine.clocks(who.sys)
-    yield from machine.timing()
+    yield from software.check(_devices(status), {status.pid} if status else (), who.dev, who.sys)
+    yield from software.clocks(who.sys)
+    yield from software.timing()
     yield from _runtime(who.runtime)
-    yield from machine.disks(_folders(who))
+    yield from software.disks(_folders(who))
     if user := duties.sockets_user(who.host, who.runtime):
         yield duties.unseen(user)
     else:
@@ -72,7 +72,7 @@ def examine(who: Patient) -> Iterator[Finding]:
         yield _of_service(service)
     yield from duties.check(who.host, who.runtime)
     if who.host.farm is not None and who.host.installed:
-        yield from sshfiles.check(who.host.farm)
+        yield from duties.ssh_file_findings(who.host.farm)
     yield from software.versions()
     yield from software.results(who.db)
     yield from software.environments(who.folder)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import grp
+import os
 import platform
 import re
+import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
+from attrs import frozen
 from sqlalchemy import select
 
 from lab import shipped
+from lab.console.holders import holders
 from lab.errors import BoardlabError, NoResultsError
-from lab.farm.doctor.finding import Finding
-from lab.farm.doctor.machine import APART_S, CLOCKS, SAME_SERVERS
 from lab.host import process
 from lab.host.clock import utc_now
+from lab.host.process import user_name
+from lab.host.scheduling import DEVICE, PRIORITY
 from lab.jobs.records import BY_WEB, seems_dead
 from lab.results.models import JobRow
 from lab.results.store import Store, open_store
@@ -142,3 +148,200 @@ def environments(folder: Path) -> Iterator[Finding]:
     good = sum(not problems for problems in wrong.values())
     if good:
         yield Finding(ENVIRONMENTS, shipped.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
+
+
+# --- What a check found ---
+
+
+Level = Literal["ok", "doubtful", "bad"]
+
+
+@frozen
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        area: e.g. "ports". subject: what of it, e.g. "/dev/ttyUSB0".
+        level: "bad": measuring fails, or its numbers are wrong; "doubtful": it works, and could be better.
+        said: what is there. mend: what to do; empty where nothing is.
+    """
+
+    area: str
+    subject: str
+    level: Level
+    said: str
+    mend: str = ""
+
+
+# --- The machine: its clocks, its priorities, its disks ---
+
+
+CLOCKS: Final = "clocks"
+APART_S: Final = 5.0  # between two hosts' wall clocks; NTP keeps them within milliseconds
+SAME_SERVERS: Final = "sudo timedatectl set-ntp true, or install chrony, with the same servers on all hosts; then look at `timedatectl status`"
+TIMING: Final = "timing"
+DISKS: Final = "disks"
+GIB: Final = 1 << 30
+_FULL_BYTES: Final = GIB  # a run of 60 cycles keeps some 50 MB
+_SCARCE_BYTES: Final = 10 * GIB
+_TIME_ERROR: Final = 5  # the clock is not synchronised, adjtimex(2)
+_TIMEX_BYTES: Final = 512  # more than a struct timex has on any architecture; modes, its first field, 0: only ask
+_GOOD_SOURCES: Final = frozenset({"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen"})
+_LIMITS: Final = "/etc/security/limits.d/boardlab.conf"
+
+
+def clock_state() -> int:
+    """The state of the kernel's clock as adjtimex(2) returns it; -1: it cannot be asked."""
+    return ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # type: ignore[no-any-return]
+
+
+def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[Finding]:
+    """The wall clock, which labels results, and the clock source, which stamps them."""
+    found = state()
+    if found == _TIME_ERROR:
+        mend = "sudo timedatectl set-ntp true, or install chrony; `timedatectl status` says what it waits for"
+        said = "is not synchronised: runs would be labelled with a wrong time, and hosts could not be compared"
+        yield Finding(CLOCKS, "wall clock", "doubtful", said, mend)
+    elif found >= 0:
+        yield Finding(CLOCKS, "wall clock", "ok", "synchronised")
+    try:
+        source = (sys / "devices/system/clocksource/clocksource0/current_clocksource").read_text("ascii").strip()
+    except OSError:
+        return
+    if source in _GOOD_SOURCES:
+        yield Finding(CLOCKS, "clock source", "ok", source)
+    else:
+        mend = "look for `tsc` in `dmesg`: the kernel says why it does not use it; a BIOS update or `tsc=reliable` may help"
+        yield Finding(CLOCKS, "clock source", "doubtful", f"{source}, which is slow to read", mend)
+
+
+def timing(device: Path = DEVICE, limit: Callable[[int], tuple[int, int]] = resource.getrlimit) -> Iterator[Finding]:
+    """Whether the console server may go before other programs, and keep processors awake."""
+    me = user_name(os.getuid())
+    if os.geteuid() == 0 or limit(resource.RLIMIT_RTPRIO)[0] in {resource.RLIM_INFINITY, *range(PRIORITY, 100)}:
+        yield Finding(TIMING, "real-time priority", "ok", f"SCHED_FIFO {PRIORITY} is permitted")
+    else:
+        yield Finding(
+            TIMING,
+            "real-time priority",
+            "doubtful",
+            "is not permitted: on a busy host stamps are late, and their ± is larger",
+            f"echo '{me} - rtprio {PRIORITY}' | sudo tee -a {_LIMITS}, then log in again and `lab console stop`",
+        )
+    if not device.exists() or os.access(device, os.W_OK):
+        return
+    said = "may not be opened: processors sleep deeply while measuring, and wake late"
+    mend = f'echo \'KERNEL=="{device.name}", GROUP="dialout", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-boardlab-idle.rules'
+    yield Finding(TIMING, str(device), "doubtful", said, mend)
+
+
+def disks(folders: Mapping[str, Path]) -> Iterator[Finding]:
+    """Room for what is kept there.
+
+    Args:
+        folders: what is kept -> where; one that is not there yet counts as its parent.
+    """
+    for what, folder in folders.items():
+        there = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+        try:
+            usage = shutil.disk_usage(there)
+        except OSError as error:
+            yield Finding(DISKS, what, "bad", f"{there}: {error.strerror}", "is its disk mounted?")
+            continue
+        said = f"{usage.free / GIB:.1f} GiB free of {usage.total / GIB:.1f} in {folder}"
+        if not os.access(there, os.W_OK):
+            owner = user_name(there.stat().st_uid)
+            yield Finding(
+                DISKS, what, "bad", f"{there}: {user_name(os.getuid())} may not write there", f"it is {owner}'s"
+            )
+        elif usage.free < _FULL_BYTES:
+            yield Finding(
+                DISKS, what, "bad", said, f"make room: du -xh {there} | sort -h | tail; or keep it elsewhere ($LAB_DB)"
+            )
+        elif usage.free < _SCARCE_BYTES:
+            yield Finding(DISKS, what, "doubtful", said, f"make room soon: du -xh {there} | sort -h | tail")
+        else:
+            yield Finding(DISKS, what, "ok", said)
+
+
+# --- Serial ports: may this user open them, does another program read them, and how long do their adapters hold bytes back? ---
+
+
+AREA: Final = "ports"
+_KINDS: Final = ("ttyUSB", "ttyACM")
+_LATENCY_MS: Final = 1
+_UDEV: Final = "/etc/udev/rules.d/99-boardlab.rules"
+
+
+def check(open_devices: Collection[str], servers: Collection[int], dev: Path, sys: Path) -> Iterator[Finding]:
+    """USB serial adapters of this host.
+
+    Args:
+        open_devices: real paths of what the console server has open. servers: process ids of console servers.
+        dev, sys: where devices and sysfs are.
+    """
+    found = sorted(path for kind in _KINDS for path in dev.glob(f"{kind}*"))
+    if not found:
+        yield Finding(AREA, "USB adapters", "ok", "none is plugged in")
+    for device in found:
+        wrong = [*_permission(device), *_strangers(device, servers)]
+        yield from wrong
+        latency = _latency_ms(device, sys)
+        is_open = os.fspath(device) in open_devices
+        if latency is not None and latency > _LATENCY_MS and is_open:
+            yield Finding(
+                AREA,
+                os.fspath(device),
+                "bad",
+                f"holds bytes back for up to {latency} ms (latency_timer), though the console server asked for less",
+                f"echo 1 | sudo tee {_timer(device, sys)}; for good: a line in {_UDEV}: "
+                'ACTION=="add", SUBSYSTEM=="usb-serial", DRIVER=="ftdi_sio", ATTR{latency_timer}="1"',
+            )
+        elif not wrong:
+            state = "open in the console server" if is_open else "free"
+            timer = "no latency timer" if latency is None else f"latency timer {latency} ms"
+            later = ", which the console server sets to 1 when it opens it" if (latency or 0) > _LATENCY_MS else ""
+            yield Finding(AREA, os.fspath(device), "ok", f"{state}, {timer}{later}")
+
+
+def _permission(device: Path) -> Iterator[Finding]:
+    if os.access(device, os.R_OK | os.W_OK):
+        return
+    status = device.stat()
+    try:
+        group = grp.getgrgid(status.st_gid).gr_name
+    except KeyError:
+        group = str(status.st_gid)
+    me = user_name(os.getuid())
+    yield Finding(
+        AREA,
+        os.fspath(device),
+        "bad",
+        f"{me} may not open it: it belongs to {user_name(status.st_uid)}:{group}, mode {status.st_mode & 0o777:o}",
+        f"sudo usermod -aG {group} {me}, then log in again",
+    )
+
+
+def _strangers(device: Path, servers: Collection[int]) -> Iterator[Finding]:
+    for holder in holders(device, servers):
+        if holder.reads:
+            yield Finding(
+                AREA,
+                os.fspath(device),
+                "bad",
+                f"another program reads it and takes bytes away: {holder}",
+                f"kill {holder.pid}, or stop the service that starts it (ModemManager, ser2net, a getty); read along with "
+                "`lab console tail`",
+            )
+
+
+def _timer(device: Path, sys: Path) -> Path:
+    return sys / "bus/usb-serial/devices" / device.name / "latency_timer"
+
+
+def _latency_ms(device: Path, sys: Path) -> int | None:
+    """How long the adapter may hold bytes back; None: it has no such timer."""
+    try:
+        return int(_timer(device, sys).read_text("ascii"))
+    except (OSError, ValueError):
+        return None

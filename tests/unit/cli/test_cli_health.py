@@ -10,7 +10,7 @@ import pytest
 
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.farm import holding, placing
+from lab.farm import labgrid_place, lease
 from lab.farm.runner import BUSY
 from lab.health.book import HealthBook
 from lab.places.holding import stock_user
@@ -48,8 +48,8 @@ class Coordinator:
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     (tmp_path / "b1.yaml").write_text(ENV)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(placing, "POLL_S", 0.0)
-    monkeypatch.setattr(holding, "QUEUE_POLL_S", 0.01)
+    monkeypatch.setattr(labgrid_place, "POLL_S", 0.0)
+    monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.01)
 
     def checked(coordinator: Coordinator, wait: str) -> int:
         monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: coordinator)

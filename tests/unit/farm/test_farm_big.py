@@ -12,10 +12,10 @@ from pathlib import Path
 import big_farm
 from labgrid.remote.config import ResourceConfig
 
-from lab.farm import buildbot, checks
+from lab.farm import buildbot, check
 from lab.farm.config import load
-from lab.farm.placing import place_of
-from lab.farm.units import units
+from lab.farm.labgrid_place import place_of
+from lab.farm.systemd import units
 from lab.places import resourcefile
 
 HOSTS = [f"lab-{number}" for number in range(1, 6)]
@@ -27,7 +27,7 @@ def test_a_hundred_boards_on_five_hosts(tmp_path: Path) -> None:
     assert Counter(farm.host_of(board) for board in farm.boards) == dict.fromkeys(HOSTS, 20)
     assert max(Counter(board.hub for board in farm.boards).values()) == big_farm.PER_HUB
     assert max(Counter(each.at for each in farm.schedules if each.every == "day").values()) == big_farm.PER_MINUTE
-    assert [problem for board in farm.boards[::25] for problem in checks.wrong_board(tmp_path, board)] == []
+    assert [problem for board in farm.boards[::25] for problem in check.wrong_board(tmp_path, board)] == []
     assert farm.buildbot is not None
     found = buildbot.described(farm, farm.buildbot, farm.environ)
     assert (len(found["boards"]), len(found["schedules"]), found["hosts"]) == (100, 200, HOSTS)

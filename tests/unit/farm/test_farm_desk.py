@@ -17,10 +17,9 @@ from typer.testing import CliRunner
 
 from lab.cli import farm_up
 from lab.errors import ConfigurationError
-from lab.farm import config, services, supervisordmain
-from lab.farm.desk import Desk, programs
-from lab.farm.serving import VirtualBoards
-from lab.farm.supervised import Program, ProgramState, Supervised
+from lab.farm import config, local, services
+from lab.farm.config import VirtualBoards
+from lab.farm.local import Desk, Program, ProgramState, Supervised, programs
 from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
 from lab.host.runtime import prepare, socket_path
 from virtual.ports import free_port
@@ -144,7 +143,7 @@ def test_the_supervisord_that_runs_is_the_one_with_an_end_to_its_pauses(tmp_path
         assert supervised.up([Program("one", ("sleep", "600"))], {"PATH": os.environ["PATH"]})
         pid = int((tmp_path / "supervisord.pid").read_text())
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        assert supervisordmain.__file__.encode() in words
+        assert local.__file__.encode() in words
     finally:
         assert supervised.down()
 

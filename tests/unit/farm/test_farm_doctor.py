@@ -18,7 +18,7 @@ from lab.cli import doctor as command
 from lab.cli import main
 from lab.console.holders import Holder
 from lab.farm import services
-from lab.farm.doctor import Finding, Patient, examination, machine, ports, software
+from lab.farm.doctor import Finding, Patient, examination, software
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
@@ -40,7 +40,7 @@ def adapter(root: Path, name: str, latency_ms: str | None = "1") -> Path:
 
 
 def of_ports(root: Path, *open_devices: Path) -> list[Finding]:
-    return list(ports.check({str(path) for path in open_devices}, (), root / "dev", root / "sys"))
+    return list(software.check({str(path) for path in open_devices}, (), root / "dev", root / "sys"))
 
 
 def test_a_good_adapter_is_well(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_port_that_this_user_may_not_open_names_the_group(tmp_path: Path, monk
 def test_a_stranger_at_a_port_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapter(tmp_path, "ttyUSB0")
     stranger = Holder(4711, "ModemManager", "root")
-    monkeypatch.setattr(ports, "holders", lambda *_: [stranger, Holder(1, "writer", "root", reads=False)])
+    monkeypatch.setattr(software, "holders", lambda *_: [stranger, Holder(1, "writer", "root", reads=False)])
     (found,) = of_ports(tmp_path)
     assert (found.level, "ModemManager" in found.said, "kill 4711" in found.mend) == ("bad", True, True)
 
@@ -103,13 +103,13 @@ def clocksource(root: Path, name: str) -> Path:
     ],
 )
 def test_clocks(tmp_path: Path, state: int, source: str, levels: list[str]) -> None:
-    found = list(machine.clocks(clocksource(tmp_path, source), lambda: state))
+    found = list(software.clocks(clocksource(tmp_path, source), lambda: state))
     assert [each.level for each in found] == levels
     assert all(each.mend for each in found if each.level != "ok")
 
 
 def test_the_kernels_clock_can_be_asked() -> None:
-    assert machine.clock_state() in range(-1, 6)
+    assert software.clock_state() in range(-1, 6)
 
 
 @pytest.mark.parametrize(
@@ -120,28 +120,28 @@ def test_the_priority_of_the_console_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, uid: int, level: str
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    (found,) = machine.timing(tmp_path / "absent", lambda _which: (limit, limit))
+    (found,) = software.timing(tmp_path / "absent", lambda _which: (limit, limit))
     assert (found.level, bool(found.mend)) == (level, level != "ok")
 
 
 def test_processors_that_may_not_be_kept_awake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu_dma_latency").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)
-    found = list(machine.timing(tmp_path / "cpu_dma_latency", lambda _which: (99, 99)))
+    found = list(software.timing(tmp_path / "cpu_dma_latency", lambda _which: (99, 99)))
     assert [each.level for each in found] == ["ok", "doubtful"]
 
 
 @pytest.mark.parametrize(("free_gib", "level"), [(0.5, "bad"), (5, "doubtful"), (50, "ok")])
 def test_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_gib: float, level: str) -> None:
-    usage = SimpleNamespace(total=100 * machine.GIB, free=free_gib * machine.GIB)
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _path: usage)
-    (found,) = machine.disks({"artifacts": tmp_path / "not" / "yet"})
+    usage = SimpleNamespace(total=100 * software.GIB, free=free_gib * software.GIB)
+    monkeypatch.setattr(software.shutil, "disk_usage", lambda _path: usage)
+    (found,) = software.disks({"artifacts": tmp_path / "not" / "yet"})
     assert (found.level, bool(found.mend)) == (level, level != "ok")
 
 
 def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    (found,) = machine.disks({"results": tmp_path})
+    (found,) = software.disks({"results": tmp_path})
     assert (found.level, "may not write" in found.said) == ("bad", True)
 
 

@@ -14,7 +14,7 @@ from lab import shipped
 from lab.cli import farm as commands
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.farm import hostfiles
+from lab.farm import systemd
 from lab.farm.config import DOCUMENTS, Farm, load
 
 SITE = "https://docs.lab.example/boardlab"
@@ -55,7 +55,7 @@ def test_nothing_else_that_a_host_installs_names_the_address() -> None:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix not in programs and DOCUMENTS.encode() in path.read_bytes()
     }
-    assert naming - {"prometheus/tests/alerts.yml", "prometheus/tests/nights.yml"} <= set(hostfiles.files(Farm()))
+    assert naming - {"prometheus/tests/alerts.yml", "prometheus/tests/nights.yml"} <= set(systemd.files(Farm()))
 
 
 @pytest.mark.parametrize("site", ["http://docs", "https://10.0.0.1:8443", "http://[::1]:8000/a/b-c"])

@@ -15,9 +15,9 @@ from exporters.farm.places import CoordinatorState
 from lab.errors import ConfigurationError
 from lab.farm import services
 from lab.farm.doctor import duties, examination
-from lab.farm.doctor.finding import Finding
+from lab.farm.doctor.software import Finding
+from lab.farm.local import ProgramState, Supervised
 from lab.farm.services import HostFile, Service
-from lab.farm.supervised import ProgramState, Supervised
 from lab.host.process import user_name
 from lab.rails.server import rails_socket
 

@@ -17,9 +17,9 @@ from lab import boards
 from lab.benchmarks.sections import ALL
 from lab.cli import main
 from lab.env import envfile
-from lab.farm import sessions
+from lab.farm import runner
 from lab.farm.config import load
-from lab.farm.units import units
+from lab.farm.systemd import units
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPES = sorted(path.stem for path in (ROOT / "envs").glob("sim-*.yaml"))
@@ -46,7 +46,7 @@ def scheduled(env: str, folder: Path, **keys: object) -> set[str]:
         patch.setenv("BOARDLAB_RUNTIME", str(folder / "runtime"))
         patch.setenv("PYTEST_ADDOPTS", f"--collect-only -q -p tests.support.section_lister {LEAN}")
         patch.setenv(FILE_VARIABLE, str(listed))
-        patch.setattr(sessions, "command", partial(without_setpriv, sessions.command))
+        patch.setattr(runner, "command", partial(without_setpriv, runner.command))
         assert main(start.split()) == 0
     return set(listed.read_text().split())
 

@@ -10,9 +10,7 @@ from exporters.farm.usb import UsbDevice
 from exporters.wiring import Watched, host_sources, sources
 from lab.cli import main
 from lab.cli.exporter import address, watched
-from lab.farm.config import Farm, Schedule
-from lab.farm.queueing import HostEntry
-from lab.farm.serving import PduDaemonConfig, UsbEntry
+from lab.farm.config import Farm, HostEntry, PduDaemonConfig, Schedule, UsbEntry
 from lab.host.clock import MonotonicRaw
 from lab.results.snapshot import watch
 

@@ -11,9 +11,8 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm import exposed
-from lab.farm.config import Farm
-from lab.farm.serving import PduDaemonConfig
+from lab.farm import check
+from lab.farm.config import Farm, PduDaemonConfig
 
 FARM = Farm(coordinator="lab1.example.org:20408")
 
@@ -23,7 +22,7 @@ FARM = Farm(coordinator="lab1.example.org:20408")
     [(["10.0.0.1"], False), (["127.0.1.1", "::1"], False), (["10.0.0.1", "8.8.8.8"], True), (["2606:4700::1"], True)],
 )
 def test_a_name_is_as_good_as_all_that_it_stands_for(found: list[str], public: bool) -> None:
-    names = exposed.names(FARM, lambda _machine: found)
+    names = check.names(FARM, lambda _machine: found)
     assert (bool(names.public), names.unknown) == (public, ())
     if public:
         assert (
@@ -35,7 +34,7 @@ def test_a_name_that_nobody_knows_is_said() -> None:
     def unknown(_machine: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    names = exposed.names(evolve(FARM, pdudaemon=PduDaemonConfig(address="pdu:16421")), unknown)
+    names = check.names(evolve(FARM, pdudaemon=PduDaemonConfig(address="pdu:16421")), unknown)
     assert names.public == ()
     assert [name.partition(": it is")[0].partition(" (")[2].partition(")")[0] for name in names.unknown] == [
         "Name or service not known"
@@ -51,7 +50,7 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
         return ["10.0.0.1"]
 
     try:
-        (said,) = exposed.names(FARM, slow, 0.0).unknown
+        (said,) = check.names(FARM, slow, 0.0).unknown
     finally:
         let_go.set()
     assert "no answer within 0 s" in said
@@ -60,7 +59,7 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
 @pytest.mark.parametrize("address", ["[::1]:20408", "10.0.0.1:20408", "10.0.0.1", ""])
 def test_an_address_is_asked_of_nobody(address: str) -> None:
     asked: list[str] = []
-    exposed.names(evolve(FARM, coordinator=address), lambda machine: asked.append(machine) or ["8.8.8.8"])  # type: ignore[func-returns-value]
+    check.names(evolve(FARM, coordinator=address), lambda machine: asked.append(machine) or ["8.8.8.8"])  # type: ignore[func-returns-value]
     assert asked == []
 
 
@@ -72,7 +71,7 @@ def test_check_refuses_a_public_name_and_says_an_unknown_one(tmp_path: Path, mon
     def resolve(machine: str) -> list[str]:
         return known.get(machine, ["10.0.0.1"])
 
-    monkeypatch.setattr(exposed, "_addresses", resolve)
+    monkeypatch.setattr(check, "_addresses", resolve)
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert (done.exit_code, "lab1.example.org is 8.8.8.8: it has no authentication" in done.output) == (2, True)
     known.clear()

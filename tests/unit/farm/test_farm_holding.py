@@ -8,8 +8,8 @@ import pytest
 
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.farm import holding
-from lab.farm.placing import PLACE_BUSY
+from lab.farm import lease
+from lab.farm.labgrid_place import PLACE_BUSY
 from lab.farm.runner import BROKEN
 from lab.jobs.records import BY_PROVISION, Order
 from lab.results import open_store
@@ -20,7 +20,7 @@ ORDER = Order("am62xx_sk", "sk-1", ("provision",), "", "11.01", None)
 @pytest.mark.parametrize(
     ("failure", "raised", "state"),
     [
-        pytest.param(PLACE_BUSY, holding.BusyBoardError, "refused", id="another host's job has the place"),
+        pytest.param(PLACE_BUSY, lease.BusyBoardError, "refused", id="another host's job has the place"),
         pytest.param("console_link", LabTransientError, "failed", id="a fault of the lab"),
     ],
 )
@@ -28,8 +28,8 @@ def test_a_place_that_is_anothers_is_a_busy_board(
     tmp_path: Path, failure: str, raised: type[BoardlabError], state: str
 ) -> None:
     with open_store(str(tmp_path / "results.db")) as store:
-        book = holding.queue(store, BY_PROVISION)
-        with pytest.raises(raised, match="somebody"), holding.held(book, ORDER, 0, lambda _: None) as job:
+        book = lease.queue(store, BY_PROVISION)
+        with pytest.raises(raised, match="somebody"), lease.held(book, ORDER, 0, lambda _: None) as job:
             raise LabTransientError("somebody has it", failure=failure)
         assert book.job(job.id).state == state
 
@@ -47,15 +47,15 @@ def test_results_that_do_not_answer_are_waited_for_as_long_as_was_said(
             raise faults.pop()
         return url
 
-    monkeypatch.setattr(holding, "open_store", opened)
-    assert holding.opened("results", 60, said.append, waited.append) == "results"
+    monkeypatch.setattr(lease, "open_store", opened)
+    assert lease.opened("results", 60, said.append, waited.append) == "results"
     assert (said, len(waited)) == (["waits: the server does not answer"], 2)
     faults.append(AWAY)
     with pytest.raises(LabTransientError):
-        holding.opened("results", 0, said.append, waited.append)
+        lease.opened("results", 0, said.append, waited.append)
     faults.append(LabStableError("damaged"))
     with pytest.raises(LabStableError):
-        holding.opened("results", 60, said.append, waited.append)
+        lease.opened("results", 60, said.append, waited.append)
     assert len(waited) == 2
 
 
@@ -68,7 +68,7 @@ def test_a_command_with_wait_outlasts_a_restart_of_the_results(
     def opened(_url: str, **_how: object) -> object:
         raise faults.pop()
 
-    monkeypatch.setattr(holding, "open_store", opened)
-    monkeypatch.setattr(holding, "QUEUE_POLL_S", 0.0)
+    monkeypatch.setattr(lease, "open_store", opened)
+    monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.0)
     assert main([*words, "--db", "postgresql://x@127.0.0.1:9/lab", "--wait", "60"]) == BROKEN
     assert not faults

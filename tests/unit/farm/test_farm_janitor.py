@@ -14,7 +14,7 @@ from attrs import define, evolve, field
 
 from exporters.farm.away import Away
 from lab.errors import LabTransientError
-from lab.farm.placing import is_at, placed
+from lab.farm.labgrid_place import is_at, placed
 from lab.health.book import KEEPER
 from lab.host import process
 from lab.jobs.queue import JobQueue

@@ -16,9 +16,9 @@ from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
 from lab.farm.doctor import duties
-from lab.farm.doctor.finding import Finding
+from lab.farm.doctor.software import Finding
 from lab.farm.loaded import noted
-from lab.farm.units import units
+from lab.farm.systemd import units
 
 FARM = "runtime: run\nschedules: [{name: night, env: e.yaml, board: b, release: '11.02'}]\n"
 NEWER = FARM.replace("11.02", "11.03")

@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from lab.cli import main
-from lab.farm.alertmanager import receivers
-from lab.farm.notify import BUILD, FAILED, TEST
+from lab.farm.notify import BUILD, FAILED, TEST, receivers
 from virtual.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]

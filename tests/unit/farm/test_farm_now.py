@@ -21,9 +21,9 @@ from lab.cli import main
 from lab.cli.watch import moved, view
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus
-from lab.farm import now, nowlines, services
-from lab.farm.now import BoardNow, JobNow, LabNow
+from lab.farm import services, status
 from lab.farm.services import Service
+from lab.farm.status import BoardNow, JobNow, LabNow
 from lab.health import Health
 from lab.host import process
 from lab.jobs.queue import JobQueue, Order
@@ -120,12 +120,12 @@ def test_a_board_that_is_measured_names_the_job_the_person_and_how_far_it_is(sto
     run = begun(store)
     attempt(store, run, 1)
     attempt(store, run, 2, "hang_kernel")
-    found = board(now.look())
+    found = board(status.look())
     assert found.job is not None
     assert (found.job.id, found.job.state, found.job.died, found.waiting) == (1, "running", False, 1)
     assert found.job.who.endswith(f"pid {os.getpid()})")
     assert (found.current and found.current.run.id, found.last and found.last.run.id) == (run, before)
-    lines = "\n".join(nowlines.lines(now.look(), 200))
+    lines = "\n".join(status.lines(status.look(), 200))
     assert re.search(r"boot \(job j1\) for \d+ s, by ", lines)
     assert f", by {found.job.who}; run {run}: 1 good, 1 failed; 1 waiting" in lines
     assert re.search(rf"{before} boot 11\.01 completed 1/1, \d+ s ago", lines)
@@ -138,7 +138,7 @@ def test_a_job_whose_process_is_gone_is_bad(store: Store) -> None:
     who = process.identity().rsplit("/", 2)[0] + f"/{ended.pid}/1"
     jobs = JobQueue(store, who, process.has_died)
     jobs.start(jobs.enqueue(ORDER).id)
-    (line,) = [line for line in nowlines.lines(now.look(), 200) if "its process is gone" in line]
+    (line,) = [line for line in status.lines(status.look(), 200) if "its process is gone" in line]
     assert isinstance(line, Marked)
 
 
@@ -148,9 +148,9 @@ def test_a_run_of_a_job_says_how_many_samples_there_will_be_and_when_it_ends() -
     plain = {"plan": {}, "provenance": {}, "started_at": AT, "finished_at": None}
     run = Run(id=7, kind="boot", board_type="t", board="am62x-1", release="11.01", status="running", **plain)
     measured = BoardNow("am62x-1", job=job, current=ListedRun(run, {"ok": 23}, []))
-    (line,) = [line for line in nowlines.lines(LabNow(AT, "h", "db", "", (measured,), ()), 200) if "am62x-1" in line]
+    (line,) = [line for line in status.lines(LabNow(AT, "h", "db", "", (measured,), ()), 200) if "am62x-1" in line]
     assert "boot (job j12) for 0 s, by ada (lab run); run 7: 23 of 60 good; ends about 14:00 UTC" in line
-    (document,) = nowlines.document(LabNow(AT, "h", "db", "", (measured,), ()))["boards"]
+    (document,) = status.document(LabNow(AT, "h", "db", "", (measured,), ()))["boards"]
     assert document["job"]["job"] == "j12"
     assert (document["job"]["planned"], document["job"]["expected_end"]) == ({"7": 60}, ends.isoformat())
     assert json.loads(json.dumps(document)) == document
@@ -166,18 +166,18 @@ def test_a_run_of_sections_counts_whole_sections_and_not_their_rows(store: Store
     for params in (*({"section": "ssl", "row": row} for row in ("md5", "sha1", "sha256", "aes")), {"section": "ssl"}):
         its = AttemptRecord(1, 1, params, "ok", None, None, "", dt.datetime.now(dt.UTC), 1.0)
         store.record_attempt(run, its)
-    seen = now.look()
+    seen = status.look()
     assert board(seen).progress == (1, 3)
-    assert f"run {run}: 1 of 3 good" in "\n".join(nowlines.lines(seen, 200))
+    assert f"run {run}: 1 of 3 good" in "\n".join(status.lines(seen, 200))
     (tile,) = [tile for tile in tiles(seen) if tile.board == "am62x-1"]
     assert (tile.good, tile.planned) == (1, 3)
-    (document,) = [each for each in nowlines.document(seen)["boards"] if each["board"] == "am62x-1"]
+    (document,) = [each for each in status.document(seen)["boards"] if each["board"] == "am62x-1"]
     assert (document["job"]["good"], document["job"]["planned"]) == ({str(run): 1}, {str(run): 3})
 
 
 def test_a_board_that_is_bad_for_no_known_reason_is_shown_all_the_same() -> None:
     found = LabNow(AT, "h", "db", "", (BoardNow("am62x-1", health=Health("am62x-1", "bad")),), ())
-    (line,) = [line for line in nowlines.lines(found, 200) if "am62x-1" in line]
+    (line,) = [line for line in status.lines(found, 200) if "am62x-1" in line]
     assert "bad: nothing says why" in line
     (tile,) = tiles(found)
     assert tile.state == "needs a person"
@@ -186,25 +186,25 @@ def test_a_board_that_is_bad_for_no_known_reason_is_shown_all_the_same() -> None
 def test_a_job_of_another_host_is_named_by_it(store: Store) -> None:
     jobs = JobQueue(store, "farm-2/boot-id/77/5", lambda _who: None, person="lena")
     jobs.start(jobs.enqueue(ORDER).id)
-    found = board(now.look()).job
+    found = board(status.look()).job
     assert found is not None
     assert (found.who, found.died) == ("lena on farm-2", False)
 
 
 def test_a_run_that_nobody_measures_was_killed(store: Store) -> None:
     run = begun(store)
-    found = board(now.look())
+    found = board(status.look())
     assert (found.current, found.last and found.last.run.id) == (None, run)
-    assert any("boot 11.01 killed 0/0" in line for line in nowlines.lines(now.look(), 200))
+    assert any("boot 11.01 killed 0/0" in line for line in status.lines(status.look(), 200))
 
 
 def test_a_board_that_only_the_results_know_is_shown_for_a_month(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.finish_run(begun(store, "old-1"), "failed")
-    assert board(now.look(), "old-1").last is not None
+    assert board(status.look(), "old-1").last is not None
     monkeypatch.setattr(Store, "now", lambda _store: dt.datetime.now(dt.UTC) + dt.timedelta(days=31))
-    assert [each.board for each in now.look().boards] == ["am62x-1"]
+    assert [each.board for each in status.look().boards] == ["am62x-1"]
 
 
 def port(**other: object) -> PortStatus:
@@ -216,17 +216,17 @@ def port(**other: object) -> PortStatus:
 
 
 def test_a_console_that_is_held_names_the_person_and_a_lost_port_is_bad() -> None:
-    held = now._at_port(BoardNow("am62x-1"), port())
+    held = status._at_port(BoardNow("am62x-1"), port())
     assert held.console.endswith(f"pid {os.getpid()})")
-    lost = now._at_port(BoardNow("am62x-1"), port(writer=None, state="Input/output error"))
+    lost = status._at_port(BoardNow("am62x-1"), port(writer=None, state="Input/output error"))
     assert (lost.console, lost.port) == ("", "port ttyUSB0: Input/output error")
-    shown = nowlines.lines(LabNow(AT, "h", "db", "", (lost,), ()), 80)
+    shown = status.lines(LabNow(AT, "h", "db", "", (lost,), ()), 80)
     assert any(isinstance(line, Marked) and "Input/output error" in line for line in shown)
 
 
 def test_what_an_installed_farm_yaml_names_must_run_and_what_a_draft_names_need_not(lab: Path) -> None:
     (lab / "farm.yaml").write_text(FARM)
-    found = {each.name: each for each in now.look(farm=lab / "farm.yaml").services}
+    found = {each.name: each for each in status.look(farm=lab / "farm.yaml").services}
     assert (found["pdudaemon"].state, found["exporter"].state) == ("bad", "bad")
     assert "systemctl start boardlab-exporter" in found["exporter"].mend
     draft = services.listening(services.HostFile(services.host_file(lab / "farm.yaml").farm, installed=False))
@@ -257,7 +257,7 @@ def long_lab(count: int = 3) -> LabNow:
 
 
 def test_the_screen_is_never_wider_than_80_columns() -> None:
-    assert max(map(tables.cells, nowlines.lines(long_lab(), 80)[3:])) <= 80
+    assert max(map(tables.cells, status.lines(long_lab(), 80)[3:])) <= 80
 
 
 def test_as_json_it_is_all_there(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,12 +276,12 @@ def test_as_json_it_is_all_there(store: Store, capsys: pytest.CaptureFixture[str
     ("seconds", "text"), [(-3, "0 s"), (59, "59 s"), (60, "1 min"), (7300, "2 h"), (90_000, "1 d")]
 )
 def test_how_long_ago_is_short(seconds: float, text: str) -> None:
-    assert nowlines.ago(seconds) == text
+    assert status.ago(seconds) == text
 
 
 def test_a_screen_that_is_too_small_scrolls() -> None:
     found = long_lab(9)
-    total = len(nowlines.lines(found, 80))
+    total = len(status.lines(found, 80))
     shown, first = view(found, 0, 80, 10)
     assert (len(shown), first) == (10, 0)
     assert shown[-1].plain.endswith(f"{total - 9} more lines below")

@@ -11,12 +11,12 @@ import yaml
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm import config, now, services
+from lab.farm import config, services, status
 from lab.farm.buildbot import described
 from lab.farm.config import Farm
-from lab.farm.desk import Desk, programs
 from lab.farm.loaded import digest
-from lab.farm.units import units
+from lab.farm.local import Desk, programs
+from lab.farm.systemd import units
 from lab.run.options import PROVISION
 from lab.web.site import Site
 from lab.web.wiring import wires
@@ -121,7 +121,7 @@ def test_the_site_and_lab_status_know_the_boards_of_a_farm_whose_folder_is_not_t
     monkeypatch.setenv("LAB_DB", f"sqlite:///{lab / 'none.db'}")  # not the results of this user's own boards
     file = lab / "farm.yaml"
     loaded(file, coordinator="", exports="", database="sqlite:///r.db")
-    boards = {each.board: each for each in now.look(farm=file).boards}
+    boards = {each.board: each for each in status.look(farm=file).boards}
     assert {name: each.board_type for name, each in boards.items()} == {"one": "am62xx_sk", "two": "am62xx_sk"}
     site = Site(farm=file)
     assert site.home() == lab

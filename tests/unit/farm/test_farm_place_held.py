@@ -12,9 +12,10 @@ from attrs import define, field
 
 from lab.cli import provision
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import holding, placing, queued
-from lab.farm.holding import BusyBoardError, held
-from lab.farm.queued import Queued
+from lab.farm import labgrid_place, lease
+from lab.farm import queue as farm_queue
+from lab.farm.lease import BusyBoardError, held
+from lab.farm.queue import Queued
 from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
 from lab.jobs.queue import JobQueue
@@ -73,9 +74,9 @@ class Played:
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
     monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: played)
-    monkeypatch.setattr(queued, "POLL_S", 0.0)
-    monkeypatch.setattr(placing, "POLL_S", 0.0)
-    monkeypatch.setattr(holding, "QUEUE_POLL_S", 0.0)
+    monkeypatch.setattr(farm_queue, "POLL_S", 0.0)
+    monkeypatch.setattr(labgrid_place, "POLL_S", 0.0)
+    monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.0)
     return played
 
 
@@ -179,7 +180,7 @@ def test_an_exporter_that_is_started_again_is_waited_for(
 def test_one_that_stays_away_ends_the_job_which_can_be_resumed(
     tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch, wait_s: float, limit_s: float
 ) -> None:
-    monkeypatch.setattr(placing, "AWAY_S", limit_s)
+    monkeypatch.setattr(labgrid_place, "AWAY_S", limit_s)
     played.away = 1000
     book = queue(store, "ann")
     job = enqueued(book, tmp_path)
@@ -243,14 +244,14 @@ def test_an_exporter_that_goes_after_a_long_wait_is_waited_for_as_long_as_at_its
 ) -> None:
     monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
     clock = [0.0]
-    monkeypatch.setattr(placing.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(labgrid_place.time, "monotonic", lambda: clock[0])
     played.acquired = "lab-7/ann-01234567-j4"  # another store's job
     book = queue(store, "ann")
     job = enqueued(book, tmp_path)
 
     def look() -> None:
-        clock[0] += placing.AWAY_S / 3
-        if clock[0] > 2 * placing.AWAY_S and played.acquired:
+        clock[0] += labgrid_place.AWAY_S / 3
+        if clock[0] > 2 * labgrid_place.AWAY_S and played.acquired:
             played.acquired, played.away = "", 2
 
     played.taken = look
@@ -282,7 +283,7 @@ def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, sto
         assert book.holder_of("b1") is None
         played.acquired = ""
 
-    with held(book, order(tmp_path), 600, say) as job, placing.placed(book, job):
+    with held(book, order(tmp_path), 600, say) as job, labgrid_place.placed(book, job):
         assert book.holder_of("b1") is not None
     assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
 
@@ -324,7 +325,7 @@ def test_a_check_that_waits_for_a_persons_place_gives_signs_of_life(
         seen.append(book.job(1).heartbeat_at)
         played.acquired = LENA if len(seen) < 3 else ""
 
-    monkeypatch.setattr(holding.time, "sleep", pause)
+    monkeypatch.setattr(lease.time, "sleep", pause)
     with held(book, order(tmp_path), 600, lambda _: None):
         assert len(set(seen)) == 3
 

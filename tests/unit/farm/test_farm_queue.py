@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm import buildbot, checks
+from lab.farm import buildbot, check
 from lab.farm.config import Farm, load
-from lab.farm.units import units
+from lab.farm.systemd import units
 from lab.jobs.queue import POINT_S
 
 TEXT = """\
@@ -237,6 +237,6 @@ def test_check_compares_boards_with_their_environments(path: Path, tmp_path: Pat
         "targets: {main: {drivers: [{BoardStrategy: {board: uno, board_type: am62xx_sk}}]}}\n"
     )
     path.write_text(TEXT.replace("/srv/lab\n", f"{tmp_path}\n", 1))
-    problems = checks.problems(load(path))
+    problems = check.problems(load(path))
     assert f"boards: one: {envs / 'one.yaml'} is of board 'uno'" in problems
     assert any(problem.startswith("boards: two: ") and "two.yaml" in problem for problem in problems)

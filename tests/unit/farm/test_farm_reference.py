@@ -10,9 +10,8 @@ from attrs import evolve
 
 from lab.cli.exporter import watched
 from lab.farm import judging
-from lab.farm.config import load
-from lab.farm.health import HealthConfig
-from lab.farm.reference import NIGHT, config, unsound
+from lab.farm.config import HealthConfig, load
+from lab.farm.reference_board import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, Part
 from lab.health.book import HealthBook

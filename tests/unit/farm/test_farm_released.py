@@ -19,9 +19,9 @@ from attrs import define, field
 from lab.cli import main
 from lab.cli import release as release_command
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import released
+from lab.farm import release_watch
 from lab.farm.config import Farm, load
-from lab.farm.units import units
+from lab.farm.systemd import units
 from lab.provision import releasefile
 from lab.provision.releasefile import find
 
@@ -69,12 +69,12 @@ class Host:
         return path
 
     def look(self) -> int:
-        return released.of(self.farm, "new", self.folder / "state", self.said.append).measure()
+        return release_watch.of(self.farm, "new", self.folder / "state", self.said.append).measure()
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(released, "settle", lambda _path, _sleep: None)
+    monkeypatch.setattr(release_watch, "settle", lambda _path, _sleep: None)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_what_is_there_at_the_first_look_is_known_and_what_comes_then_is_measure
     order = (
         f"--suite boot --env {host.folder}/envs/one.yaml --cycles 4 --medium=sd --provision={path} --health --judge"
     )
-    assert call == f"run --scheduled --continue --wait {released.WAIT_S} {order}"
+    assert call == f"run --scheduled --continue --wait {release_watch.WAIT_S} {order}"
 
 
 def test_several_are_measured_in_the_order_in_which_they_came(host: Host) -> None:
@@ -194,7 +194,7 @@ def test_who_ends_it_while_a_release_is_still_copied_does_not_wait_for_the_copy(
         sleep(0.0)
         pytest.fail("it waits on")
 
-    monkeypatch.setattr(released, "settle", copied)
+    monkeypatch.setattr(release_watch, "settle", copied)
     with pytest.raises(KeyboardInterrupt):
         host.look()
     assert host.measured == []
@@ -209,7 +209,7 @@ def test_a_damaged_state_and_a_missing_folder_are_told_with_their_mend(host: Hos
     with pytest.raises(ConfigurationError, match="make it"):
         host.look()
     with pytest.raises(ConfigurationError, match="there are: new"):
-        released.of(host.farm, "nightly", host.folder, print)
+        release_watch.of(host.farm, "nightly", host.folder, print)
 
 
 def test_a_schedule_of_releases_names_its_folder_and_never_comes_due(host: Host) -> None:

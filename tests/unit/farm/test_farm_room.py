@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from lab.farm.config import load
-from lab.farm.limits import Limits
-from lab.farm.room import LEARNED, Room
+from lab.farm.config import Limits, load
+from lab.farm.queue import LEARNED, Room
 from lab.farm.runner import BUSY, Runner, RunnerPaths
-from lab.farm.units import units
+from lab.farm.systemd import units
 from lab.jobs.queue import TIMERS, JobQueue
 from lab.jobs.records import BY_WEB, Order
 from lab.results import Store, open_store

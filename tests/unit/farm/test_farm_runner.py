@@ -11,10 +11,9 @@ from attrs import evolve
 from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError
-from lab.farm import queued, sessions
+from lab.farm import queue, runner
 from lab.farm import runner as runners
-from lab.farm.retold import told_again
-from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
+from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths, told_again
 from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
@@ -57,7 +56,7 @@ def quick(book: JobQueue, folder: Path, said: list[str]) -> Runner:
 def test_a_killed_pytest_is_no_failure_of_the_board(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, ends: int, state: str
 ) -> None:
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", command])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["sh", "-c", command])
     said: list[str] = []
     order = Order("am62xx_sk", "one", ("boot",), str(tmp_path / "one.yaml"), "", 1, {})
     with open_store(str(tmp_path / "results.db")) as store:
@@ -73,7 +72,7 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
 def test_a_pytest_waits_for_a_host_that_is_away_as_long_as_its_job_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, wait_s: float, away: str
 ) -> None:
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", f'test "${AWAY_VARIABLE}" = {away}'])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["sh", "-c", f'test "${AWAY_VARIABLE}" = {away}'])
     book = timers(store)
     assert quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), wait_s) == 0
 
@@ -81,7 +80,7 @@ def test_a_pytest_waits_for_a_host_that_is_away_as_long_as_its_job_may(
 def test_a_pytest_that_is_stopped_does_not_keep_the_board_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", "kill -STOP $$; exit 0"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["sh", "-c", "kill -STOP $$; exit 0"])
     book, said = timers(store), list[str]()
     job = book.enqueue(order(tmp_path))
     assert quick(book, tmp_path, said).run(job, 0) == 0
@@ -100,7 +99,7 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
 
     monkeypatch.setattr(runners, "wish", half_saved)
     monkeypatch.setattr(
-        sessions, "command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
+        runner, "command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
     )
     book = timers(store)
     job = book.enqueue(order(tmp_path))
@@ -118,14 +117,14 @@ def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
     book = JobQueue(store, process.identity(), process.has_died, person="lena", priority=priority)
     said: list[str] = []
     job = book.enqueue(order(tmp_path))
-    assert queued.Queued(book, said.append, lambda: False).wait(job, 0) is None
+    assert queue.Queued(book, said.append, lambda: False).wait(job, 0) is None
     assert "one.yaml" in said[0]
 
     def saved(_self: object, _job: object) -> None:
         env.write_text("targets: {main: {resources: []}}")
 
-    monkeypatch.setattr(queued.Queued, "_rest", saved)
-    taken = queued.Queued(book, said.append, lambda: False).wait(job, 3600)
+    monkeypatch.setattr(queue.Queued, "_rest", saved)
+    taken = queue.Queued(book, said.append, lambda: False).wait(job, 3600)
     assert taken is not None
     assert (taken.state, taken.yields_to) == ("running", "")
 
@@ -147,7 +146,7 @@ def test_no_pytest_outlives_its_job(
     monkeypatch.setattr(runners, "STOP_S", 60.0 if heeds else 0.1)
     trap = "trap 'exit 0' INT" if heeds else "trap '' INT"
     monkeypatch.setattr(
-        sessions, "command", lambda *_args: ["bash", "-c", f"{trap}; touch {ready}; while :; do sleep 0.05; done"]
+        runner, "command", lambda *_args: ["bash", "-c", f"{trap}; touch {ready}; while :; do sleep 0.05; done"]
     )
     book = timers(store)
     with pytest.raises(RuntimeError):
@@ -160,7 +159,7 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
 ) -> None:
     asked: list[str] = []
     times = tmp_path / "times"
-    monkeypatch.setattr(queued, "wish", lambda *_args: "")
+    monkeypatch.setattr(queue, "wish", lambda *_args: "")
     monkeypatch.setattr(runners, "wish", lambda *_args: "lena has reserved it")
 
     def ask(_book: JobQueue, _job: int, who: str) -> None:
@@ -175,7 +174,7 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
         waits = f'while [ "$(cat {times} 2>/dev/null | wc -c)" -lt {len(begun)} ]; do sleep 0.05; done'
         return ["sh", "-c", f"{waits}; exit {GAVE_WAY}" if len(begun) < 3 else "exit 0"]
 
-    monkeypatch.setattr(sessions, "command", command)
+    monkeypatch.setattr(runner, "command", command)
     book = timers(store)
     assert quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), 0) == 0
     assert asked == ["lena has reserved it"] * 2
@@ -191,9 +190,9 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
     def held(who: str) -> None:
         pytest.fail(f"{who} has the turn while it asks")
 
-    monkeypatch.setattr(queued, "wish", slow)
+    monkeypatch.setattr(queue, "wish", slow)
     book = timers(store)
-    assert queued.Queued(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
+    assert queue.Queued(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
 
 
 @pytest.mark.parametrize(("status", "begun"), [("completed", 0), ("interrupted", 1)])
@@ -207,7 +206,7 @@ def test_what_was_measured_whole_before_its_job_ended_is_not_measured_again(
         pytests.append(suite)
         return ["true"]
 
-    monkeypatch.setattr(sessions, "command", command)
+    monkeypatch.setattr(runner, "command", command)
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
@@ -223,7 +222,7 @@ def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_res
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, ended: str, suites: tuple[str, ...]
 ) -> None:
     """All samples are there, and a test failed: that a metric is missing, say."""
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["true"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["true"])
     book = timers(store)
     job = book.start(book.enqueue(evolve(order(tmp_path), suites=suites)).id)
     assert job is not None
@@ -244,7 +243,7 @@ def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_res
 def test_a_number_of_an_earlier_suite_is_worse_also_after_its_job_was_killed_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["true"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["true"])
     record(store, cycles=1)  # so that the store knows the metric
     book = timers(store)
     job = book.start(book.enqueue(evolve(order(tmp_path), suites=("boot", "sections"), options={"judge": True})).id)
@@ -264,7 +263,7 @@ def test_a_confirmation_that_fails_after_its_job_was_killed_is_no_failure_of_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """As it is none where nobody was killed: all that was ordered is measured."""
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", "exit 1"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["sh", "-c", "exit 1"])
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
@@ -283,7 +282,7 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, outcome: str, ends: int, state: str
 ) -> None:
     """A coordinator that is started again knows of nobody who has acquired a place."""
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["false"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["false"])
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None
@@ -296,7 +295,7 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
     book.finish(job.id, "interrupted")
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == ends
     assert book.job(job.id).state == state
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["true"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["true"])
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
 
 
@@ -318,7 +317,7 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
 def test_a_job_that_failed_by_the_lab_alone_says_so_also_when_it_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, attempts: list[tuple[str, str, int]], told: str
 ) -> None:
-    monkeypatch.setattr(sessions, "command", lambda *_args: ["sh", "-c", "exit 1"])
+    monkeypatch.setattr(runner, "command", lambda *_args: ["sh", "-c", "exit 1"])
     book = timers(store)
     job = book.start(book.enqueue(order(tmp_path)).id)
     assert job is not None

@@ -8,14 +8,12 @@ import yaml
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm import hostfiles, scraped
-from lab.farm.config import Farm
-from lab.farm.queueing import HostEntry
-from lab.farm.serving import Exporter
+from lab.farm import systemd
+from lab.farm.config import Exporter, Farm, HostEntry
 
 
 def found(farm: Farm) -> list[tuple[str, str, bool]]:
-    return [(target.host, target.at, bool(target.forward)) for target in scraped.targets(farm)]
+    return [(target.host, target.at, bool(target.forward)) for target in systemd.targets(farm)]
 
 
 def test_exporters_on_loopback_of_other_hosts_are_behind_ports_of_the_first_ones() -> None:
@@ -40,12 +38,12 @@ def test_one_that_listens_elsewhere_is_asked_there_or_where_farm_yaml_says() -> 
 
 
 def test_the_file_has_a_target_with_its_host_for_each() -> None:
-    text = hostfiles.files(Farm(hosts=[HostEntry("lab-1"), HostEntry("lab-2")]))[scraped.FILE]
+    text = systemd.files(Farm(hosts=[HostEntry("lab-1"), HostEntry("lab-2")]))[systemd.FILE]
     assert yaml.safe_load(text) == [
         {"targets": ["127.0.0.1:9870"], "labels": {"host": "lab-1"}},
         {"targets": ["127.0.0.1:9871"], "labels": {"host": "lab-2"}},
     ]
-    assert yaml.safe_load(scraped.text(Farm())) == [{"targets": ["127.0.0.1:9870"]}]
+    assert yaml.safe_load(systemd.text(Farm())) == [{"targets": ["127.0.0.1:9870"]}]
 
 
 def test_one_that_listens_everywhere_is_asked_by_its_hosts_name() -> None:

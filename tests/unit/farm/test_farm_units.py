@@ -15,13 +15,25 @@ from typer.testing import CliRunner
 from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm.config import Farm, Schedule, load
-from lab.farm.health import HealthConfig
-from lab.farm.hostfiles import write
-from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
+from lab.farm.config import (
+    BoardEntry,
+    Buildbot,
+    Exporter,
+    Farm,
+    GitHub,
+    GitLab,
+    HealthConfig,
+    HostEntry,
+    PduDaemonConfig,
+    Schedule,
+    UsbEntry,
+    VirtualBoards,
+    Web,
+    Webhook,
+    load,
+)
 from lab.farm.runner import WORSE
-from lab.farm.serving import Exporter, PduDaemonConfig, UsbEntry, VirtualBoards, Web
-from lab.farm.units import COORDINATOR, kept, units
+from lab.farm.systemd import COORDINATOR, kept, units, write
 from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]

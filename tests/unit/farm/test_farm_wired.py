@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
-from lab.farm import config, wired
+from lab.farm import check, config
 from virtual.ports import free_port
 
 ENV = """\
@@ -43,7 +43,7 @@ def test_a_place_that_is_not_there_and_one_that_nobody_exports_are_found(tmp_pat
         words = ("-c", address, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
         with coordinator.running("labgrid-exporter", *words, folder=tmp_path):
             until(lambda: Coordinator(address).unmatched("sk-1") == (), "the exporter is seen")
-            found = wired.problems(config.load(path))
+            found = check.wiring_problems(config.load(path))
             done = CliRunner().invoke(commands.app, ["check", str(path)])
     two, three = found
     assert two.startswith(
@@ -95,7 +95,7 @@ def test_an_environment_with_another_coordinator_is_a_mistake(tmp_path: Path, mo
     monkeypatch.setattr(Coordinator, "holders", lambda _self, _timeout_s: {"sk-1": ""})
     path = farm(tmp_path, "10.0.0.7:20408", one="sk-1")
     path.write_text(path.read_text().replace("10.0.0.7", "10.0.0.1"))
-    (said,) = wired.problems(config.load(path))
+    (said,) = check.wiring_problems(config.load(path))
     assert "its coordinator is 10.0.0.7:20408, and farm.yaml's 10.0.0.1:20408" in said
 
 
@@ -103,4 +103,4 @@ def test_a_farm_without_coordinator_asks_nobody(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Coordinator, "holders", lambda *_: pytest.fail("it was asked"))
     path = tmp_path / "farm.yaml"
     path.write_text("user: me\n")
-    assert wired.problems(config.load(path)) == []
+    assert check.wiring_problems(config.load(path)) == []

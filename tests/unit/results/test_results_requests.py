@@ -8,8 +8,7 @@ from support.recorded_run import record
 
 from lab import shipped
 from lab.cli import main
-from lab.farm.retold import told_again
-from lab.farm.runner import WORSE
+from lab.farm.runner import WORSE, told_again
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import JobState

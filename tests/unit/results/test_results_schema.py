@@ -18,7 +18,7 @@ from support.older_schema import NEWER, OLDER, newer_program, raw
 
 from lab.cli import main
 from lab.errors import BoardlabError, LabStableError, NoResultsError
-from lab.farm import holding
+from lab.farm import lease
 from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
 from lab.results.schema import NEWEST, _config
@@ -129,13 +129,13 @@ def test_the_site_and_the_exporter_migrate_nothing_and_say_what_to_do(older: str
 
 def test_lab_run_migrates_with_a_line_that_names_both_schemas(older: str) -> None:
     said = list[str]()
-    with holding.opened(older, 0.0, said.append) as store:
+    with lease.opened(older, 0.0, said.append) as store:
         assert runs(store) == 1
     (line,) = said
     assert OLDER in line
     assert NEWER in line
     assert state(older)[0] == NEWER
-    with holding.opened(older, 0.0, said.append):
+    with lease.opened(older, 0.0, said.append):
         assert len(said) == 1, "once"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import sharing
+from lab.farm import runner
 from lab.farm.doctor import software
 from lab.redaction import redacted
 from lab.results import artifacts, location, open_store
@@ -128,13 +128,13 @@ def test_after_a_job_a_process_brings_what_it_measured(
     monkeypatch.setenv(DATABASE_VARIABLE, str(tmp_path / "results.db"))
     monkeypatch.setenv(SHARED_VARIABLE, farm.one.shared)
     with open_store() as store:
-        assert sharing.begin(store) is None
+        assert runner.begin(store) is None
         ref = store.artifacts.put(LOG, kind="k")
         (waits,) = [each for each in software.results(None) if each.subject == "artifacts"]
         assert waits.said == f"1 are not yet in {farm.one.shared}"
-        child = sharing.begin(store)
+        child = runner.begin(store)
         assert child is not None
-        assert child.wait(120) == 0, (store.artifacts.marks / sharing.LOG).read_text()
+        assert child.wait(120) == 0, (store.artifacts.marks / runner.LOG).read_text()
         assert store.artifacts.marked() == []
         assert farm.two.read(ref.sha256) == LOG
         store.artifacts.put(b"2", kind="k")

@@ -14,7 +14,7 @@ from lab import pytest_plugin
 from lab.cli import run as command
 from lab.errors import ConfigurationError
 from lab.farm.config import load
-from lab.farm.units import units
+from lab.farm.systemd import units
 from lab.jobs.records import HEALTH
 from lab.run import options
 from lab.run.options import TABLE, RunOption, Value

@@ -19,8 +19,8 @@ from support import web_people
 from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
 from support.web_serving import serving
 
-from lab.farm import holding
-from lab.farm.now import BoardNow
+from lab.farm import lease
+from lab.farm.status import BoardNow
 from lab.health import Rule
 from lab.host import process
 from lab.host.clock import utc_now
@@ -282,7 +282,7 @@ def test_a_power_switch_keeps_to_the_rule_of_the_sites_farm(
     guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules: list[Rule] = []
-    monkeypatch.setattr(holding, "JobQueue", lambda *_, rule, **__: rules.append(rule) or pytest.fail("enough"))
+    monkeypatch.setattr(lease, "JobQueue", lambda *_, rule, **__: rules.append(rule) or pytest.fail("enough"))
     (guarded.folder / "farm.yaml").write_text("health: {faults: 7}\n")
     site = Site(guarded.database, farm=guarded.folder / "farm.yaml", folder=guarded.folder)
     with guarded.store() as store, pytest.raises(pytest.fail.Exception, match="enough"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from lab.farm.now import BoardNow, JobNow, LabNow
+from lab.farm.status import BoardNow, JobNow, LabNow
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun

@@ -10,8 +10,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 from lab.farm import services
-from lab.farm.config import HERE, Farm
-from lab.farm.health import HealthConfig
+from lab.farm.config import HERE, Farm, HealthConfig
 from lab.health import Rule
 from lab.health.book import HealthBook
 from lab.host.clock import utc_now

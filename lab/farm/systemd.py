@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
 import jinja2
+from attrs import frozen
 
-from lab.errors import ConfigurationError
-from lab.farm import buildbot, reference
-from lab.farm.config import Farm
-from lab.farm.queueing import Buildbot
+from lab import shipped
+from lab.errors import ConfigurationError, LabStableError
+from lab.farm import buildbot, reference_board
+from lab.farm.config import DOCUMENTS, Buildbot, Farm
+from lab.host.tcp import is_loopback
 from lab.run.options import words
 
 COORDINATOR: Final = "labgrid-coordinator"  # labgrid's program, installed beside `lab`
@@ -56,7 +60,7 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     if farm.buildbot is not None:  # which has all that comes due by the clock
         return found | _queue(farm, farm.buildbot, host or hosts[0])
-    if farm.health.reference and reference.host(farm) == (host or hosts[0]):
+    if farm.health.reference and reference_board.host(farm) == (host or hosts[0]):
         found |= _reference(farm)
     for schedule in farm.schedules:
         for kind in ("service", "timer", *(["path"] if schedule.releases else [])):
@@ -78,7 +82,7 @@ def kept(farm: Farm, host: str) -> list[str]:
 
 def _reference(farm: Farm) -> dict[str, str]:
     """The check of the reference board, before anything else of a night."""
-    env = reference.environment(farm, farm.health.reference)
+    env = reference_board.environment(farm, farm.health.reference)
     kinds = ("service", "timer")
     return {f"boardlab-reference.{kind}": _text(f"boardlab-reference.{kind}", farm=farm, env=env) for kind in kinds}
 
@@ -107,3 +111,103 @@ def _text(name: str, **values: object) -> str:
 def _word(path: str) -> str:
     """A path as one word of ExecStart= (systemd.service(5), "Command lines")."""
     return f'"{path}"' if " " in path else path
+
+
+# --- What a lab host installs as farm.yaml says: Prometheus' rules and Grafana's dashboards, with its address of the documents, and Prometheus' targets ---
+
+
+_FOLDERS: Final = ("prometheus/rules", "grafana/dashboards")
+
+
+def files(farm: Farm) -> dict[str, str]:
+    """Name below the folder `farm` -> text."""
+    source = shipped.folder(shipped.FARM)
+    paths = [path for folder in _FOLDERS for path in sorted((source / folder).iterdir())]
+    linked = {
+        path.relative_to(source).as_posix(): path.read_text(encoding="utf-8").replace(DOCUMENTS, farm.documents)
+        for path in paths
+    }
+    return {**linked, FILE: text(farm)}
+
+
+def write(found: dict[str, str], folder: Path) -> list[Path]:
+    """Write the files below a folder, which is made where it is missing, and return their paths.
+
+    Raises:
+        LabStableError: the folder cannot be written.
+    """
+    paths = []
+    for name, text in found.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise LabStableError(
+                f"cannot write {path}: {error.strerror}; choose another folder with --output"
+            ) from error
+        paths.append(path)
+    return paths
+
+
+# --- Where Prometheus finds the exporters of a farm's hosts: the file of its targets (file_sd_configs) ---
+
+
+FILE: Final = "prometheus/targets/boardlab.yml"
+
+
+@frozen
+class Target:
+    """An exporter.
+
+    Attributes:
+        host: empty where farm.yaml names none. at: host:port, as Prometheus on the first host asks.
+        forward: what ssh's -L takes, where a port of the first host's loopback is to lead to the exporter; empty: it is asked where it listens.
+    """
+
+    host: str
+    at: str
+    forward: str = ""
+
+
+def targets(farm: Farm) -> Iterator[Target]:
+    """One for each host. On loopback of another host, it is reached by a port of the first one's loopback, by its place in `hosts`."""
+    if not farm.hosts:
+        yield Target("", farm.exporter.listen)
+    for place, host in enumerate(farm.hosts):
+        listen = farm.exporter_of(host.name)
+        machine, _, port = listen.rpartition(":")
+        behind = place > 0 and is_loopback(machine.strip("[]"))
+        if host.scrape:
+            at = host.scrape
+        elif behind:
+            at = f"{machine}:{int(port) + place}"
+        else:  # 0.0.0.0 is each host itself: all targets would be the first one
+            at = f"{host.name}:{port}" if place > 0 and _is_any(machine.strip("[]")) else listen
+        leads = behind and is_loopback(at.rpartition(":")[0].strip("[]"))
+        yield Target(host.name, at, f"{at}:{listen}" if leads else "")
+
+
+def forwards(farm: Farm) -> Iterator[str]:
+    """The commands, on the first host, without which Prometheus reaches nothing at the targets that ssh leads to."""
+    config = f"-F {farm.ssh_config} " if farm.ssh_config else ""
+    for target in targets(farm):
+        if target.forward:
+            yield f"ssh {config}-N -o ExitOnForwardFailure=yes -L {target.forward} {target.host}"
+
+
+def text(farm: Farm) -> str:
+    """The file, with the head of the one that boardlab comes with."""
+    head = (shipped.folder(shipped.FARM) / FILE).read_text(encoding="utf-8").partition("- targets")[0]
+    return head + "".join(
+        f"- targets: ['{target.at}']\n" + (f"  labels: {{host: {target.host}}}\n" if target.host else "")
+        for target in targets(farm)
+    )
+
+
+def _is_any(machine: str) -> bool:
+    """Whether it is no address but the word for all of a host: 0.0.0.0 or ::."""
+    try:
+        return ipaddress.ip_address(machine).is_unspecified
+    except ValueError:
+        return False

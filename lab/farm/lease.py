@@ -10,8 +10,8 @@ from typing import Final
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
-from lab.farm import reference
-from lab.farm.placing import PLACE_BUSY, kept_from
+from lab.farm import reference_board
+from lab.farm.labgrid_place import PLACE_BUSY, kept_from
 from lab.health import Rule
 from lab.host import process
 from lab.jobs import listing
@@ -52,7 +52,7 @@ def queue(
         program=program,
         ignores=ignores,
         priority=priority,
-        rule=reference.rule() if rule is None else rule,
+        rule=reference_board.rule() if rule is None else rule,
         request=request,
     )
 
@@ -86,7 +86,7 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
 
     Raises:
         BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
-            `lab.farm.placing.placed` says in the body.
+            `lab.farm.labgrid_place.placed` says in the body.
         KeyboardInterrupt: also where somebody cancelled the job while it waited, which was said.
     """
     with _ended_by_signals():

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from difflib import get_close_matches
 from typing import Any, Final
+
+import cattrs
+from attrs import AttrsInstance, fields
+from cattrs.v import format_exception
 
 from lab.errors import ConfigurationError
 from lab.judge.text import Evidence
 from lab.redaction import redacted
 from lab.results.location import check
+from lab.run import options
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 UNGUARDED: Final = (
@@ -135,3 +141,30 @@ def site(_instance: object, attribute: Any, value: str) -> None:
             f"{attribute.name}: {redacted(value)!r}: expected http(s), a host and perhaps a path, without / at the end, "
             "e.g. https://docs.lab.example/boardlab"
         )
+
+
+# --- What is wrong with a key of farm.yaml, in the words of whoever wrote it ---
+
+
+_OPTIONS = "options"  # a record with this field has the options of `lab run` as keys of its own
+
+
+def reason(error: BaseException, kind: type | None) -> str:
+    """What cattrs found, without its place."""
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields, key=repr))
+    if isinstance(error, KeyError):
+        return "this key is missing; add it"
+    if isinstance(error, ValueError) and str(error):
+        return str(error.args[0])  # attrs gives its own three more
+    return format_exception(error, kind)
+
+
+def _unknown(key: object, record: type[AttrsInstance]) -> str:
+    if not isinstance(key, str):
+        return f"expected text as a key, got {key!r:.60}; put it in quotes, or delete it"
+    known = [each.name for each in fields(record)]
+    if _OPTIONS in known:
+        known = [*(name for name in known if name != _OPTIONS), *options.NAMES]
+    near = get_close_matches(key, known, 1)
+    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")

@@ -1,0 +1,275 @@
+"""What `lab farm check` finds wrong with a farm.yaml, from here: its schedules and boards, their environments and places, and who would be told."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from lab import shipped
+from lab.env import envfile
+from lab.errors import BoardlabError
+from lab.farm import notify, orders, validators
+from lab.farm.config import HERE, BoardEntry, Farm
+from lab.farm.doctor import Finding, software
+from lab.farm.labgrid_place import RESERVATION, place_of
+from lab.host.process import user_name
+
+if TYPE_CHECKING:
+    from exporters.farm.coordinator import Coordinator
+
+
+_FILES: Final = re.compile(
+    r"^sqlite:///(.+)|[?&]passfile=([^&]+)"
+)  # of the results: that of SQLite, and libpq's passwords
+
+
+def problems(farm: Farm) -> list[str]:
+    """What a schedule names and is not there, or is another board's."""
+    folder = Path(farm.directory)
+    found = [problem for entry in farm.boards for problem in wrong_board(folder, entry)]
+    for schedule in farm.schedules:
+        try:
+            wanted = orders.expand(schedule.suites)
+            for suite in wanted:
+                orders.files(shipped.tests(folder), suite)
+            path = envfile.find(schedule.env, folder)
+            board = envfile.arguments_of(path, "BoardStrategy").get("board")
+        except BoardlabError as error:
+            found.append(f"schedules: {schedule.name}: {error}")
+            continue
+        if board != schedule.board:
+            found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
+            continue
+        wrong = orders.problems(shipped.tests(folder), wanted, schedule.options, path)
+        found += [f"schedules: {schedule.name}: {problem}" for problem in wrong]
+    return found
+
+
+def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
+    """Why a board's environment is none, or another's."""
+    try:
+        board = envfile.arguments_of(envfile.find(entry.env, folder), "BoardStrategy").get("board")
+    except BoardlabError as error:
+        yield f"boards: {entry.name}: {error}"
+        return
+    if board != entry.name:
+        yield f"boards: {entry.name}: {entry.env} is of board {board!r}"
+
+
+def results(farm: Farm, file: Path) -> Iterator[Finding]:
+    """Why the results do not answer here, and what else is wrong with them; nothing where there are none yet.
+
+    Args:
+        file: the farm.yaml.
+    """
+    path = next((Path(found[1] or found[2]) for found in _FILES.finditer(farm.database)), None)
+    if path is not None and _is_hidden(path):
+        said = f"{user_name(os.getuid())} may not read {path}, so nothing is known of the results"
+        mend = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
+        yield Finding(software.STORE, "database", "doubtful", said, mend)
+        return
+    made_by_systemd = Path("/var/lib", farm.state)  # the services' StateDirectory=
+    if path is None or path.parent != made_by_systemd or made_by_systemd.exists():
+        yield from (each for each in software.results(farm.database) if each.level != "ok")
+
+
+def _is_hidden(path: Path) -> bool:
+    """True for a file that exists or that this user may not read."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return not os.access(path, os.R_OK)
+
+
+def untold(farm: Farm) -> list[str]:
+    """Why nobody would be told, where farm.yaml names an Alertmanager."""
+    if not farm.alertmanager:
+        return []
+    try:
+        notify.alertmanager(farm).ready_receivers()
+    except BoardlabError as error:
+        return [f"alertmanager: {error}"]
+    return []
+
+
+# --- Are the boards' places there? farm.yaml names environments, these name places, labgrid's coordinator knows places and what is exported ---
+
+
+ANSWER_S: Final = 5.0
+
+
+@frozen
+class _Named:
+    """A board's place, as its environment names it. coordinator: that of the environment; empty: it names none."""
+
+    board: str
+    env: str
+    place: str
+    coordinator: str
+
+
+def wiring_problems(farm: Farm) -> list[str]:
+    """Why a run would not get its board's place: the coordinator does not answer, or it knows the place otherwise than the environment."""
+    if not farm.coordinator:
+        return []
+    from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.holding import with_port  # noqa: PLC0415
+
+    coordinator = Coordinator(with_port(farm.coordinator))
+    try:
+        known = sorted(coordinator.holders(ANSWER_S))
+        return [problem for each in _named(farm) for problem in _wrong(each, coordinator, known)]
+    except BoardlabError as error:
+        where = {"": "its host", HERE: "this host"}.get(farm.coordinator_at, farm.coordinator_at)
+        return [
+            f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; what leads there from here (ssh -N -L, WireGuard) has to be up"
+        ]
+
+
+def _named(farm: Farm) -> Iterator[_Named]:
+    for board, env in farm.environments.items():
+        try:
+            path = envfile.find(env, Path(farm.directory))
+            place, its = place_of(path), envfile.coordinator_of(path)
+        except BoardlabError:  # `lab farm check` says of the environment itself what is wrong with it
+            continue
+        if place not in {"", RESERVATION}:
+            yield _Named(board, env, place, its)
+
+
+def _wrong(named: _Named, coordinator: Coordinator, known: list[str]) -> Iterator[str]:
+    """Raises LabTransientError: the coordinator does not answer."""
+    from lab.places.holding import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
+
+    where = f"boards: {named.board}: {named.env}"
+    if named.coordinator and not may_be_one(with_port(named.coordinator), coordinator.address):
+        yield (
+            f"{where}: its coordinator is {named.coordinator}, and farm.yaml's {coordinator.address}: the janitor looks after places of the "
+            "latter only; let both name the same one"
+        )
+        return
+    if named.place not in known:
+        close = difflib.get_close_matches(named.place, known, n=1)
+        meant = f" (is {close[0]!r} meant?)" if close else ""
+        yield (
+            f"{where}: no place {named.place!r} at the coordinator {coordinator.address}{meant}: mend `RemotePlace` there, or make the place: "
+            f"labgrid-client -p {named.place} create, then add-match HOST/GROUP/CLASS"
+        )
+        return
+    for match in coordinator.unmatched(named.place):
+        yield (
+            f"{where}: place {named.place!r} wants {match}, and nobody exports that now: mend the group's name in `exports` of its host, or the "
+            f"match (labgrid-client -p {named.place} show), or start boardlab-export there"
+        )
+
+
+# --- What knows neither users nor passwords, and who reaches it: said where a farm is set up, with what the names in farm.yaml stand for ---
+
+
+RESOLVE_S: Final = 5.0  # of all names together: a resolver that does not answer takes longer
+
+
+@frozen
+class Names:
+    """What the names in farm.yaml of such addresses stand for.
+
+    Attributes:
+        public: those that whoever is outside the lab reaches. unknown: those that nobody resolves here, and why.
+    """
+
+    public: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s: float = RESOLVE_S) -> Names:
+    """Resolve them; addresses were looked at when farm.yaml was read.
+
+    Args:
+        resolve: name -> addresses, or an OSError; None: as this host does.
+    """
+    addresses = {"coordinator": farm.coordinator, "pdudaemon: address": farm.pdudaemon.address}
+    machines = {key: _machine(address) for key, address in addresses.items()}
+    asked = {key: machine for key, machine in machines.items() if machine and not _is_literal(machine)}
+    found = _resolved(set(asked.values()), resolve or _addresses, limit_s)
+    public, unknown = [], []
+    for key, machine in asked.items():
+        its = found.get(machine, f"no answer within {limit_s:g} s")
+        if isinstance(its, str):
+            unknown.append(
+                f"{key}: {addresses[key]!r}: {machine} is no name that this host knows ({its}): nobody can say here whether others "
+                "than the lab's hosts reach it"
+            )
+        elif bad := [each for each in its if not validators.is_guarded(ipaddress.ip_address(each))]:
+            public.append(f"{key}: {addresses[key]!r}: {machine} is {', '.join(bad)}: {validators.UNGUARDED}")
+    return Names(tuple(public), tuple(unknown))
+
+
+def warnings(farm: Farm) -> Iterator[str]:
+    """What whoever sets it up has to know."""
+    if farm.coordinator:
+        yield (
+            f"BEWARE: labgrid's coordinator at {farm.coordinator} knows neither users nor passwords: WHOEVER REACHES IT acquires, releases and "
+            'deletes every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: docs/farm/several-hosts.md, "Between hosts"'
+        )
+    yield (
+        f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
+        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
+    )
+
+
+def _machine(address: str) -> str:
+    """Of host:port, [::1]:port or a host alone."""
+    machine, _, port = address.rpartition(":")
+    return (machine if port.isdecimal() and machine else address).removeprefix("[").removesuffix("]")
+
+
+def _is_literal(machine: str) -> bool:
+    try:
+        ipaddress.ip_address(machine)
+    except ValueError:
+        return False
+    return True
+
+
+def _resolved(
+    machines: set[str], resolve: Callable[[str], list[str]], limit_s: float
+) -> Mapping[str, list[str] | str]:
+    """Name -> its addresses, or why there are none; without those that take too long."""
+    answers: queue.SimpleQueue[tuple[str, list[str] | str]] = queue.SimpleQueue()
+
+    def ask(machine: str) -> None:
+        try:
+            answers.put((machine, resolve(machine)))
+        except (OSError, UnicodeError) as error:
+            answers.put((machine, getattr(error, "strerror", None) or str(error)))
+
+    for machine in machines:
+        threading.Thread(target=ask, args=(machine,), daemon=True).start()
+    found: dict[str, list[str] | str] = {}
+    deadline = time.monotonic() + limit_s
+    while len(found) < len(machines):
+        try:
+            machine, its = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        found[machine] = its
+    return found
+
+
+def _addresses(machine: str) -> list[str]:
+    infos = socket.getaddrinfo(machine, None, type=socket.SOCK_STREAM)
+    return sorted({str(info[4][0]).partition("%")[0] for info in infos})

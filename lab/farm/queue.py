@@ -1,0 +1,221 @@
+"""A job that waits: for its board, and one that a timer began also for room on this host and for whoever wants its labgrid place."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field, frozen
+
+from lab.console.client import ConsoleClient
+from lab.env import envfile
+from lab.errors import BoardlabError, ConfigurationError
+from lab.farm.config import Limits
+from lab.farm.labgrid_place import DEFAULT_COORDINATOR, RESERVATION, kept_from, place_of
+from lab.host import locks
+from lab.host.runtime import runtime_dir, socket_path
+from lab.jobs.listing import Measuring, measuring, obstacle
+from lab.jobs.queue import PERSONS, JobQueue, wait_on
+from lab.jobs.records import Job
+
+# --- Whether this host has room for one more board that measures: by farm.yaml, and by how late its stamps are ---
+# How many boards are too many is learned: where stamps were too late for a minute in which no board came or went, the host has room for one
+# board less than it had then, for a day. The runtime folder keeps that; whoever deletes the file lets the host begin anew.
+#
+# Stamps are those of this host's console server: boards whose consoles are on another host are counted here, and that host is not asked.
+
+
+LEARNED: Final = "too-many.json"
+_DAY: Final = dt.timedelta(days=1)
+_SETTLED: Final = dt.timedelta(seconds=60)  # what the console server's percentile is of
+_log = logging.getLogger(__name__)
+
+
+def stamps_p99_ms(runtime: Path | None = None) -> float | None:
+    """How late this host's stamps are, 99 of 100 of them; None: no console server runs, or no board talks."""
+    path = socket_path(runtime or runtime_dir())
+    if not path.exists():
+        return None
+    try:
+        with ConsoleClient(path) as client:
+            late_ns = client.status().late_p99_ns
+    except BoardlabError:
+        return None
+    return None if late_ns is None else late_ns / 1e6
+
+
+@frozen
+class Room:
+    """This host's, for jobs of a store.
+
+    Attributes:
+        late: how late stamps are at the moment, in ms. folder: where is kept what was learned.
+    """
+
+    book: JobQueue
+    limits: Limits
+    late: Callable[[], float | None] = stamps_p99_ms
+    folder: Path = field(factory=runtime_dir)
+    host: str = field(factory=socket.gethostname)
+
+    def lacks(self) -> str:
+        """Why one more board waits; empty: there is room. A host on which none measures has room for one."""
+        boards = self._measuring().boards
+        most = self.limits.max_boards
+        if not boards:
+            return ""
+        if most and boards >= most:
+            return f"host {self.host} measures {_boards(boards)}, and farm.yaml allows {most} (limits: max_boards)"
+        late_ms = self.late() if self.limits.late_ms else None
+        if late_ms is not None and late_ms > self.limits.late_ms:
+            return (
+                f"host {self.host}: stamps are {late_ms:.1f} ms late at p99 with {_boards(boards)}; the {_th(boards + 1)} waits (farm.yaml, "
+                f"limits: late_ms: {self.limits.late_ms:g})"
+            )
+        known = self._known()
+        if known is not None and boards >= known[0] - 1:
+            return (
+                f"host {self.host}: stamps were {known[1]:.1f} ms late at p99 with {_boards(known[0])} at {known[2]:%H:%M} UTC, and {boards} "
+                f"measure; the {_th(boards + 1)} waits (farm.yaml, limits: late_ms: {self.limits.late_ms:g})"
+            )
+        return ""
+
+    def learn(self) -> None:
+        """Note how many boards are too many, where it is seen now."""
+        late_ms = self.late() if self.limits.late_ms else None
+        if late_ms is None or late_ms <= self.limits.late_ms:
+            return
+        now, seen, known = self.book.now(), self._measuring(), self._known()
+        settled = seen.changed_at is None or now - seen.changed_at > _SETTLED
+        if seen.boards < 2 or not settled or (known is not None and known[0] < seen.boards):
+            return
+        text = json.dumps({"boards": seen.boards, "p99_ms": late_ms, "at": now.isoformat()})
+        try:
+            draft = self.folder / f"{LEARNED}.new"
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.folder / LEARNED)
+        except OSError as error:
+            _log.warning("%s: %s", error.filename, error.strerror)
+
+    def _measuring(self) -> Measuring:
+        return measuring(self.book, self.host)
+
+    def _known(self) -> tuple[int, float, dt.datetime] | None:
+        """Boards that were too many, how late stamps were with them, and when, within the last day."""
+        try:
+            found = json.loads((self.folder / LEARNED).read_text(encoding="utf-8"))
+            known = int(found["boards"]), float(found["p99_ms"]), dt.datetime.fromisoformat(found["at"])
+            return known if self.book.now() - known[2] < _DAY else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+
+def _boards(number: int) -> str:
+    return f"{number} board{'s' * (number != 1)}"
+
+
+def _th(number: int) -> str:
+    ending = "th" if 11 <= number % 100 <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+# --- A job that waits: for its board, and one that a timer began also for room on this host and for whoever wants its labgrid place ---
+
+
+POLL_S: Final = 2.0  # each time it says that it lives
+LOOK_S: Final = 0.5  # whether the board is free: a look costs a thousandth of that
+
+
+@define
+class Queued:
+    """Waits for jobs of a process.
+
+    Attributes:
+        say: tells a person a line. is_over: whether the process is to end.
+        room: of this host; None: nobody bounds it.
+    """
+
+    book: JobQueue
+    say: Callable[[str], None]
+    is_over: Callable[[], bool]
+    room: Room | None = None
+    _lacks: str = field(default="", init=False)  # what keeps it waiting beside its board
+    _unread: bool = field(default=False, init=False)  # that is its environment, which cannot be read at the moment
+
+    def wait(self, job: Job, wait_s: float) -> Job | None:
+        """The job when it has its board; None: it is over, or it took too long, which was said.
+
+        A job in its way that seems dead is watched to the end, however short `wait_s` is.
+        """
+        deadline = time.monotonic() + wait_s
+        announced = False
+        while (started := self._started(job)) is None:
+            if self.is_over() or self.book.job(job.id).cancelled_by:
+                return None
+            why = self._lacks or obstacle(self.book, job.board)
+            if job.yields_to and not self._unread and (self._lacks or self.book.refusing(job.board)):
+                deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
+            if time.monotonic() >= deadline and (self._lacks or not self.book.watches(job.id)):
+                self.say(f"{why}. Wait for it with --wait SECONDS")
+                return None
+            if not announced:
+                self.say(f"job {job.called} waits: {why}")
+                announced = True
+            self._rest(job)
+        return started
+
+    def _rest(self, job: Job) -> None:
+        """Until the next look is due, or who has the board gives it back."""
+        due = time.monotonic() + POLL_S
+        held = self.book.holder_of(job.board) is not None
+        while time.monotonic() < due and not self.is_over():
+            time.sleep(LOOK_S)
+            if held and self.book.holder_of(job.board) is None:
+                return
+
+    def _started(self, job: Job) -> Job | None:
+        """Take the board, unless a person has its labgrid place; scheduled jobs one at a time, and only where nothing else is in their way."""
+        persons = job.priority >= PERSONS
+        try:
+            # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
+            found, self._unread = kept_from(self.book, job) if persons else wish(self.book, job), False
+        except ConfigurationError as error:  # a file that is being saved is whole at a later look
+            self._lacks, self._unread = str(error), True
+            wait_on(self.book, job.id)
+            return None
+        had, self._lacks = self._lacks, found
+        if persons:
+            if self._lacks or had:
+                wait_on(self.book, job.id, self._lacks)
+            return None if self._lacks else self.book.start(job.id)
+        if not self._lacks:
+            with locks.turn("start", job.called, lambda _holder: None):
+                self._lacks = self.room.lacks() if self.room is not None else ""
+                if not self._lacks:
+                    return self.book.start(job.id)
+        wait_on(self.book, job.id)
+        return None
+
+
+def wish(book: JobQueue, job: Job) -> str:
+    """Who wants the labgrid place of a job's environment; empty: nobody, it has none, or its coordinator does not answer."""
+    path = Path(job.env)
+    name = place_of(path) if path.is_file() else ""
+    if not name or name == RESERVATION:
+        return ""
+    from lab.places.holding import job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.wishes import Wanted  # noqa: PLC0415
+
+    address = envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)
+    ours = {str(job_user(job.person, job.called, store_name(book.store))), str(stock_user(job.person))}
+    try:
+        return Wanted(name, with_port(address)).by(ours)
+    except BoardlabError:
+        return ""
