@@ -19,7 +19,7 @@ from lab.errors import LabStableError
 from lab.host import scheduling
 from lab.shown import echo, log_to
 from lab.web.app import LOCAL_NAMES, create
-from lab.web.entry import BROWSERS_LOOPBACK, access_of
+from lab.web.auth import BROWSERS_LOOPBACK, access_of
 from lab.web.server import LimitedServer
 from lab.web.site import Site
 

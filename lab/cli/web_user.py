@@ -11,7 +11,7 @@ import typer
 from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json, table
-from lab.web.users import ROLES, Role, Users, default_file
+from lab.web.auth import ROLES, Role, Users, default_file
 
 app = typer.Typer(help="Who may look and who may act in the browser.", no_args_is_help=True)
 

@@ -17,8 +17,8 @@ from lab.jobs.reservations import IGNORE, LONGEST_REASON, ReservationBook
 from lab.results.audit import LONGEST_COMMENT, Audit
 from lab.results.store import Store
 from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS
-from lab.web import programs
-from lab.web.deeds import Deeds, field
+from lab.web import job_control
+from lab.web.audit_log import Deeds, field
 
 SUITES: Final = ("boot", LOW_POWER, SECTIONS, "guide")
 Board = Annotated[str, Path(max_length=200)]
@@ -73,7 +73,7 @@ def router(deeds: Deeds) -> APIRouter:
     def power_cycle(request: Request, board: Board) -> Response:
         with deeds.noted(request, "power-cycle", board) as deed:
             site.look_again()
-            programs.power_cycle(site, deed.store, deed.person.name, deeds.board(board))
+            job_control.power_cycle(site, deed.store, deed.person.name, deeds.board(board))
         return back(board)
 
     @routes.post("/boards/{board:path}/run")
@@ -81,9 +81,9 @@ def router(deeds: Deeds) -> APIRouter:
         with deeds.noted(request, "run", board) as deed:
             words = _order(request)
             deed.about = " ".join(words)
-            env = programs.environment(deeds.board(board))
+            env = job_control.environment(deeds.board(board))
             words = [f"--env={env}", *words, *own(deed.store, board, deed.person.name)]
-            job = programs.queued(site, deed.person.name, words)
+            job = job_control.queued(site, deed.person.name, words)
             deed.about = f"{job}: {deed.about}"
         return back(board)
 

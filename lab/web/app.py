@@ -19,26 +19,23 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.web import (
     actions,
     api,
-    audit,
-    boardapi,
-    consoletail,
+    audit_log,
+    console_input,
     evidence,
     guides,
-    joblogs,
-    keyboard,
+    job_control,
     login,
     pages,
-    railstream,
+    rails,
     releasepages,
     search,
     streams,
     triage,
 )
-from lab.web.access import Access
+from lab.web.audit_log import Deeds
+from lab.web.auth import Access
 from lab.web.consoles import Consoles
-from lab.web.deeds import Deeds
-from lab.web.door import GuardedDoor
-from lab.web.etags import TaggedAnswers
+from lab.web.middleware import GuardedDoor, TaggedAnswers
 from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
 from lab.web.site import Site
@@ -73,25 +70,25 @@ def create(
     app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json", lifespan=serves)
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
-    app.include_router(boardapi.router(site))
+    app.include_router(api.board_router(site))
     deeds = Deeds(site, access.now)
     for router in (
         login.router(renderer, access, deeds),
         actions.router(deeds),
-        keyboard.router(deeds),
+        console_input.router(deeds),
         triage.router(deeds),
         releasepages.router(site, renderer, judging),
-        audit.router(site, renderer),
+        audit_log.router(site, renderer),
         guides.router(site, renderer),
         evidence.router(site),
-        joblogs.router(site),
-        consoletail.router(site, renderer),
+        job_control.router(site),
+        streams.tail_router(site, renderer),
         search.router(site, renderer),
     ):
         app.include_router(router)
     wall = functools.partial(pages.wall_part, site, renderer)
     app.include_router(streams.router(consoles, wall, lambda board: pages.type_of(site, board)))
-    app.include_router(railstream.router(LiveRails(site.runtime)))
+    app.include_router(rails.router(LiveRails(site.runtime)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.exception_handler(BoardlabError)

@@ -5,26 +5,248 @@ The moments of a boot are found as a measurement finds them, with their ±.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from lab import boards
 from lab.console.client import ConsoleClient
 from lab.console.lookup import attached, last_events, last_lines
-from lab.console.model import Moment
+from lab.console.model import Chunk, Event, Moment
 from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
+from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
-from lab.web.said import Hearing, Said, stamped
 from lab.web.sse import event
-from lab.web.viewers import Handing, Piece, Viewer
+
+# --- What a console said: its text, when each line of it began, and the moments of a boot that were found in it ---
+
+
+@define
+class Said:
+    """Text that was not given yet: one event serves all viewers, and a burst of reads.
+
+    Attributes:
+        begun_ns: for each line of `text`, split at its newlines, the stamp of the read that brought the first byte that is in
+            it; None: unknown, or nothing has come after the last newline. t_ns: of the last read; 0: nothing to time by.
+            end: position in the port's stream behind it.
+        moments: each with the stamp of the line that it was found in.
+    """
+
+    text: str = ""
+    begun_ns: list[int | None] = field(factory=lambda: [None])
+    moments: list[tuple[Moment, int]] = field(factory=list)
+    t_ns: int = 0
+    end: int = 0
+
+    def add(self, text: str, t_ns: int | None) -> None:
+        """More text, which one read brought."""
+        _, *others = text.split("\n")
+        if text and (not self.text or self.text.endswith("\n")):
+            self.begun_ns[-1] = t_ns
+        self.begun_ns += [t_ns] * len(others)
+        if others and not others[-1]:
+            self.begun_ns[-1] = None
+        self.text += text
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.text or self.moments or self.end)
+
+    def text_event(self) -> str:
+        """The text as a server-sent event; times in microseconds on the host's clock."""
+        lines = [None if ns is None else ns / 1000 for ns in self.begun_ns]
+        t_us = self.t_ns / 1000 if self.t_ns else None
+        return event("text", json.dumps({"text": self.text, "lost": 0, "t_us": t_us, "lines": lines}))
+
+    def events(self) -> str:
+        """All of it as server-sent events."""
+        found = self.text_event() if self.text else ""
+        return found + "".join(event("moment", json.dumps(_moment(*each))) for each in self.moments)
+
+
+@define
+class Hearing:
+    """Makes what can be shown of what comes from a port."""
+
+    finder: MomentFinder
+    _text: LiveText = field(factory=LiveText, init=False)
+    _begun_ns: int | None = field(default=None, init=False)  # of the line that is open
+
+    def hear(self, came: Event, said: Said) -> None:
+        """Add what came to what is to be given."""
+        if not isinstance(came, Chunk):
+            self.finder.feed(came)
+            return
+        said.add(self._text.feed(came.data), came.t_ns)
+        said.t_ns, said.end = came.t_ns, came.end
+        said.moments += self.moments(came)
+
+    def moments(self, came: Event) -> list[tuple[Moment, int]]:
+        """The moments alone."""
+        found = self.finder.feed(came)
+        if not isinstance(came, Chunk):
+            return []
+        newline, open_ns = came.data.find(b"\n"), self._begun_ns or came.t_ns
+        lines = [
+            (each, open_ns if newline < 0 or each.position - came.position <= newline else came.t_ns) for each in found
+        ]
+        if came.data.endswith(b"\n"):
+            self._begun_ns = None
+        else:
+            self._begun_ns = open_ns if newline < 0 else came.t_ns
+        return lines
+
+
+def stamped(data: bytes, events: Iterable[Event]) -> Said:
+    """The last bytes of a recording as text, with the stamps of those that have one.
+
+    Args:
+        events: of these bytes, as far as they are known.
+    """
+    reads = [each for each in events if isinstance(each, Chunk)]
+    text, said, at = LiveText(), Said(), max(0, len(data) - sum(len(read.data) for read in reads))
+    said.add(text.feed(data[:at]), None)
+    for read in reads:
+        said.add(text.feed(data[at : at + len(read.data)]), read.t_ns)
+        at += len(read.data)
+    return said
+
+
+def boots(moments: Iterable[tuple[Moment, int]]) -> list[int]:
+    """When each boot began: the stamps of the lines with its first moment. A moment that came already begins the next boot."""
+    found, names = [], set[str]()
+    for moment, line_ns in moments:
+        if not names or moment.name in names:
+            names = set()
+            found.append(line_ns)
+        names.add(moment.name)
+    return found
+
+
+def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
+    """A moment; times are on the host's clock, so that differences are what is measured."""
+    return {
+        "name": moment.name,
+        "t_us": moment.t_ns / 1000,
+        "uncertainty_us": moment.uncertainty_ns / 1000,
+        "line_us": line_ns / 1000,
+    }
+
+
+# --- Those who look at a console, and how they are given what it says ---
+# A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority. But before its stamp a byte
+# passes through a worker of the kernel (`lab.console.loop`), and that is an ordinary task, as this program is: it may have to wait
+# behind it. So a piece is handed to some viewers at a time, with pauses, in which the loop serves pages, too (see also `lab.host.scheduling`).
+
+
+# So many viewers take some 0.2 ms. Of many that wait it is a larger part, so that those of a slow host grow no further.
+_AT_A_TIME: Final = 4
+_PART: Final = 100
+_PAUSE_S: Final = 0.001
+_QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said
+
+
+@frozen
+class Piece:
+    """Text of a console, for all who look at it.
+
+    Attributes:
+        events: as server-sent events. error: why no more comes; empty: it goes on.
+    """
+
+    events: bytes
+    error: str = ""
+
+
+_NOTHING: Final = Piece(b"")
+
+
+@define
+class Viewer:
+    """One who looks at a console; lives on the event loop. Each piece is queued with how many were left out before it.
+
+    Attributes:
+        due: the time of the beat has come.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    queue: asyncio.Queue[tuple[Piece, int]] = field(factory=lambda: asyncio.Queue(_QUEUED))
+    lost: int = 0
+    due: bool = False
+
+    def put(self, piece: Piece) -> None:
+        """Queue a piece, on the loop; one who is too slow loses some, and holds nobody up."""
+        if self.queue.full():
+            self.lost += 1
+            if not piece.error:
+                return
+            self.queue.get_nowait()  # that it has ended is said in any case
+        self.queue.put_nowait((piece, self.lost))
+        self.lost = 0
+
+    @contextlib.contextmanager
+    def beating(self, every_s: float) -> Iterator[None]:
+        """Meanwhile a beat is due now and so often; it brings an empty piece to one for whom none waits."""
+        timer: asyncio.TimerHandle | None = None
+
+        def beat() -> None:
+            nonlocal timer
+            self.due = True
+            if self.queue.empty():
+                self.queue.put_nowait((_NOTHING, 0))
+            timer = self.loop.call_later(every_s, beat)
+
+        beat()
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+@define
+class Handing:
+    """Hands pieces to viewers, some at a time, in the order in which they came."""
+
+    _waiting: dict[asyncio.AbstractEventLoop, deque[tuple[Viewer, Piece]]] = field(factory=dict, init=False)
+
+    def give(self, viewers: Sequence[Viewer], piece: Piece) -> None:
+        """A piece for all of them; from any thread. Each loop is woken once."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[Viewer]] = {}
+        for viewer in viewers:
+            by_loop.setdefault(viewer.loop, []).append(viewer)
+        for loop, there in by_loop.items():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._take, loop, there, piece)
+
+    def _take(self, loop: asyncio.AbstractEventLoop, viewers: Sequence[Viewer], piece: Piece) -> None:
+        waiting = self._waiting.setdefault(loop, deque())
+        begins = not waiting
+        waiting.extend((viewer, piece) for viewer in viewers)
+        if begins:
+            self._hand(loop, waiting)
+
+    def _hand(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, Piece]]) -> None:
+        for _ in range(min(len(waiting), max(_AT_A_TIME, len(waiting) // _PART))):
+            viewer, piece = waiting.popleft()
+            viewer.put(piece)
+        if waiting:
+            loop.call_later(_PAUSE_S, self._hand, loop, waiting)
+
+
+# --- Live consoles for any number of viewers: each port is read once, by a thread of its own, while somebody looks ---
+# The moments of a boot are found as a measurement finds them, with their ±.
+
 
 BACKLOG_LINES: Final = 200
 SEARCHED_BYTES: Final = 1 << 18  # of what came before, for the moments of the last boots

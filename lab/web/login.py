@@ -11,9 +11,9 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from lab.results.audit import DONE
-from lab.web.access import SESSION_S, Access
-from lab.web.deeds import Deeds, address, form
-from lab.web.door import LOGGED_IN, LOGIN, TOO_MANY, WRONG_LOGIN, cookie_name
+from lab.web.audit_log import Deeds, address, form
+from lab.web.auth import SESSION_S, Access
+from lab.web.middleware import LOGGED_IN, LOGIN, TOO_MANY, WRONG_LOGIN, cookie_name
 from lab.web.rendering import Renderer
 
 _WRONG: Final = "The name or the password is wrong."

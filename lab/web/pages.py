@@ -24,8 +24,8 @@ from lab.results.listing import ListedRun, RunFilter, overview
 from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
-from lab.web import history, joblogs, timeline, triage, wall
-from lab.web.power import power_of
+from lab.web import charts, job_control, triage, wall
+from lab.web.rails import power_of
 from lab.web.rendering import Renderer
 from lab.web.site import Passing, Site
 from lab.web.wiring import wires
@@ -95,8 +95,8 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             with site.store() as store:
                 runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
                 comments = Audit(store).comments(board)
-                line = timeline.timeline(store, runs, found.at)
-                logs = joblogs.of_board(site, store, board)
+                line = charts.timeline(store, runs, found.at)
+                logs = job_control.of_board(site, store, board)
         except BoardlabError as error:  # its console and its rails are there all the same
             if now is None:
                 raise
@@ -160,7 +160,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page(
             "metric.html.j2",
             metric=points[-1].average.metric,
-            series=history.drawn(points, found),
+            series=charts.drawn(points, found),
             board=board,
             type=board_type,
             verdicts=triage.shown(found),

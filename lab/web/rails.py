@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 import time
 from collections import deque
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from attrs import define, evolve, field, frozen
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
 from lab.errors import BoardlabError
 from lab.host import process
@@ -16,6 +23,14 @@ from lab.host import runtime as host_runtime
 from lab.host.clock import Clock, MonotonicRaw
 from lab.host.runtime import SamplerStatus, runtime_dir
 from lab.rails.live import STEP_NS, PowerStep, TraceTail, follow
+from lab.rails.phase import samples_of
+from lab.rails.trace import Trace
+from lab.report.names import Names
+from lab.report.power import PowerFigure, power_figure
+from lab.results.artifacts import ArtifactStore
+from lab.results.listing import Overview
+from lab.results.records import POWER_TRACE, Attempt
+from lab.web.sse import ALIVE, ALIVE_S, event, events
 
 SPAN_NS: Final = 60_000_000_000  # what a viewer sees
 LOOK_S: Final = 0.25  # however many look, a trace is read once in this time
@@ -137,3 +152,94 @@ def _sampler_of(board: str, runtime: Path) -> SamplerStatus | None:
     """The sampler of a board that lives; one that was killed has left its word behind."""
     told = host_runtime.read_all(runtime / host_runtime.SAMPLERS, SamplerStatus)
     return next((each for each in told if each.board == board and process.has_died(each.holder) is False), None)
+
+
+# --- Server-sent events of a board's rails ---
+
+
+RAILS_S: Final = 0.5
+
+
+def router(rails: LiveRails) -> APIRouter:
+    """The stream's address."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/events/rails/{board:path}")
+    async def rail_events(request: Request, board: str) -> StreamingResponse:
+        return events(stream(request, rails, board))
+
+    return routes
+
+
+async def stream(request: Request, rails: LiveRails, board: str, every_s: float = RAILS_S) -> AsyncIterator[str]:
+    """The last 60 s of a board's rails, and then what comes, as long as its reader may look."""
+    last, said, quiet_s = -1, None, 0.0
+    while request.state.still() and not await request.is_disconnected():
+        piece = await run_in_threadpool(rails.since, board, last)
+        if piece.steps or piece.said != said:
+            yield event("rails", document(piece, rails.clock.now_ns()))
+            last, said, quiet_s = piece.last, piece.said, 0.0
+        elif quiet_s >= ALIVE_S:
+            quiet_s = 0.0
+            yield ALIVE
+        await asyncio.sleep(every_s)
+        quiet_s += every_s
+
+
+def document(piece: RailsPiece, now_ns: int) -> str:
+    """A piece as JSON: `steps` are milliseconds on the host's clock, then the watts of each rail, null where none came."""
+    return json.dumps(
+        {
+            "now_ms": now_ns / 1e6,
+            "rails": piece.rails,
+            "begins": piece.begins,
+            "said": piece.said,
+            "steps": [
+                [step.t_ns / 1e6, *(None if watt is None else round(watt, 6) for watt in step.watts)]
+                for step in piece.steps
+            ],
+        }
+    )
+
+
+# --- The rails of a run's attempts, read from their traces for the run's page ---
+
+
+MOST: Final = 6  # figures of a page; the traces of all attempts are among its files
+_COLUMNS: Final = 300
+
+
+def power_of(run: Overview, artifacts: ArtifactStore) -> list[PowerFigure]:
+    """The first good attempt of each item of the run that has a trace; one that is missing or damaged has no figure."""
+    names, seen = Names(run.run), set()
+    found: list[PowerFigure] = []
+    for attempt in run.attempts:
+        item = frozenset(attempt.params.items())
+        if not attempt.ok or item in seen or len(found) == MOST:
+            continue
+        figure = _figure(f"{names.of(attempt.params)}, cycle {attempt.cycle}", attempt, artifacts)
+        if figure is not None:
+            seen.add(item)
+            found.append(figure)
+    return found
+
+
+def _figure(title: str, attempt: Attempt, artifacts: ArtifactStore) -> PowerFigure | None:
+    ref = attempt.artifact(POWER_TRACE)
+    if ref is None:
+        return None
+    try:
+        artifacts.read(ref.sha256)  # says so where it is damaged
+        trace = Trace.open(artifacts.path(ref.sha256))
+        begin_ns, end_ns = trace.span_ns
+    except BoardlabError:
+        return None
+    count = min(_COLUMNS, max(1, len(trace.records) // max(1, len(trace.meta.channels))))
+    edges = np.linspace(begin_ns, end_ns, count + 1)
+    watts: dict[str, list[float | None]] = {}
+    for number, channel in enumerate(trace.meta.channels):
+        samples = samples_of(trace, number)
+        sums, _ = np.histogram(samples.centre_ns, edges, weights=samples.power_w)
+        counts, _ = np.histogram(samples.centre_ns, edges)
+        watts[channel.rail] = [float(total / here) if here else None for total, here in zip(sums, counts, strict=True)]
+    return power_figure(title, [float(t) for t in (edges[:-1] + edges[1:]) / 2], watts, attempt.moments)

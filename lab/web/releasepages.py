@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import functools
+import logging
+import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
 import anyio
 from anyio import to_thread
+from attrs import define, field
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
+from lab.errors import BoardlabError, LabTransientError
+from lab.judge.baseline import COMPLETED
 from lab.report.against import Comparison
-from lab.results.revision import runs_revision
+from lab.results import snapshot as results_snapshot
+from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import Place, release_names
-from lab.results.snapshot import RunHead
+from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
 from lab.shown import json_text
-from lab.web import releaseforms, releases
+from lab.web import releases
 from lab.web.api import NOT_FOUND
-from lab.web.judging import Judging
-from lab.web.releaseforms import Compared
-from lab.web.releases import ReleaseJudge
+from lab.web.releases import Compared, ReleaseJudge, Wanted
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
@@ -67,13 +73,13 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
         page = f"{str(request.base_url).rstrip('/')}/releases/{quote(release, safe='')}" + (
             f"?{asked}" if asked else ""
         )
-        found = await text(lambda compared: releaseforms.markdown(release, compared, page), release, against)
+        found = await text(lambda compared: releases.markdown(release, compared, page), release, against)
         return Response(found, media_type="text/markdown; charset=utf-8")
 
     @routes.get("/releases/{release:path}/numbers.csv", include_in_schema=False)
     async def numbers(release: Name, against: Against = None) -> Response:
         name = {"Content-Disposition": 'attachment; filename="release.csv"'}
-        found = await text(releaseforms.as_csv, release, against)
+        found = await text(releases.as_csv, release, against)
         return Response(found, media_type="text/csv; charset=utf-8", headers=name)
 
     @routes.get("/releases/{release:path}", include_in_schema=False)
@@ -107,7 +113,7 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
         Numbers that are as they were are only counted; `/runs/{run_id}/verdicts` has all of a run.
         """
-        found = await text(lambda compared: json_text(releaseforms.document(release, compared)), release, against)
+        found = await text(lambda compared: json_text(releases.release_document(release, compared)), release, against)
         return Response(found, media_type="application/json")
 
     return routes
@@ -149,3 +155,171 @@ def _run(
 ) -> Markup:
     shown = {"head": head, "said": said, "problem": problem, "against": against or "", "missing": missing}
     return Markup(renderer.text("release_run.html.j2", **shown))  # noqa: S704 - of a template that escapes
+
+
+# --- Releases that take long to judge: in a thread of its own, so that no page waits for them ---
+# To judge a run takes some 10 ms, since up to 30 runs before it are read; what the judge said is kept. After a start nothing is, so that a
+# release of 1,000 boards takes seconds once.
+
+
+_NEWEST: Final = 8  # releases among which the one is looked for that is judged ahead
+AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
+TOLD_S: Final = 30.0  # a failure is told to who asks within this time; later the work is tried again at once
+_LOOKED: Final = 16  # pages of which is kept what they want
+_Work: TypeAlias = tuple[str, str | None]
+_Looked: TypeAlias = tuple[
+    RunsRevision, list[str], dict[tuple[str | None, ...], list[tuple[str | None, list[Wanted]]]]
+]
+_log = logging.getLogger(__name__)
+
+
+@define
+class Judging:
+    """What is said of releases, as far as it is known."""
+
+    _site: Site
+    _judge: ReleaseJudge
+    _thread: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "judging"), init=False)
+    _under_way: dict[_Work, Future[None]] = field(factory=dict, init=False)
+    _failed_s: dict[_Work, float] = field(factory=dict, init=False)  # when, on the monotonic clock
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _ends: threading.Event = field(factory=threading.Event, init=False)
+    _progress: int = field(default=0, init=False)
+    _looked: _Looked | None = field(default=None, init=False)
+
+    @property
+    def progress(self) -> int:
+        """Another number whenever a page that lacked something may have more to show."""
+        return self._progress
+
+    def begin(self) -> None:
+        """Judge the release of which a run was completed last, before somebody asks for it."""
+        self._thread.submit(self._newest)
+
+    def end(self) -> None:
+        """Begin no further run; at most one is judged to its end."""
+        self._ends.set()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def so_far(self, store: Store, release: str, against: Sequence[str | None]) -> tuple[list[Compared], list[str]]:
+        """What is known at once; the rest is judged meanwhile. And the names of all releases.
+
+        Raises:
+            ConfigurationError: no run of that release.
+        """
+        now = runs_revision(store)
+        with results_snapshot.snapshot(store) as snapshot:
+            names, asked = self._asked(snapshot, release, against, now)
+            return [self._so_far(snapshot, release, each, wanted) for each, wanted in asked], names
+
+    def whole(self, store: Store, release: str, against: Sequence[str | None]) -> list[Compared]:
+        """All of it, however long that takes.
+
+        Raises:
+            ConfigurationError: no run of that release.
+            LabTransientError: the site ends.
+        """
+        found, names = self.so_far(store, release, against)
+        left = [each for each in found if each.left]
+        if not left:
+            return found
+        for each in left:
+            try:
+                self._begun((release, each.against)).result()
+            except CancelledError:
+                raise _ending() from None
+        with results_snapshot.snapshot(store) as snapshot:  # what was measured meanwhile is judged here
+            return [
+                Compared(
+                    each,
+                    [self._judge.judged(snapshot, run) for run in self._judge.wanted(snapshot, release, each, names)],
+                )
+                for each in against
+            ]
+
+    def _asked(
+        self, snapshot: StoreSnapshot, release: str, against: Sequence[str | None], now: RunsRevision
+    ) -> tuple[list[str], list[tuple[str | None, list[Wanted]]]]:
+        """The names of all releases, and what a page wants, as of the last look where nothing has changed since.
+
+        Args:
+            now: of before the snapshot: what is kept under it is at least as new.
+        """
+        key = (release, *against)
+        with self._lock:
+            if self._looked is not None and self._looked[0] == now and key in self._looked[2]:
+                return self._looked[1], self._looked[2][key]
+        names = release_names(snapshot)
+        found = [(each, self._judge.wanted(snapshot, release, each, names)) for each in against]
+        with self._lock:
+            if self._looked is None or self._looked[0] != now or len(self._looked[2]) >= _LOOKED:
+                self._looked = (now, names, {})
+            self._looked[2][key] = found
+        return names, found
+
+    def _so_far(
+        self, snapshot: StoreSnapshot, release: str, against: str | None, wanted: Sequence[Wanted]
+    ) -> Compared:
+        known = {each: self._judge.kept(each) for each in wanted}
+        missing = sum(run is None for run in known.values())
+        if missing <= AT_ONCE:
+            return Compared(against, [run or self._judge.judged(snapshot, each) for each, run in known.items()])
+        work = self._begun((release, against))
+        if work.done():
+            work.result()  # raises what went wrong, if something did
+        return Compared(against, [run for run in known.values() if run is not None], missing)
+
+    def _begun(self, work: _Work) -> Future[None]:
+        """The work, under way; or as it failed a moment ago, of which only the first hears."""
+        with self._lock:
+            if self._ends.is_set():
+                raise _ending()
+            found = self._under_way.pop(work, None)
+            if found is None or (found.done() and time.monotonic() - self._failed_s.pop(work, 0.0) >= TOLD_S):
+                found = self._thread.submit(self._done, work)
+            if not found.done():
+                self._under_way[work] = found
+            return found
+
+    def _done(self, work: _Work) -> None:
+        try:
+            self._judge_all(*work)
+        except Exception as error:
+            self._failed_s[work] = time.monotonic()
+            if not self._ends.is_set():
+                _log.warning(
+                    "release %s: the judge failed: %s", work[0], error, exc_info=not isinstance(error, BoardlabError)
+                )
+            raise
+        finally:
+            self._progress += 1
+        with self._lock:
+            self._under_way.pop(work, None)
+
+    def _judge_all(self, release: str, against: str | None) -> None:
+        with self._site.store() as store, results_snapshot.snapshot(store) as snapshot:
+            for each in self._judge.wanted(snapshot, release, against, release_names(snapshot)):
+                if self._ends.is_set():
+                    raise _ending()
+                self._judge.judged(snapshot, each)
+                self._progress += 1
+
+    def _newest(self) -> None:
+        """Nobody has asked for it: what fails is told to nobody, and tried again when somebody asks."""
+        try:
+            with self._site.snapshot() as snapshot:
+                names = release_names(snapshot)
+                for name in names[:_NEWEST]:
+                    if any(each.head.status == COMPLETED for each in self._judge.wanted(snapshot, name, None, names)):
+                        break
+                else:
+                    return
+            self._judge_all(name, None)
+        except BoardlabError as error:
+            _log.info("no release is judged ahead: %s", error)
+        except Exception:  # noqa: BLE001 - it is logged, and no page waits for it
+            _log.exception("no release is judged ahead")
+
+
+def _ending() -> LabTransientError:
+    return LabTransientError("the site ends; ask again when it is back", failure="results")

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment
 
 from lab.shown.templates import environment
-from lab.web.access import NOBODY, Person
+from lab.web.auth import NOBODY, Person
 
 _PROGRAM: Final = f"boardlab {version('boardlab')}"
 

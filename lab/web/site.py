@@ -24,7 +24,7 @@ from lab.results.revision import revision
 from lab.results.snapshot import KeptStore, StoreSnapshot
 from lab.results.store import Store
 from lab.web import wall
-from lab.web.sparks import Spark, Sparks
+from lab.web.wall import Spark, Sparks
 
 KEPT_PAGES: Final = 64
 LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once in this time

@@ -18,9 +18,9 @@ from lab.judge.records import CALLED, UNSURE, Decision, Verdict
 from lab.judge.store import mute, read_verdicts, review
 from lab.results.records import LAST_ID
 from lab.results.store import Store
-from lab.web import programs
+from lab.web import job_control
 from lab.web.actions import back, own
-from lab.web.deeds import Deeds, field, form
+from lab.web.audit_log import Deeds, field, form
 from lab.web.login import inside
 
 _LATELY: Final = dt.timedelta(days=90)
@@ -74,10 +74,10 @@ def router(deeds: Deeds) -> APIRouter:
             measured = deed.store.run(run_id)
             if not read_verdicts(deed.store, run_id=run_id, outcomes=[UNSURE]):
                 raise ConfigurationError(f"the judge asks for nothing of run {run_id} again")
-            env = programs.environment(deeds.board(measured.board))
+            env = job_control.environment(deeds.board(measured.board))
             words = [f"--env={env}", f"--confirms={run_id}", f"--release={measured.release}"]
             words += own(deed.store, measured.board, deed.person.name)
-            deed.about = f"{programs.queued(deeds.site, deed.person.name, words)}: run {run_id} of {measured.board}"
+            deed.about = f"{job_control.queued(deeds.site, deed.person.name, words)}: run {run_id} of {measured.board}"
         return back(measured.board)
 
     return routes

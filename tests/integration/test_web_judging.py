@@ -13,8 +13,8 @@ from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.judge.baseline import judge_run
-from lab.web import judging, releases
-from lab.web.judging import Judging
+from lab.web import releasepages, releases
+from lab.web.releasepages import Judging
 from lab.web.site import Site
 
 BOARDS = 3
@@ -59,7 +59,7 @@ def test_a_page_that_is_judged_meanwhile_goes_on_by_itself_also_after_a_failed_r
         assert asked.wait(120), "the page did not ask again"
         return judge_run(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     monkeypatch.setattr(releases, "judge_run", waits)
     monkeypatch.setattr(Judging, "progress", property(counted))
     with serving(Site(url, runtime=tmp_path / "runtime", folder=tmp_path)) as address:

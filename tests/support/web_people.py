@@ -11,8 +11,7 @@ import requests
 from attrs import define, field, frozen
 
 from lab.results import Store, open_store
-from lab.web.access import Access
-from lab.web.users import Users
+from lab.web.auth import Access, Users
 
 BOARD = "SK-AM62-0042"
 PASSWORDS = {"olga": "olga's password", "vera": "vera's password"}

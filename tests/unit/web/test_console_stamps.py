@@ -17,11 +17,9 @@ from lab.console.lookup import last_events
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError
-from lab.web.consoles import Consoles
-from lab.web.consoletail import heard, stamps
-from lab.web.said import Hearing, Said, boots, stamped
+from lab.web.consoles import Consoles, Hearing, Said, Viewer, boots, stamped
 from lab.web.site import Site
-from lab.web.viewers import Viewer
+from lab.web.streams import heard, stamps
 
 LIMIT_S = 60
 

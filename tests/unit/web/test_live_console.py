@@ -10,10 +10,8 @@ import pytest
 from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
-from lab.web.consoles import Consoles
-from lab.web.said import Said
+from lab.web.consoles import Consoles, Piece, Said, Viewer
 from lab.web.streams import console
-from lab.web.viewers import Piece, Viewer
 
 LIMIT_S = 60
 

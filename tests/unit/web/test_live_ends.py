@@ -12,12 +12,10 @@ import pytest
 import requests
 from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, access, logged_in
 
-from lab.web import streams, writing
-from lab.web.consoles import Consoles
-from lab.web.said import Said
-from lab.web.users import Users
-from lab.web.viewers import Piece, Viewer
-from lab.web.writing import Writer, Writers
+from lab.web import console_input, streams
+from lab.web.auth import Users
+from lab.web.console_input import Writer, Writers
+from lab.web.consoles import Consoles, Piece, Said, Viewer
 
 LIMIT_S = 60
 MOST_ALIVE = 4  # a minute of a stream
@@ -105,7 +103,7 @@ def test_a_console_is_shown_only_as_long_as_its_reader_may_look(busy: bool, monk
 
 
 def test_a_held_console_is_given_back_when_its_writer_may_act_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "LOOK_S", 0.0)
+    monkeypatch.setattr(console_input, "LOOK_S", 0.0)
     monkeypatch.setattr(Writers, "check", lambda *_: None)
     told: list[str] = []
     given_back = threading.Event()

@@ -22,8 +22,7 @@ from lab.rails.ina import InaSensor
 from lab.rails.live import STEP_NS
 from lab.rails.sampler import SensorRecorder
 from lab.web import rails as live
-from lab.web.rails import LiveRails
-from lab.web.railstream import document
+from lab.web.rails import LiveRails, document
 
 
 @pytest.fixture

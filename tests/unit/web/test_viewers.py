@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from lab.web.viewers import Handing, Piece, Viewer
+from lab.web.consoles import Handing, Piece, Viewer
 
 LIMIT_S = 60
 MANY = 200

@@ -23,14 +23,11 @@ from lab.cli import web as web_command
 from lab.errors import ConfigurationError, LabStableError
 from lab.results.audit import DONE, Audit
 from lab.results.models import Base
-from lab.web import programs
-from lab.web.access import SESSION_S, Access, Proxy
+from lab.web import job_control
 from lab.web.app import LOCAL_NAMES, create
-from lab.web.attempts import MOST, MOST_WIDE, WINDOW_S, Attempts
-from lab.web.deeds import MOST_REFUSED
-from lab.web.entry import access_of
+from lab.web.audit_log import MOST_REFUSED
+from lab.web.auth import MOST, MOST_WIDE, SESSION_S, WINDOW_S, Access, Attempts, Proxy, Users, access_of
 from lab.web.site import Site
-from lab.web.users import Users
 
 TABLES = [table for name, table in Base.metadata.tables.items() if name != "audit"]
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
@@ -77,8 +74,8 @@ def test_nobody_but_an_operator_changes_anything_anywhere(
     guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr(programs, "queued", lambda *given: started.append(given))
-    monkeypatch.setattr(programs, "power_cycle", lambda *given: started.append(given))
+    monkeypatch.setattr(job_control, "queued", lambda *given: started.append(given))
+    monkeypatch.setattr(job_control, "power_cycle", lambda *given: started.append(given))
     nobody, viewer, operator = Browser(guarded.url), logged_in(guarded.url, "vera"), logged_in(guarded.url, "olga")
     before = contents(guarded)
     csrf, own = {who: who_browser.csrf() for who, who_browser in (("vera", viewer), ("olga", operator))}, guarded.url

@@ -32,7 +32,7 @@ from lab.judge.records import UNSURE, NewVerdict
 from lab.judge.store import mutes, read_verdicts, reviews, write_verdicts
 from lab.results import open_store
 from lab.results.audit import Audit, Entry
-from lab.web import joblogs, programs, writing
+from lab.web import console_input, job_control
 from lab.web.site import Site
 from lab.web.wall import Filter, Tile
 
@@ -182,7 +182,7 @@ def test_a_job_is_queued_as_lab_run_does_with_whose_it_is(
     program = f"""import os, sys
 open({str(said)!r}, "a").write(repr((sys.argv[1:], os.environ["BOARDLAB_PERSON"], os.environ["LAB_DB"])) + "\\n")
 print("job j7: boot on it, results in here")"""
-    monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+    monkeypatch.setattr(job_control, "_LAB", (sys.executable, "-c", program))
     done(olga, f"{HERE}/run", suite="boot", release="11.01", cycles="3")
     done(olga, f"{HERE}/reserve", hours="1", reason="x")
     done(olga, f"{HERE}/run", suite="boot")
@@ -211,7 +211,7 @@ def test_what_a_queued_job_said_is_found_when_the_site_was_started_again(
         program = (
             f"print('job {job.called}: boot', flush=True); open({str(go)!r}).read(); print('\\x1b[31mno <b>prompt')"
         )
-        monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+        monkeypatch.setattr(job_control, "_LAB", (sys.executable, "-c", program))
         page = done(olga, f"{HERE}/run", suite="boot")
         assert f"{job.called}, queued: <a href=" in page
         go.write_text("")  # the program goes on, whoever started it
@@ -248,7 +248,7 @@ def test_only_so_many_logs_are_kept(tmp_path: Path) -> None:
     old = tmp_path / "web-run-x7f3.log"
     old.touch()
     os.utime(old, (time.time() - 15 * 86_400,) * 2)
-    joblogs.tidy(tmp_path)
+    job_control.tidy(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} == {f"web-run-j{number}.log" for number in range(11, 61)}
 
 
@@ -262,7 +262,7 @@ from lab.results import open_store
 with open_store({guarded.database!r}) as store:
     (job,) = [view.job for view in listing.jobs(store, 0, __import__("lab.host.clock").host.clock.utc_now())]
 open({str(said)!r}, "a").write(" ".join((*sys.argv[1:], job.state, job.person, job.program)))"""
-    monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+    monkeypatch.setattr(job_control, "_LAB", (sys.executable, "-c", program))
     done(olga, f"{HERE}/power-cycle")
     assert said.read_text() == "power cycle one.yaml running olga lab web"
     said.unlink()
@@ -286,7 +286,7 @@ def test_a_power_switch_keeps_to_the_rule_of_the_sites_farm(
     (guarded.folder / "farm.yaml").write_text("health: {faults: 7}\n")
     site = Site(guarded.database, farm=guarded.folder / "farm.yaml", folder=guarded.folder)
     with guarded.store() as store, pytest.raises(pytest.fail.Exception, match="enough"):
-        programs.power_cycle(site, store, "olga", BoardNow("b1", "am62xx_sk", env="one.yaml"))
+        job_control.power_cycle(site, store, "olga", BoardNow("b1", "am62xx_sk", env="one.yaml"))
     assert [rule.faults for rule in rules] == [7]
 
 
@@ -294,7 +294,7 @@ def test_a_power_switch_that_fails_is_said_and_gives_the_board_back(
     guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        programs, "_LAB", (sys.executable, "-c", "print('error: the outlet does not answer'); exit(1)")
+        job_control, "_LAB", (sys.executable, "-c", "print('error: the outlet does not answer'); exit(1)")
     )
     answer = olga.send(f"{HERE}/power-cycle")
     assert (answer.status_code, "the outlet does not answer" in answer.text) == (503, True)
@@ -310,7 +310,7 @@ class Switch:
         self.told = guarded.folder / "told"
         os.mkfifo(self.told)
         program = f"import os, time; open({str(self.told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-        monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+        monkeypatch.setattr(job_control, "_LAB", (sys.executable, "-c", program))
         self.answers: list[tuple[int, str]] = []
         self._thread = threading.Thread(target=lambda: self._send(olga))
         self._thread.start()
@@ -361,7 +361,7 @@ def test_what_fails_in_an_unforeseen_way_is_in_the_audit(
     def full(*_given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(programs, "power_cycle", full)
+    monkeypatch.setattr(job_control, "power_cycle", full)
     assert olga.send(f"{HERE}/power-cycle").status_code == 500
     assert "No space left on device" in audit(guarded).outcome
 
@@ -446,7 +446,7 @@ def test_measuring_again_queues_the_judges_confirmation(
     assert "the judge asks for nothing of run 1 again" in refused(olga, "/runs/1/again")
     verdict(guarded, UNSURE)
     words: list[list[str]] = []
-    monkeypatch.setattr(programs, "queued", lambda _site, person, given: words.append([person, *given]) or "j9")
+    monkeypatch.setattr(job_control, "queued", lambda _site, person, given: words.append([person, *given]) or "j9")
     assert 'action="/runs/1/again"' in olga.get("/releases/11.01").text
     assert 'action="/runs/1/again"' not in logged_in(guarded.url, "vera").get("/releases/11.01").text
     done(olga, "/runs/1/again")
@@ -464,9 +464,9 @@ def test_only_who_has_reserved_a_board_types_at_it(guarded: GuardedSite, olga: B
 
 @pytest.mark.parametrize(("line", "end"), [("a\x1b", "enter"), ("a\nb", "enter"), ("ls", "format")])
 def test_a_line_has_no_control_characters_but_the_key_that_ends_it(line: str, end: str) -> None:
-    with pytest.raises(writing.ConfigurationError):
-        writing.typed(line, end)
-    assert writing.typed("ls ±", "ctrl-c") == "ls ±".encode() + b"\x03"
+    with pytest.raises(console_input.ConfigurationError):
+        console_input.typed(line, end)
+    assert console_input.typed("ls ±", "ctrl-c") == "ls ±".encode() + b"\x03"
 
 
 def test_the_page_of_a_viewer_has_no_action(guarded: GuardedSite, olga: Browser, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, Store, listing, open_store
+from lab.web.charts import TIMELINE_WIDTH, timeline
 from lab.web.site import Site
-from lab.web.timeline import WIDTH, timeline
 from lab.web.wiring import wiring
 
 BOARD = "am62x-1"
@@ -92,8 +92,8 @@ def test_runs_and_failures_stand_where_they_were(tmp_path: Path) -> None:
         assert line is not None
         assert [bar.run_id for bar in line.bars] == [1, 2]
         assert [cross.text.split(",")[0] for cross in line.crosses] == ["hang_kernel", "reset"]
-        assert all(0 <= bar.x < bar.x + bar.width <= WIDTH for bar in line.bars)
-        assert line.bars[1].x < WIDTH / 10, "they were three hours ago"
+        assert all(0 <= bar.x < bar.x + bar.width <= TIMELINE_WIDTH for bar in line.bars)
+        assert line.bars[1].x < TIMELINE_WIDTH / 10, "they were three hours ago"
         assert 2 <= len(line.marks) <= 4, "the hours"
         days = timeline(store, listing.listed(store), now + dt.timedelta(days=40))
         assert days is not None

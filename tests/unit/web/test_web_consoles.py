@@ -12,8 +12,7 @@ from lab.console.client import ConsoleClient
 from lab.errors import LabStableError
 from lab.host.runtime import socket_path
 from lab.web import consoles
-from lab.web.consoles import Consoles
-from lab.web.viewers import Viewer
+from lab.web.consoles import Consoles, Viewer
 
 
 @pytest.fixture

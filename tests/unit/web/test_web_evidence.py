@@ -20,7 +20,7 @@ from lab.rails import Range
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, open_store
 from lab.results.listing import overview
 from lab.results.records import POWER_TRACE
-from lab.web.power import power_of
+from lab.web.rails import power_of
 from lab.web.site import Site
 
 

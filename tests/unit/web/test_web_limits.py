@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from support.web_people import BOARD, GuardedSite, logged_in
 
 from exporters import door
-from lab.web import door as guard
+from lab.web import middleware as guard
 from lab.web.server import LimitedServer
 
 DEADLINE_S = 60.0

@@ -18,7 +18,7 @@ from support.web_serving import serving
 
 from lab.results import open_store
 from lab.results.audit import DONE, Audit
-from lab.web.access import Access, Proxy
+from lab.web.auth import Access, Proxy
 from lab.web.site import Site
 
 HEADER = "X-Auth-Request-Preferred-Username"

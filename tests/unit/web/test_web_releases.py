@@ -36,9 +36,8 @@ from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.snapshot import RunHead, snapshot
 from lab.shown.templates import MOST_BYTES
-from lab.web import judging, releaseforms, releases
-from lab.web.releaseforms import Compared
-from lab.web.releases import ReleaseRun
+from lab.web import releasepages, releases
+from lab.web.releases import Compared, ReleaseRun
 from lab.web.site import Site
 
 BOARDS, RELEASES = 3, 6
@@ -381,9 +380,9 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
     row = JudgedRow("boot.time", hostile, hostile, hostile, hostile, "regression", hostile, bad=True)
     said = {"run": 1, "against": hostile, "notes": [], "numbers": [], "not_measured": []}
     run = ReleaseRun(head, {"worse": 1}, True, Markup(), said, rows=(row,), missing=(hostile,))
-    text = releaseforms.markdown(hostile, [Compared(hostile, [run] * 2000)] * 8, "http://127.0.0.1/")
+    text = releases.markdown(hostile, [Compared(hostile, [run] * 2000)] * 8, "http://127.0.0.1/")
     assert len(text.encode()) <= MOST_BYTES
-    text = releaseforms.markdown(hostile, [Compared(hostile, [run])], "http://127.0.0.1/")
+    text = releases.markdown(hostile, [Compared(hostile, [run])], "http://127.0.0.1/")
     (line,) = [line for line in text.splitlines() if "| regression |" in line]
     assert len(re.findall(r"(?<!\\)\|", line)) == 8
     assert not re.search(r"(?<!\\)(?:<b|\[|`)|@lena|\u202e", text)
@@ -478,7 +477,7 @@ def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab)
 
 
 def test_a_release_that_takes_long_is_shown_as_far_as_it_is_judged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     goes_on = threading.Semaphore(0)
 
     def slowly(seen: object, run: int, against: str | None) -> object:
@@ -502,7 +501,7 @@ def test_a_release_that_takes_long_is_shown_as_far_as_it_is_judged(lab: Lab, mon
 
 def test_a_program_gets_all_of_a_release_however_long_it_takes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     direct = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()
-    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     lab.measured(0, "05.00")
     (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00", "04.00").json()["comparisons"][1:]
     assert [run["run"] for run in said["runs"]] == NEWEST
@@ -518,7 +517,7 @@ def test_however_many_programs_wait_for_a_release_other_pages_come(lab: Lab, mon
         assert goes_on.wait(120)
         return judge_run(seen, run, against)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     monkeypatch.setattr(releases, "judge_run", waits)
     asking = [http.client.HTTPConnection(lab.url.removeprefix("http://"), timeout=120) for _ in range(60)]
     try:
@@ -538,7 +537,7 @@ def test_however_many_programs_wait_for_a_release_other_pages_come(lab: Lab, mon
 def test_what_goes_wrong_in_the_background_is_said_once_and_tried_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "AT_ONCE", 1)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 1)
 
     def fails(*_asked: object) -> object:
         raise LabStableError("the disk is gone", failure="results")
@@ -555,8 +554,8 @@ def test_what_goes_wrong_in_the_background_is_said_once_and_tried_again(
 def test_what_failed_a_while_ago_is_tried_again_and_told_to_nobody(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(judging, "AT_ONCE", 0)
-    monkeypatch.setattr(judging, "TOLD_S", 0.0)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "TOLD_S", 0.0)
 
     def fails(*_asked: object) -> object:
         raise LabStableError("the disk is gone", failure="results")
@@ -574,7 +573,7 @@ def test_what_goes_wrong_before_somebody_asks_is_logged_and_told_to_nobody(
     def fails(*_asked: object) -> object:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     monkeypatch.setattr(releases, "judge_run", fails)
     with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path, folder=tmp_path), ahead=True) as lab.url:
         until_logged(caplog, "a mistake of ours")

@@ -18,7 +18,7 @@ from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, listing, open_store
 from lab.results.averages import Average
 from lab.web.site import Site
-from lab.web.sparks import HEIGHT, Sparks, spark
+from lab.web.wall import HEIGHT, Sparks, spark
 
 OLDER = dt.timedelta(hours=1)
 

@@ -12,8 +12,7 @@ from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
 from lab.results.snapshot import RunHead
-from lab.web.releaseforms import Compared
-from lab.web.releases import ReleaseRun
+from lab.web.releases import Compared, ReleaseRun
 from lab.web.wall import Filter, Tile, tiles
 
 TILES = [

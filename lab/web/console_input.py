@@ -10,14 +10,19 @@ from contextlib import suppress
 from typing import Final
 
 from attrs import define, field
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.console.client import ConsoleClient
 from lab.console.lookup import attached
 from lab.errors import BoardlabError, ConfigurationError
 from lab.jobs.reservations import ReservationBook
+from lab.web.actions import Board, back
+from lab.web.audit_log import Deeds
+from lab.web.audit_log import field as audit_log_field
 from lab.web.site import Site
-from lab.web.sse import Still, event
+from lab.web.sse import Still, event, events
 
 LOOK_S: Final = 2.0  # a reservation or a session that ended is seen so soon
 ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": b""}
@@ -157,3 +162,37 @@ def typed(line: str, end: str) -> bytes:
     if end not in ENDS or not (line.isprintable() or not line):
         raise ConfigurationError(f"a line of printable characters, then one of: {', '.join(ENDS)}")
     return line.encode() + ENDS[end]
+
+
+# --- The addresses by which a person types at a console ---
+
+
+def router(deeds: Deeds) -> APIRouter:
+    """A line at a time, or as long as a page is open."""
+    routes = APIRouter(include_in_schema=False)
+    writers = Writers(deeds.site)
+
+    @routes.post("/boards/{board:path}/type")
+    def type_line(request: Request, board: Board) -> Response:
+        line = request.state.form.get("line", "")  # blanks at its ends are part of it
+        with deeds.noted(request, "write", board, f"a line of {len(line)} characters") as deed:
+            data = typed(line[:1000], audit_log_field(request, "end", default="enter"))
+            writers.type(board, deed.person.name, data)
+        return back(board, "console")
+
+    @routes.post("/boards/{board:path}/hold")
+    async def hold(request: Request, board: Board) -> StreamingResponse:
+        name = request.state.person.name
+
+        def begin() -> Writer:
+            with deeds.noted(request, "hold console", board):
+                return writers.hold(board, name)
+
+        writer = await run_in_threadpool(begin)
+
+        def released(outcome: str) -> None:
+            deeds.tell(request, "release console", name, outcome, board)
+
+        return events(writers.held(board, name, writer, released, request.state.still))
+
+    return routes

@@ -1,0 +1,555 @@
+"""Who asks, and what that person may do: sessions, a proxy's word, a password with each request, or whoever started the site.
+
+A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password that it
+remembers with requests of other sites, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
+
+import anyio
+import bcrypt
+from anyio import to_thread
+from attrs import define, field, frozen
+from starlette.datastructures import Headers
+
+from exporters.door import origin
+from exporters.server import Guard
+from exporters.webconfig import WebConfig
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host import process
+
+# --- Who may look and who may act: names, roles and password hashes in a file of its own, mode 0600 ---
+# `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is another file;
+# the hashes are the same (bcrypt).
+
+
+Role = Literal["viewer", "operator"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+SHORTEST, LONGEST = 8, 72  # characters of a password; bytes that bcrypt takes
+_NOBODY: Final = b"$2b$12$" + b"." * 53  # no password has this hash; it costs as much to try as anybody's
+_BCRYPT: Final = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}")
+_FORM: Final = '{"users": {"lena": {"role": "operator", "password": "$2b$..."}}}'
+
+
+@frozen
+class User:
+    """A user; `secret`: the bcrypt hash of the password, empty: comes through a proxy only."""
+
+    role: Role
+    secret: str = field(default="", repr=False)
+
+
+def default_file() -> Path:
+    """Where the users of a host's `lab web` are (XDG Base Directory Specification)."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".config") / "boardlab" / "web-users.json"
+
+
+@define
+class Users:
+    """The users of a file, read again whenever it was changed."""
+
+    path: Path
+    _stamp: tuple[int, int, int] | None = field(default=None, init=False)
+    _users: Mapping[str, User] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _trying: threading.Lock = field(factory=threading.Lock, init=False)  # guessing must not take all cores
+
+    def all(self) -> Mapping[str, User]:
+        """Name -> user; none where there is no file.
+
+        Raises:
+            ConfigurationError: the file cannot be read, others may read it, or it is not of this form.
+        """
+        with self._lock:
+            try:
+                found = self.path.stat()
+            except FileNotFoundError:
+                self._stamp, self._users = None, {}
+                return self._users
+            except OSError as error:
+                raise ConfigurationError(f"{self.path}: cannot be read: {error.strerror}") from error
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if stamp != self._stamp:
+                if found.st_mode & 0o077:
+                    raise ConfigurationError(
+                        f"{self.path} has password hashes that others may read: chmod 600 {self.path}"
+                    )
+                self._users, self._stamp = _read(self.path), stamp
+            return self._users
+
+    def right(self, name: str, password: str) -> bool:
+        """Whether that is the user's password; takes as long for a name that there is not."""
+        user = self.all().get(name)
+        secret = user.secret.encode() if user and user.secret else _NOBODY
+        given = password.encode()
+        with self._trying:
+            return bcrypt.checkpw(given[:LONGEST], secret) and secret != _NOBODY and len(given) <= LONGEST
+
+    def add(self, name: str, role: Role, password: str | None) -> bool:
+        """Add a user or change one; `password` of None: comes through a proxy only. Returns whether the user is new.
+
+        Raises:
+            ConfigurationError: a wrong name or password, or the file cannot be used.
+        """
+        if not NAME.fullmatch(name):
+            raise ConfigurationError(f"{name!r:.80}: a name has letters, digits and . _ @ -, at most 64 of them")
+        if password is not None and not (len(password) >= SHORTEST and len(password.encode()) <= LONGEST):
+            raise ConfigurationError(f"a password has at least {SHORTEST} characters, and at most {LONGEST} bytes")
+        secret = "" if password is None else bcrypt.hashpw(password.encode(), bcrypt.gensalt()).decode()
+        with self._changing() as users:
+            new = name not in users
+            users[name] = User(role, secret)
+        return new
+
+    def remove(self, name: str) -> None:
+        """Remove a user; sessions of that name end at once.
+
+        Raises:
+            ConfigurationError: there is none, or the file cannot be used.
+        """
+        with self._changing() as users:
+            if users.pop(name, None) is None:
+                raise ConfigurationError(f"no user {name!r:.80}; there are: {', '.join(sorted(users)) or 'none'}")
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, User]]:
+        """The users, to be changed by one process at a time, and written in one piece."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock_file = self.path.with_name(f"{self.path.name}.lock")
+            with os.fdopen(os.open(lock_file, os.O_CREAT | os.O_RDWR, 0o600)) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                users = dict(self.all())
+                yield users
+                new = self.path.with_name(f"{self.path.name}.new")
+                new.unlink(missing_ok=True)
+                with os.fdopen(
+                    os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8"
+                ) as file:
+                    json.dump({"users": {n: _document(u) for n, u in sorted(users.items())}}, file, indent=2)
+                    file.write("\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(self.path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.path}: cannot be written: {error.strerror}; name another --users FILE"
+            ) from error
+
+
+def _document(user: User) -> dict[str, str]:
+    return {"role": user.role} | ({"password": user.secret} if user.secret else {})
+
+
+def _read(path: Path) -> dict[str, User]:
+    try:
+        users = json.loads(path.read_text(encoding="utf-8"))["users"]
+        found = {str(name): User(entry["role"], entry.get("password", "")) for name, entry in users.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # its words may be a password's
+        raise ConfigurationError(f"{path} is no file of users ({type(error).__name__}); it is like {_FORM}") from None
+    for name, user in found.items():
+        if (
+            not NAME.fullmatch(name)
+            or user.role not in ROLES
+            or not (user.secret == "" or _BCRYPT.fullmatch(user.secret))
+        ):
+            raise ConfigurationError(
+                f"{path}: {name!r:.80} is wrong; it is like {_FORM}: `lab web user add` writes it"
+            )
+    return found
+
+
+# --- How often somebody may try a password, over a sliding window: for a name from an address, and more often for each alone ---
+
+
+MOST: Final = 10  # wrong passwords for a name from an address: others are not concerned
+MOST_WIDE: Final = 100  # for a name from all addresses, or from an address for all names; see `Attempts`
+WINDOW_S: Final = 600.0
+_MOST_KEYS: Final = 10_000
+
+
+@define
+class Window:
+    """How often things happened in the last WINDOW_S; `now` is monotonic, in seconds."""
+
+    now: Callable[[], float]
+    _times: dict[Hashable, deque[float]] = field(factory=dict, init=False)
+
+    def wait_s(self, key: Hashable, most: int) -> float:
+        """For how long it has happened `most` times; 0: less often."""
+        times = self._times.get(key, ())
+        return max(0.0, times[-most] + WINDOW_S - self.now()) if len(times) >= most else 0.0
+
+    def count(self, key: Hashable, most: int) -> None:
+        """It happens now; the last `most` times are known."""
+        now = self.now()
+        if len(self._times) >= _MOST_KEYS:
+            self._times = {each: times for each, times in self._times.items() if times[-1] > now - WINDOW_S}
+        self._times.setdefault(key, deque(maxlen=most)).append(now)
+
+    def take_back(self, key: Hashable) -> None:
+        """Its last time does not count."""
+        times = self._times.get(key)
+        if times:
+            times.pop()
+        if not times:
+            self.forget(key)
+
+    def forget(self, key: Hashable) -> None:
+        """It never happened."""
+        self._times.pop(key, None)
+
+
+@define
+class Attempts:
+    """The attempts that failed lately, or are being tried; `now` is monotonic, in seconds.
+
+    MOST_WIDE slows down the guessing of many names, or from many addresses. It does not hold for a name from an address with
+    which the right password came before, so that nobody can lock out people where they usually log in.
+    """
+
+    now: Callable[[], float]
+    _failed: Window = field(init=False)
+    _right: dict[tuple[str, str], None] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._failed = Window(self.now)
+
+    def begin(self, name: str, address: str) -> float:
+        """Count an attempt before it is tried: however many come at once, no more than MOST are.
+
+        Returns for how long this name cannot be tried from this address, in seconds, and then counts nothing; 0: try.
+        """
+        with self._lock:
+            limits = self._limits(name, address)
+            pair = (name, origin(address))
+            asked = limits if pair not in self._right else {pair: MOST}
+            wait_s = max(self._failed.wait_s(key, most) for key, most in asked.items())
+            if not wait_s:
+                for key, most in limits.items():
+                    self._failed.count(key, most)
+            return wait_s
+
+    def succeeded(self, name: str, address: str) -> None:
+        """An attempt was right: it is taken back, and so are those of this name from this address that failed before."""
+        with self._lock:
+            pair = (name, origin(address))
+            for key in self._limits(name, address):
+                self._failed.take_back(key)
+            self._failed.forget(pair)
+            self._right.pop(pair, None)
+            self._right[pair] = None
+            if len(self._right) > _MOST_KEYS:
+                del self._right[next(iter(self._right))]
+
+    def _limits(self, name: str, address: str) -> dict[Hashable, int]:
+        its = origin(address)
+        return {(name, its): MOST, f"name {name}": MOST_WIDE, f"address {its}": MOST_WIDE}
+
+
+# --- Who asks, and what that person may do: sessions, a proxy's word, a password with each request, or whoever started the site ---
+# A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password that it
+# remembers with requests of other sites, too.
+
+
+SESSION_S: Final = 12 * 3600.0
+_MOST_SESSIONS: Final = 10_000
+_Answer = TypeVar("_Answer")
+
+
+@frozen
+class Person:
+    """Who asks.
+
+    Attributes:
+        name: empty: nobody is known. csrf: what a form of this person's pages carries; empty: nothing may be changed.
+        session: has one, which can be ended.
+    """
+
+    name: str
+    role: Role = "viewer"
+    csrf: str = ""
+    session: bool = False
+
+    @property
+    def acts(self) -> bool:
+        """Whether this person may change something."""
+        return self.role == "operator" and bool(self.name and self.csrf)
+
+
+NOBODY: Final = Person("")
+
+
+@frozen
+class Proxy:
+    """A reverse proxy that says in a header who asks; `addresses`: where it asks from."""
+
+    addresses: frozenset[str]
+    header: str
+
+
+@frozen
+class _Session:
+    name: str
+    ends_s: float
+    secret: str | None  # the password's hash then; None: by the link that was printed where the site was started
+
+
+@define
+class Access:
+    """Who may come in.
+
+    Attributes:
+        users: of a file; None: there is none. guard: the users of the web-config file, who may look.
+        owner, token: on loopback without users: who started the site, and what proves it. open: everybody may look.
+        own_name: the only name by which the token is taken; empty: any. A browser sends cookies of a host to all its ports, so
+            that a server of another user would be sent those of 127.0.0.1, but never those of a name that nobody else has.
+        now: monotonic, in seconds.
+    """
+
+    users: Users | None = None
+    guard: Guard = field(factory=lambda: Guard(None))
+    proxy: Proxy | None = None
+    owner: str = ""
+    token: str = ""
+    own_name: str = ""
+    open: bool = False
+    now: Callable[[], float] = time.monotonic
+    attempts: Attempts = field(init=False)
+    _trying: anyio.CapacityLimiter | None = field(default=None, init=False)
+    _sessions: dict[str, _Session] = field(factory=dict, init=False)
+    _key: bytes = field(factory=lambda: secrets.token_bytes(32), init=False)
+    _known: dict[bytes, tuple[str, str]] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.attempts = Attempts(self.now)
+
+    def person(self, headers: Mapping[str, str], cookie: str, address: str) -> Person | None:
+        """Who asks; None: nobody who may look.
+
+        Args:
+            headers: names in lower case. cookie: of a session. address: which the connection comes from.
+        """
+        return self._of_session(cookie) or self._of_proxy(headers, address) or (Person("") if self.open else None)
+
+    async def tried(self, asks: Callable[..., _Answer], *given: str) -> _Answer:
+        """What a method says that tries a password, one at a time: guessing takes one core, and no other page's thread."""
+        if self._trying is None:
+            self._trying = anyio.CapacityLimiter(1)
+        return await to_thread.run_sync(asks, *given, limiter=self._trying)
+
+    def known(self, authorization: str | None) -> Person | None:
+        """Who asks with a password that was right before."""
+        name, secret = self._known.get(_digest(authorization), ("", ""))
+        if name and self._secret(name) == secret:
+            return Person(name)
+        if authorization and self.guard.asks and self.guard.knows(authorization):
+            return Person("")
+        return None
+
+    def still(self, person: Person, headers: Mapping[str, str], cookie: str, address: str) -> bool:
+        """Whether who asked before, with the same words, is let in now as the same person; for answers that last."""
+        try:
+            return (self.person(headers, cookie, address) or self.known(headers.get("authorization"))) == person
+        except BoardlabError:  # the file of users cannot be read: nobody stays
+            return False
+
+    def by_password(self, authorization: str, name: str, password: str) -> Person | None:
+        """Who asks with a password that has yet to be tried; that takes its time. Such a person only looks."""
+        if self.guard.asks and self.guard.admits(authorization):
+            return Person("")
+        if self.users is not None and self.users.right(name, password):
+            with self._lock:
+                if len(self._known) >= _MOST_SESSIONS:
+                    self._known.clear()
+                self._known[_digest(authorization)] = (name, self._secret(name) or "")
+            return Person(name)
+        return None
+
+    def log_in(self, name: str, password: str) -> str | None:
+        """The cookie of a new session; None: a wrong name or password."""
+        if self.users is None or not self.users.right(name, password):
+            return None
+        return self._begin(name, self._secret(name) or "")
+
+    def log_in_here(self, token: str, host: str) -> str | None:
+        """The cookie of a session of whoever started the site; None: a wrong token, or not by the name that is its own."""
+        if not self.token or host != (self.own_name or host):
+            return None
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        return self._begin(self.owner, None)
+
+    def log_out(self, cookie: str) -> None:
+        """End a session."""
+        with self._lock:
+            self._sessions.pop(cookie, None)
+
+    def _begin(self, name: str, secret: str | None) -> str:
+        cookie, now = secrets.token_urlsafe(32), self.now()
+        with self._lock:
+            for old in [key for key, each in self._sessions.items() if each.ends_s <= now]:
+                del self._sessions[old]
+            while len(self._sessions) >= _MOST_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[cookie] = _Session(name, now + SESSION_S, secret)
+        return cookie
+
+    def _of_session(self, cookie: str) -> Person | None:
+        with self._lock:
+            session = self._sessions.get(cookie) if cookie else None
+        if session is None or session.ends_s <= self.now():
+            return None
+        if session.secret is None:
+            return Person(session.name, "operator", self._csrf(cookie), session=True)
+        user = self.users.all().get(session.name) if self.users is not None else None
+        if user is None or user.secret != session.secret:  # removed, or the password was changed
+            return None
+        return Person(session.name, user.role, self._csrf(cookie), session=True)
+
+    def _of_proxy(self, headers: Mapping[str, str], address: str) -> Person | None:
+        if self.proxy is None or _plain(address) not in self.proxy.addresses:
+            return None
+        header = self.proxy.header.lower()
+        given = headers.getlist(header) if isinstance(headers, Headers) else [headers.get(header, "")]
+        name = given[0] if len(given) == 1 else ""  # twice: the proxy let through what it was sent
+        if not NAME.fullmatch(name):
+            return None
+        user = self.users.all().get(name) if self.users is not None else None
+        return Person(name, user.role if user else "viewer", self._csrf(f"proxy {name}"))
+
+    def _secret(self, name: str) -> str | None:
+        user = self.users.all().get(name) if self.users is not None else None
+        return user.secret if user else None
+
+    def _csrf(self, of: str) -> str:
+        return hmac.new(self._key, of.encode(), hashlib.sha256).hexdigest()
+
+
+def _plain(address: str) -> str:
+    try:
+        return str(plain_address(ipaddress.ip_address(address)))
+    except ValueError:
+        return ""
+
+
+def plain_address(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address in its one form; ::ffff:192.0.2.7 is 192.0.2.7."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _digest(authorization: str | None) -> bytes:
+    return hashlib.sha256((authorization or "").encode()).digest()
+
+
+# --- Who comes in, from the options of `lab web`: what is safe on this host's loopback is refused for other machines ---
+
+
+BROWSERS_LOOPBACK: Final = (
+    "127.0.0.1",
+    "::1",
+)  # what browsers make of NAME.localhost (RFC 6761, 6.3), either of the two
+_HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_VERIFIED: Final = "client_auth_type: RequireAndVerifyClientCert"
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def access_of(
+    host: str, protection: WebConfig | None, users: Users, proxies: Sequence[str] = (), header: str | None = None
+) -> Access:
+    """Who may look and act.
+
+    Args:
+        host: what is listened at. proxies, header: `--trust-proxy` and `--user-header`.
+
+    Raises:
+        ConfigurationError: it would be open to other machines without TLS, or to people whom nobody knows; or an option is wrong.
+    """
+    address = _address("--listen", host)
+    proxy = _proxy(protection, proxies, header)
+    there = bool(users.all())
+    tls = protection is not None and protection.tls_server_config is not None
+    asks = there or proxy is not None or (protection is not None and bool(protection.basic_auth_users))
+    if not address.is_loopback and not (tls and (asks or (protection is not None and protection.authenticates))):
+        missing = (
+            "users: `lab web user add NAME --role operator` makes one"
+            if tls
+            else "TLS: give --web-config a file with tls_server_config"
+        )
+        raise ConfigurationError(
+            f"--listen {host} is open to other machines: that needs TLS and users. It lacks {missing}; or listen on 127.0.0.1"
+        )
+    here = address.is_loopback and not asks
+    named = here and not tls and str(address) in BROWSERS_LOOPBACK
+    return Access(
+        users=users if there or proxy is not None else None,
+        guard=Guard(protection),
+        proxy=proxy,
+        owner=process.person() if here else "",
+        token=secrets.token_urlsafe(24) if here else "",
+        own_name=f"{secrets.token_hex(8)}.localhost" if named else "",
+        open=not asks,
+    )
+
+
+def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | None) -> Proxy | None:
+    if bool(proxies) != bool(header):
+        raise ConfigurationError("--trust-proxy and --user-header need each other: who says it, and in which header")
+    if not header:
+        return None
+    if not _HEADER.fullmatch(header):
+        raise ConfigurationError(f"--user-header {header!r:.80}: the name of a header, e.g. X-Forwarded-User")
+    found = [plain_address(_address("--trust-proxy", given)) for given in proxies]
+    tls = protection.tls_server_config if protection is not None else None
+    verified = tls is not None and bool(tls.client_ca_file)
+    here = [each for each in found if _of_this_host(each)]
+    if here and not verified:
+        raise ConfigurationError(
+            f"--trust-proxy {here[0]}: any user of this host could pass for a proxy on it. Have the proxy come with a certificate "
+            f"({_VERIFIED} in the --web-config file), or from another machine"
+        )
+    return Proxy(frozenset(map(str, found)), header)
+
+
+def _of_this_host(address: _Address) -> bool:
+    """Whether a process of this host may ask from an address: it may where it can bind a socket to it."""
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as tried:
+            tried.bind((str(address), 0))
+    except OSError as error:  # any other error leaves it open, e.g. a link-local address without its interface
+        return error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+    return True
+
+
+def _address(option: str, text: str) -> _Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text}: expected an IP address, e.g. 127.0.0.1 or ::1") from error
