@@ -2,15 +2,137 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from attrs import frozen
 
-from exporters.labels import clean, label_name
-from exporters.naming import DETAILED, Labels, MetricName, name_of
 from lab.metrics import Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
+
+# --- How a metric of the catalogue is called in Prometheus: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md ---
+
+
+PREFIX: Final = "boardlab"
+
+# Unit of the store -> base unit of Prometheus (prometheus.io/docs/practices/naming) and the factor to it.
+BASE_UNITS: Final[dict[str, tuple[str, float]]] = {
+    "": ("", 1.0),
+    "s": ("seconds", 1.0),
+    "ms": ("seconds", 1e-3),
+    "us": ("seconds", 1e-6),
+    "ns": ("seconds", 1e-9),
+    "%": ("ratio", 1e-2),
+    "1/s": ("per_second", 1.0),
+    "B": ("bytes", 1.0),
+    "kB/s": ("bytes_per_second", 1e3),
+    "KiB/s": ("bytes_per_second", 1024.0),
+    "MB/s": ("bytes_per_second", 1e6),
+    "MiB/s": ("bytes_per_second", 1024.0**2),
+    "bit/s": ("bytes_per_second", 1 / 8),
+    "Mbit/s": ("bytes_per_second", 1e6 / 8),
+    "frames": ("frames", 1.0),
+    "frames/s": ("frames_per_second", 1.0),
+    "files": ("files", 1.0),
+    "kpacket/s": ("packets_per_second", 1e3),
+    "kflop/s": ("flop_per_second", 1e3),
+    "MIPS": ("instructions_per_second", 1e6),
+    "DMIPS/MHz": ("dmips_per_megahertz", 1.0),  # the name of the figure
+    "MHz": ("hertz", 1e6),
+    "Hz": ("hertz", 1.0),
+    "W": ("watts", 1.0),
+    "mW": ("watts", 1e-3),
+    "uW": ("watts", 1e-6),
+    "J": ("joules", 1.0),
+    "mJ": ("joules", 1e-3),
+    "V": ("volts", 1.0),
+    "mV": ("volts", 1e-3),
+    "A": ("amperes", 1.0),
+    "mA": ("amperes", 1e-3),
+    "degC": ("celsius", 1.0),
+}
+# Metrics of the catalogue that have a better name, or are one quantity for several modes or definitions. What a pattern
+# names becomes a label.
+QUANTITIES: Final = (
+    (r"boot\.time", "boot_duration"),
+    (r"boot\.stage", "boot_stage_duration"),
+    (r"lpm\.(?P<mode>\w+)\.resume_(?P<definition>\w+)", "resume_latency"),
+    (r"power\.resume_latency", "resume_latency"),
+    (r"lpm\.(?P<mode>\w+)\.power_rail|power\.rail", "rail_power"),
+    (r"lpm\.(?P<mode>\w+)\.power_total|power\.total", "total_power"),
+    (r"lpm\.(?P<mode>\w+)\.energy", "phase_energy"),
+    (r"lpm\.(?P<mode>\w+)\.rail_voltage", "rail_voltage"),
+    (r"(?:\w+\.)*(?:phase_)?energy", "phase_energy"),
+)
+DETAILED: Final = frozenset({"boot_duration", "resume_latency"})  # have all statistics; the others their average
+_SHARED: Final = {
+    "resume_latency": "How long a board takes to wake up; `definition` says from where to where.",
+    "rail_power": "Mean power of one supply rail in a low-power mode.",
+    "total_power": "Mean power of all measured rails in a low-power mode.",
+    "phase_energy": "Energy between two moments.",
+}
+_VENDORS: Final = {
+    "power.resume_latency": (("definition", "kernel"),)
+}  # by its text it is the one on the kernel's clock
+_NO_NAME_NAMING: Final = re.compile(r"[^a-z0-9]+")
+Labels = tuple[tuple[str, str], ...]
+
+
+@frozen
+class MetricName:
+    """How a metric is called.
+
+    Attributes:
+        quantity: without prefix and unit.
+        value, uncertainty: families in the base unit. samples: how many samples.
+        factor: from the store's unit to the base unit.
+        labels: what the metric's own name says.
+        about: for people. better: "lower" or "higher".
+    """
+
+    quantity: str
+    value: str
+    uncertainty: str
+    samples: str
+    factor: float
+    labels: Labels
+    about: str
+    better: str
+
+
+def name_of(metric: Metric) -> MetricName:
+    """The name of a metric; a unit that is not in BASE_UNITS is spelt out and not converted."""
+    base, factor = BASE_UNITS.get(metric.unit, (_plain(metric.unit), 1.0))
+    quantity, labels = quantity_of(metric.name)
+    stem, suffix = f"{PREFIX}_{quantity}", f"_{base}" if base else ""
+    return MetricName(
+        quantity,
+        f"{stem}{suffix}",
+        f"{stem}_uncertainty{suffix}",
+        f"{stem}_samples",
+        factor,
+        labels,
+        _SHARED.get(quantity, metric.definition),
+        metric.better,
+    )
+
+
+def quantity_of(name: str) -> tuple[str, Labels]:
+    """The quantity of the metric of that name, and what the name says beyond it."""
+    for pattern, quantity in QUANTITIES:
+        if match := re.fullmatch(pattern, name):
+            named = {key: text for key, text in match.groupdict().items() if text is not None}
+            return quantity, (*named.items(), *_VENDORS.get(name, ()))
+    return _plain(name), ()
+
+
+def _plain(name: str) -> str:
+    return _NO_NAME_NAMING.sub("_", name.lower()).strip("_")
+
+
+# --- The numbers of a run as they are exposed: statistics in base units, small enough to keep a thousand boards' in memory ---
+
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
 MEDIUM: Final = "medium"
@@ -142,3 +264,29 @@ def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, 
     if not detailed:
         return (summary.mean * factor,)
     return tuple(value * factor for value in (summary.min, summary.mean, summary.median, summary.p95, summary.max))
+
+
+# --- Names and values of labels, whatever a console or a file has put into them ---
+
+
+LONGEST_VALUE: Final = 100  # characters
+RESERVED: Final = frozenset(
+    {"board", "board_type", "medium", "release", "metric", "stat", "definition", "flag", "kind", "against"}
+)
+_TAKEN: Final = frozenset({"le", "quantile", "job", "instance"})  # by Prometheus
+_NO_NAME: Final = re.compile(r"[^a-z0-9_]+")
+
+
+def clean(value: str) -> str:
+    """A label's value: printable, of one line, and not longer than LONGEST_VALUE.
+
+    Control characters, also those that begin a terminal's escape sequences, and lone surrogates become "?".
+    """
+    text = "".join(c if c.isprintable() else "?" for c in value[: LONGEST_VALUE + 1])
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def label_name(name: str) -> str:
+    """A label's name for a parameter of a measurement; `param_` goes before one that means something else here."""
+    plain = _NO_NAME.sub("_", name.lower()).strip("_")[:LONGEST_VALUE] or "param"
+    return f"param_{plain}" if plain in RESERVED | _TAKEN or plain[0].isdigit() else plain

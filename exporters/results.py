@@ -2,20 +2,284 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import bisect
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from exporters.builds import BuildReader, LabelledBuilds
-from exporters.figures import BootVariant, FigureMaker, LatestRun, RunKey
-from exporters.labels import clean
-from exporters.outcomes import Counts, OutcomeReader
-from exporters.totals import Tallies, count
+from exporters.figures import BASE_UNITS, INIT, BootVariant, FigureMaker, Labels, LatestRun, RunKey, clean, quantity_of
 from exporters.verdicts import Judge, MetricChange
 from lab.judge.baseline import COMPLETED
+from lab.judge.builds import Build, builds
 from lab.metrics import Measurement
-from lab.results.records import PUBLISHED
+from lab.results.failures import CATALOGUE, OTHER
+from lab.results.records import OK, PUBLISHED
 from lab.results.snapshot import RunHead, StoreSnapshot, Watcher
+
+# --- Labels and builds that do not fit: how many builds a release's label had, and how many labels its newest build ---
+
+
+@frozen
+class LabelledBuilds:
+    """A release's label on one board.
+
+    Attributes:
+        builds: how many builds had this label. labels: how many labels the label's latest build had, on boards of that type.
+    """
+
+    board: str
+    board_type: str
+    release: str
+    builds: int
+    labels: int
+
+
+@define
+class BuildReader:
+    """Reads the builds of completed runs; of each only once, since it never changes."""
+
+    _known: dict[int, Build] = field(factory=dict, init=False)
+
+    def read(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> tuple[LabelledBuilds, ...]:
+        """Of the completed runs given, the oldest first; a label without a known build is left out."""
+        runs = list(heads)
+        self._known |= builds(snapshot, [head.id for head in runs if head.id not in self._known])
+        of_label: dict[tuple[str, str, str], list[Build]] = {}
+        labels: dict[tuple[str, Build], set[str]] = {}
+        for head in runs:
+            build = self._known.get(head.id, Build())
+            if build.is_known:
+                mine = of_label.setdefault((head.board, head.board_type, head.release), [])
+                if build in mine:
+                    mine.remove(build)
+                mine.append(build)  # the latest stands last
+                labels.setdefault((head.board_type, build), set()).add(head.release)
+        return tuple(
+            LabelledBuilds(
+                clean(board), clean(board_type), clean(release), _distinct(found), len(labels[board_type, found[-1]])
+            )
+            for (board, board_type, release), found in of_label.items()
+        )
+
+
+def _distinct(found: list[Build]) -> int:
+    """How many builds there are, where one of which less is known may be one of the others."""
+    distinct: list[Build] = []
+    for build in found:
+        if not any(build.is_same(other) for other in distinct):
+            distinct.append(build)
+    return len(distinct)
+
+
+# --- How a board's attempts ended, over all of its runs: each class of the catalogue is there, at 0, before it first happens ---
+# `increase()` of a counter that appears at 1 is 0: without the zeros nobody would be told of the first failure.
+
+
+@frozen
+class Board:
+    """Whose attempts are counted together."""
+
+    board: str
+    board_type: str
+
+    @classmethod
+    def of(cls, head: RunHead) -> Board:
+        """The board of a run."""
+        return cls(clean(head.board), clean(head.board_type))
+
+
+Counts = dict[Board, Counter[str]]  # by outcome
+
+
+@define
+class OutcomeReader:
+    """Counts attempts by board and outcome; those of a completed run, which never changes, only once.
+
+    No release and no medium are told apart, and no release is left out: a counter that loses one would fall, and Prometheus
+    takes that for a restart and all that is left for new.
+    """
+
+    _settled: Counts = field(factory=dict, init=False)
+    _runs: set[int] = field(factory=set, init=False)  # that are in _settled
+    _shown: Counts = field(factory=dict, init=False)
+
+    def read(self, snapshot: StoreSnapshot, heads: Collection[RunHead], completed: str) -> Counts:
+        """The counts of these boards' runs; none ever falls.
+
+        Args:
+            heads: all runs of the boards. completed: the status of a run that never changes any more.
+        """
+        there = {head.id for head in heads}
+        if not self._runs <= there:
+            self._runs, self._settled = set(), {}  # runs were deleted, or boards are left out
+        fresh = [head for head in heads if head.status == completed and head.id not in self._runs]
+        settled = _count(snapshot, fresh)
+        unsettled = _count(snapshot, [head for head in heads if head.status != completed])
+        _add(self._settled, settled)
+        self._runs |= {head.id for head in fresh}
+        now: Counts = {Board.of(head): Counter() for head in heads}
+        for counts in (self._settled, unsettled):
+            _add(now, counts)
+        self._shown = {board: counts | self._shown.get(board, Counter()) for board, counts in now.items()}
+        return self._shown
+
+
+def rows(counts: Counts) -> Iterator[tuple[Board, str, int]]:
+    """Board, outcome and count: every outcome that there can be, of every board."""
+    for board, found in counts.items():
+        for outcome in (OK, *sorted(CATALOGUE)):
+            yield board, outcome, found[outcome]
+
+
+def _count(snapshot: StoreSnapshot, heads: Collection[RunHead]) -> Counts:
+    runs = {head.id: Board.of(head) for head in heads}
+    found: Counts = {}
+    for tally in snapshot.tallies(list(runs)):
+        outcome = tally.outcome if tally.outcome in CATALOGUE or tally.outcome == OK else OTHER
+        found.setdefault(runs[tally.run_id], Counter())[outcome] += tally.count
+    return found
+
+
+def _add(counts: Counts, more: Counts) -> None:
+    for board, found in more.items():
+        counts.setdefault(board, Counter()).update(found)
+
+
+# --- Counters and histograms over all runs of the store, which never go back while this process lives ---
+
+
+PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: what has a histogram
+# Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
+BUCKETS: Final = {
+    "boot_duration": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
+    "resume_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 5, 10),
+}
+
+
+@frozen
+class AttemptKey:
+    """What attempts are counted by."""
+
+    board: str
+    board_type: str
+    release: str
+    medium: str
+    outcome: str
+    fault: str
+
+
+@frozen
+class CycleKey:
+    """What cycles are sorted into buckets by.
+
+    Attributes:
+        quantity: of BUCKETS. labels: medium, mode, definition, where there are.
+    """
+
+    quantity: str
+    board: str
+    board_type: str
+    release: str
+    labels: Labels
+
+
+@define
+class Histogram:
+    """Counts per bucket of BUCKETS, the last for what is above all; and the sum, in seconds."""
+
+    counts: list[int]
+    total_s: float = 0.0
+
+    def add(self, other: Histogram) -> None:
+        """Count what the other has counted."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total_s += other.total_s
+
+
+@define
+class Tallies:
+    """Counts of some runs."""
+
+    attempts: Counter[AttemptKey] = field(factory=Counter)
+    moments: Counter[tuple[str, str, str]] = field(factory=Counter)  # by board, its type, release
+    cycles: dict[CycleKey, Histogram] = field(factory=dict)
+
+    def add(self, other: Tallies) -> None:
+        """Count what the other has counted."""
+        self.attempts.update(other.attempts)
+        self.moments.update(other.moments)
+        for key, histogram in other.cycles.items():
+            self.cycles.setdefault(key, Histogram([0] * len(histogram.counts))).add(histogram)
+
+    def of(self, kept: Container[tuple[str, str]]) -> Tallies:
+        """Those of these (board, release)."""
+        attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in kept})
+        moments = Counter({key: n for key, n in self.moments.items() if (key[0], key[2]) in kept})
+        return Tallies(
+            attempts, moments, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept}
+        )
+
+    def rise_to(self, other: Tallies) -> None:
+        """Take over what is higher in the other; a counter of Prometheus must not fall when runs are deleted."""
+        for key, count in other.attempts.items():
+            self.attempts[key] = max(self.attempts[key], count)
+        for place, count in other.moments.items():
+            self.moments[place] = max(self.moments[place], count)
+        for cycle, histogram in other.cycles.items():
+            mine = self.cycles.get(cycle)
+            if mine is None or sum(histogram.counts) >= sum(mine.counts):
+                self.cycles[cycle] = histogram
+
+
+def count(
+    snapshot: StoreSnapshot, heads: Iterable[RunHead], classes: dict[str, set[str]], max_classes: int
+) -> Tallies:
+    """The counts of these runs.
+
+    Args:
+        classes: board -> the failure classes that are kept apart; those that are new join them.
+        max_classes: of a board; further ones are OTHER.
+    """
+    runs = {head.id: head for head in heads}
+    found = Tallies()
+    for tally in snapshot.tallies(list(runs)):
+        head = runs[tally.run_id]
+        known = classes.setdefault(head.board, set())
+        outcome = clean(tally.outcome)
+        if outcome in known or len(known) < max_classes:
+            known.add(outcome)
+        else:
+            outcome = OTHER
+        medium = clean(tally.params.get("medium", ""))
+        found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
+    for run_id, moments in snapshot.moments(list(runs)):
+        found.moments[_labels(runs[run_id])] += moments
+    for reading in snapshot.readings(list(runs), PATTERNS):
+        if INIT in reading.params:
+            continue  # a histogram is of the board's own boots
+        quantity, named = quantity_of(reading.metric)
+        head, bounds = runs[reading.run_id], BUCKETS[quantity]
+        params = {key: clean(reading.params[key]) for key in ("medium", "mode") if key in reading.params}
+        key = CycleKey(quantity, *_labels(head), tuple(sorted({**params, **dict(named)}.items())))
+        histogram = found.cycles.setdefault(key, Histogram([0] * (len(bounds) + 1)))
+        seconds = reading.value * BASE_UNITS[reading.unit][1]
+        histogram.counts[bucket(bounds, seconds)] += 1
+        histogram.total_s += seconds
+    return found
+
+
+def bucket(bounds: Sequence[float], value: float) -> int:
+    """Which bucket a value is counted in: the first whose upper bound it does not exceed."""
+    return bisect.bisect_left(bounds, value)
+
+
+def _labels(head: RunHead) -> tuple[str, str, str]:
+    return clean(head.board), clean(head.board_type), clean(head.release)
+
+
+# --- The results of the store as Prometheus sees them: of each board, type, medium and release the latest completed run ---
 
 
 @frozen

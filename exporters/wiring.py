@@ -8,20 +8,14 @@ from pathlib import Path
 from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
 
-from exporters.exposition import Build, Exposition, ResultsSource, Staleness
-from exporters.farm.consoles import Consoles
-from exporters.farm.disks import Disks
-from exporters.farm.health import Healths
-from exporters.farm.jobs import Jobs
-from exporters.farm.outlets import Outlets, PduDaemonProbe
+from exporters.families import StandingFailures, StandingVerdicts
+from exporters.farm.consoles import Consoles, Disks, Outlets, PduDaemonProbe, RailsCollector, RealUdev, Usb, UsbDevice
+from exporters.farm.health import Healths, Jobs
 from exporters.farm.places import Places
-from exporters.farm.rails import RailsCollector
 from exporters.farm.schedules import Due, Schedules
-from exporters.farm.usb import RealUdev, Usb, UsbDevice
-from exporters.page import Page
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
-from exporters.standing import StandingFailures, StandingVerdicts
+from exporters.server import Build, Exposition, Page, ResultsSource, Staleness
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import Clock
 from lab.judge.text import Evidence

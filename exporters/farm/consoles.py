@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from attrs import frozen
+import pyudev
+import requests
+from attrs import define, field, frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import LabelledValue, counter, gauge
 from lab.console.client import ConsoleClient
 from lab.console.status import PortStatus, ServerStatus
-from lab.host.runtime import socket_path
+from lab.errors import LabTransientError
+from lab.host import runtime
+from lab.host.runtime import OutletStatus, RailStatus, socket_path
 
 OPEN = "open"
 
@@ -81,3 +90,219 @@ def _gauge(name: str, about: str, rows: list[tuple[str, float]]) -> Metric:
 
 def _counter(name: str, about: str, rows: list[tuple[str, int]]) -> Metric:
     return counter(f"boardlab_console_{name}", about, ["port"], [((port,), value) for port, value in rows])
+
+
+# --- Power outlets, as who switched them told; and whether pdudaemon answers ---
+
+
+TIMEOUT_S = 5.0
+
+
+@frozen
+class Outlets:
+    """The outlets that programs of this runtime folder switched."""
+
+    runtime: Path
+
+    def read(self) -> list[Metric]:
+        """What was told last of each outlet."""
+        found = runtime.read_all(self.runtime / runtime.OUTLETS, OutletStatus)
+        labels = ["server", "pdu", "outlet"]
+        return [
+            gauge(
+                "boardlab_outlet_last_command_on",
+                "Whether the last command was on (1) or off (0).",
+                labels,
+                [((o.server, o.pdu, o.outlet), float(o.command == "on")) for o in found],
+            ),
+            gauge(
+                "boardlab_outlet_last_command_timestamp_seconds",
+                "When the last command was given.",
+                labels,
+                [((o.server, o.pdu, o.outlet), o.at) for o in found],
+            ),
+            gauge(
+                "boardlab_outlet_last_command_duration_seconds",
+                "How long the switch took for it, or until we gave up.",
+                labels,
+                [((o.server, o.pdu, o.outlet), o.duration_s) for o in found],
+            ),
+            counter(
+                "boardlab_outlet_commands",
+                "Commands.",
+                labels,
+                [((o.server, o.pdu, o.outlet), o.commands) for o in found],
+            ),
+            counter(
+                "boardlab_outlet_failures",
+                "Commands that failed.",
+                labels,
+                [((o.server, o.pdu, o.outlet), o.failures) for o in found],
+            ),
+        ]
+
+
+@frozen
+class PduDaemonProbe:
+    """pdudaemon at host:port."""
+
+    address: str
+
+    def read(self) -> list[Metric]:
+        """Nothing but that it answers: any answer to HTTP will do, and no outlet is touched.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        try:
+            with requests.Session() as session:
+                session.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
+                session.get(f"http://{self.address}/", timeout=TIMEOUT_S)
+        except requests.RequestException as error:
+            raise LabTransientError(
+                f"pdudaemon at {self.address} does not answer ({type(error).__name__}); start it, or mend `pdudaemon:` "
+                "in farm.yaml",
+                failure="pdu_unreachable",
+            ) from error
+        return []
+
+
+# --- USB adapters, SD-muxes and hubs, found through udev by where they are plugged in (ID_PATH) ---
+
+
+@frozen
+class UsbDevice:
+    """A device that shall be there.
+
+    Attributes:
+        kind: "adapter", "sdmux", "hub" …; id_path: as `udevadm info` has it.
+    """
+
+    name: str
+    kind: str
+    id_path: str
+
+
+class Udev(Protocol):
+    """What is asked of udev."""
+
+    def present(self, id_path: str) -> bool:
+        """Whether a device is plugged in there."""
+        ...
+
+    def added(self) -> Sequence[str]:
+        """The ID_PATH of devices that were plugged in since the last question."""
+        ...
+
+
+class RealUdev:
+    """udev of this host."""
+
+    def __init__(self) -> None:
+        self._context = pyudev.Context()
+        self._monitor = pyudev.Monitor.from_netlink(
+            self._context
+        )  # of udev's own events: the kernel's have no ID_PATH
+        self._monitor.filter_by("usb", "usb_device")
+        self._monitor.start()
+
+    def present(self, id_path: str) -> bool:
+        """Whether a device is plugged in there."""
+        return any(True for _ in self._context.list_devices(ID_PATH=id_path))
+
+    def added(self) -> Sequence[str]:
+        """The ID_PATH of devices that were plugged in since the last question."""
+        found = []
+        while (device := self._monitor.poll(timeout=0)) is not None:
+            with contextlib.suppress(KeyError):
+                if device.action == "add":
+                    found.append(str(device.properties["ID_PATH"]))
+        return found
+
+
+@define
+class Usb:
+    """The devices that shall be there."""
+
+    devices: Sequence[UsbDevice]
+    udev: Udev
+    _added: Counter[str] = field(factory=Counter, init=False)
+
+    def read(self) -> list[Metric]:
+        """Whether they are, and how often they were plugged in."""
+        known = {device.id_path for device in self.devices}
+        self._added.update(id_path for id_path in self.udev.added() if id_path in known)
+        labels = ["device", "kind", "id_path"]
+        return [
+            gauge(
+                "boardlab_usb_device_present",
+                "Whether the device is plugged in where it shall be.",
+                labels,
+                [((d.name, d.kind, d.id_path), float(self.udev.present(d.id_path))) for d in self.devices],
+            ),
+            counter(
+                "boardlab_usb_device_enumerations",
+                "How often the device was plugged in, or came back, since the exporter started.",
+                labels,
+                [((d.name, d.kind, d.id_path), self._added[d.id_path]) for d in self.devices],
+            ),
+        ]
+
+
+# --- The disks that results and recordings are kept on ---
+
+
+@frozen
+class Disks:
+    """The file systems of some folders.
+
+    Attributes:
+        folders: what is kept there -> where.
+    """
+
+    folders: Mapping[str, Path]
+
+    def read(self) -> list[Metric]:
+        """How full they are.
+
+        Raises:
+            LabTransientError: a folder is not there.
+        """
+        rows = []
+        for what, folder in self.folders.items():
+            try:
+                rows.append((what, shutil.disk_usage(folder)))
+            except OSError as error:
+                raise LabTransientError(f"{folder} ({what}): {error.strerror}; is its disk mounted?") from error
+        return [
+            gauge(
+                "boardlab_disk_size_bytes", "Size of the file system.", ["what"], [((w,), u.total) for w, u in rows]
+            ),
+            gauge("boardlab_disk_free_bytes", "Free for this user.", ["what"], [((w,), u.free) for w, u in rows]),
+        ]
+
+
+# --- Rail sensors, as the sampler tells (lab.host.runtime.RailStatus). Where nobody samples there is nothing ---
+
+
+@frozen
+class RailsCollector:
+    """The rails that samplers of this runtime folder read."""
+
+    runtime: Path
+
+    def read(self) -> list[Metric]:
+        """What was told last of each rail."""
+        found = [((r.board, r.rail), r) for r in runtime.read_all(self.runtime / runtime.RAILS, RailStatus)]
+        labels = ["board", "rail"]
+        return [
+            gauge("boardlab_rail_rate_hertz", "Samples per second.", labels, [(k, r.rate_hz) for k, r in found]),
+            counter("boardlab_rail_samples", "Samples.", labels, [(k, r.samples) for k, r in found]),
+            counter("boardlab_rail_gaps", "Gaps between samples.", labels, [(k, r.gaps) for k, r in found]),
+            gauge(
+                "boardlab_rail_told_timestamp_seconds",
+                "When the sampler told this.",
+                labels,
+                [(k, r.at) for k, r in found],
+            ),
+        ]

@@ -18,8 +18,7 @@ from attrs import evolve, frozen
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
-from exporters.farm.away import Away
-from exporters.farm.places import CoordinatorState, Place
+from exporters.farm.places import Away, CoordinatorState, Place
 from lab.errors import ConfigurationError, LabTransientError
 
 TIMEOUT_S: Final = 5.0

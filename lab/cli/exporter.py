@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import typer
 from prometheus_client import Metric
 
+from exporters.farm.consoles import UsbDevice
 from exporters.farm.schedules import Due
-from exporters.farm.usb import UsbDevice
 from exporters.polling import Poller
 from exporters.server import Server
 from exporters.webconfig import check_address, load

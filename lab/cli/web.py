@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from exporters.door import BACKLOG
+from exporters.server import BACKLOG
 from exporters.webconfig import WebConfig, load
 from lab.cli import web_user
 from lab.cli.exporter import address

@@ -86,7 +86,7 @@ class PduDaemonConfig:
 
 @frozen
 class UsbEntry:
-    """A USB device that shall be there; see exporters.farm.usb. host: where; empty: on the first."""
+    """A USB device that shall be there; see exporters.farm.consoles. host: where; empty: on the first."""
 
     name: str
     id_path: str

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from exporters.farm.away import Away
+from exporters.farm.places import Away
 from lab.benchmarks.cycles import AWAY_S
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -189,7 +189,7 @@ def boards_behind(farm: Farm) -> dict[str, str]:
 def held_by_others(farm: Farm) -> dict[str, str]:
     """Board -> who has its place in labgrid and is no job and no reservation, as "host/user"; none where the coordinator does not answer.
 
-    That is who has acquired it by hand, or the janitor, see `exporters.farm.away`.
+    That is who has acquired it by hand, or the janitor, see `exporters.farm.places`.
     """
     boards = boards_behind(farm) if farm.coordinator else {}
     if not boards:

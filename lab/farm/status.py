@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from attrs import asdict, evolve, field, frozen
 
-from exporters.farm.away import Away
+from exporters.farm.places import Away
 from lab import shipped, yamlfile
 from lab.console.status import PortStatus
 from lab.errors import BoardlabError, ConfigurationError

@@ -17,8 +17,8 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
+from exporters.farm.places import Away
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results.location import tag_of
 from lab.results.store import Store

@@ -2,7 +2,7 @@
 
 labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. What our own jobs hold says
 whose it is (`lab.places.holding`): the results know whether that job has ended. Nobody else's acquisition is touched. Nor does it care whether
-a place's exporter is there when it gives the place to a reservation: such a place is kept from everybody until it can be used (`exporters.farm.away`).
+a place's exporter is there when it gives the place to a reservation: such a place is kept from everybody until it can be used (`exporters.farm.places`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 from attrs import define, field, frozen
 
-from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
+from exporters.farm.places import Away
 from lab.errors import BoardlabError, ConfigurationError
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue

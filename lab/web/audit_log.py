@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from exporters.door import origin
+from exporters.server import origin
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import reserving
 from lab.farm.status import BoardNow

@@ -30,8 +30,7 @@ from anyio import to_thread
 from attrs import define, field, frozen
 from starlette.datastructures import Headers
 
-from exporters.door import origin
-from exporters.server import Guard
+from exporters.server import Guard, origin
 from exporters.webconfig import WebConfig
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process

@@ -18,8 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exporters.door import REQUEST_S
-from exporters.server import decoded
+from exporters.server import REQUEST_S, decoded
 from lab.errors import BoardlabError
 from lab.farm import reserving
 from lab.web.auth import NOBODY, Access, Person

@@ -1,4 +1,4 @@
-"""uvicorn with the deadlines and limits of `exporters.door`."""
+"""uvicorn with the deadlines and limits of `exporters.server`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import uvicorn
 from attrs import define
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exporters import door
-from exporters.door import Connections, Limits, origin
+from exporters import server
+from exporters.server import Connections, Limits, origin
 
 _OPTIONS: Final = {
     "log_config": None,
@@ -24,7 +24,7 @@ _OPTIONS: Final = {
     "interface": "asgi3",
     "http": "h11",
     "ws": "none",
-    "h11_max_incomplete_event_size": door.HEAD_BYTES,
+    "h11_max_incomplete_event_size": server.HEAD_BYTES,
 }
 
 
@@ -32,7 +32,7 @@ _OPTIONS: Final = {
 class _Served:
     """A connection. requests: that are being answered; the next may come while the last one's clean-up goes on."""
 
-    task: door.Task
+    task: server.Task
     requests: int = 0
 
 
@@ -48,7 +48,7 @@ class LimitedServer(uvicorn.Server):
     def __init__(self, app: ASGIApp, proxies: Iterable[str] = (), **options: Any) -> None:
         super().__init__(uvicorn.Config(partial(self._answer, app), **{**_OPTIONS, **options}))
         many = frozenset(map(origin, proxies))
-        limits = Limits(door.MOST_OPEN, door.MOST_OF_ADDRESS, door.MOST_OPEN, door.REQUEST_S, None, many)
+        limits = Limits(server.MOST_OPEN, server.MOST_OF_ADDRESS, server.MOST_OPEN, server.REQUEST_S, None, many)
         self._connections = Connections(limits)
         self._accepting: list[asyncio.Task[None]] = []
         self._served: dict[tuple[str, int], _Served] = {}  # by address and port of the client
@@ -86,7 +86,7 @@ class LimitedServer(uvicorn.Server):
         try:
             client = connection.getpeername()[:2]
             self._served[client] = _Served(task)
-            handshake_s = door.REQUEST_S if self.config.ssl else None
+            handshake_s = server.REQUEST_S if self.config.ssl else None
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=self.config.ssl, ssl_handshake_timeout=handshake_s
             )
@@ -106,7 +106,7 @@ class LimitedServer(uvicorn.Server):
 
         async def timed(message: Message) -> None:
             try:
-                async with asyncio.timeout(door.ANSWER_S):
+                async with asyncio.timeout(server.ANSWER_S):
                     await send(message)
             except TimeoutError:
                 served.task.cancel()

@@ -15,8 +15,8 @@ from support.coordinator import client, running_coordinator
 from support.exported import EXPORTER, make_place, running_exporter, serial_port, shown, tcp_port
 from support.prometheus_server import until
 
-from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
+from exporters.farm.places import Away
 from lab.console.lookup import PREFIX
 from lab.host.runtime import socket_path
 from lab.places.holding import Place, job_user, stock_user

@@ -13,9 +13,9 @@ from support.coordinator import client, running, running_coordinator
 from support.prometheus_server import until
 from support.virtual_bench import wait_for_listener
 
+from exporters.farm.consoles import RealUdev, Usb, UsbDevice
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Places
-from exporters.farm.usb import RealUdev, Usb, UsbDevice
 from lab.errors import LabTransientError
 from virtual.ports import free_port
 

@@ -11,9 +11,9 @@ from support import otherclock, recorded_run
 from support.postgresql_cluster import Cluster, cluster
 from support.scraped import scrape
 
-from exporters.exposition import ResultsSource
-from exporters.farm.jobs import Jobs
+from exporters.farm.health import Jobs
 from exporters.results import ResultsReader
+from exporters.server import ResultsSource
 from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
 from lab.farm.doctor import software

@@ -10,11 +10,10 @@ from typing import Any
 import requests
 from prometheus_client import CollectorRegistry, Gauge
 
-from exporters import page
-from exporters.exposition import Exposition
+from exporters import server
 from exporters.polling import Poller
+from exporters.server import Exposition, Server
 from exporters.server import ExpositionProtocol as Served
-from exporters.server import Server
 from exporters.webconfig import WebConfig
 from lab.host.clock import MonotonicRaw
 
@@ -26,7 +25,7 @@ def exposition(series: int = 3) -> Exposition:
     for n in range(series):
         gauge.labels(str(n)).set(n)
     Gauge("boardlab_live", "Another.", registry=live).set(7)
-    results = Poller("results", lambda: page.render(registry.collect()), 1.0, MonotonicRaw())
+    results = Poller("results", lambda: server.render(registry.collect()), 1.0, MonotonicRaw())
     results.poll()
     return Exposition(results, live)
 

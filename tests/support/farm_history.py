@@ -14,18 +14,15 @@ from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 from sqlalchemy import create_engine
 
-from exporters.exposition import Build, Exposition, ResultsSource, Staleness
+from exporters.families import StandingFailures, StandingVerdicts
 from exporters.farm import consoles
-from exporters.farm.disks import Disks
-from exporters.farm.jobs import Jobs
-from exporters.farm.outlets import Outlets
+from exporters.farm.consoles import Disks, Outlets, RailsCollector, Usb, UsbDevice
+from exporters.farm.health import Jobs
 from exporters.farm.places import CoordinatorState, Place, Places
-from exporters.farm.rails import RailsCollector
 from exporters.farm.schedules import Due, Schedules
-from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
-from exporters.standing import StandingFailures, StandingVerdicts
+from exporters.server import Build, Exposition, ResultsSource, Staleness
 from lab.errors import LabTransientError
 from lab.host import runtime
 from lab.host.clock import MonotonicRaw

@@ -9,19 +9,15 @@ from pathlib import Path
 from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 
-from exporters.exposition import Build, Exposition, ResultsSource, Staleness
+from exporters.families import StandingFailures, StandingVerdicts
 from exporters.farm import consoles
-from exporters.farm.disks import Disks
-from exporters.farm.health import Healths
-from exporters.farm.jobs import Jobs
-from exporters.farm.outlets import Outlets
+from exporters.farm.consoles import Disks, Outlets, RailsCollector, Usb, UsbDevice
+from exporters.farm.health import Healths, Jobs
 from exporters.farm.places import CoordinatorState, Place, Places
-from exporters.farm.rails import RailsCollector
 from exporters.farm.schedules import Due, Schedules
-from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
-from exporters.standing import StandingFailures, StandingVerdicts
+from exporters.server import Build, Exposition, ResultsSource, Staleness
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, Part

@@ -22,8 +22,8 @@ from support.chaosruns import Deck, Leases, look, progress
 from support.hostfarm import COORDINATOR, RUNNER, HostFarm
 from support.hostnet import left, problem
 
-from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
+from exporters.farm.places import Away
 from lab.errors import LabTransientError
 from lab.farm import config
 from lab.host import process

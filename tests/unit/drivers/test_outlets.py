@@ -9,7 +9,7 @@ from labgrid import Target
 from labgrid.driver import ExternalPowerDriver, NetworkPowerDriver, PDUDaemonDriver
 from labgrid.resource import NetworkPowerPort, PDUDaemonPort
 
-from exporters.farm.outlets import Outlets
+from exporters.farm.consoles import Outlets
 from lab.drivers import StampedPDUDaemonDriver
 from lab.drivers.outlets import Outlet, last_command, outlet_of, record_command
 from lab.drivers.switching import switch_of

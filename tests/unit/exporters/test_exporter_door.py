@@ -16,7 +16,7 @@ import requests
 from support import certificates
 from support.exporter_serving import exposition, get, serving
 
-from exporters import door
+from exporters import server
 from exporters.server import Guard, Server
 from exporters.webconfig import WebConfig, load
 
@@ -73,14 +73,14 @@ def test_a_scrape_comes_through_while_300_clients_drip_and_none_of_them_has_a_th
 
 
 def test_who_drips_is_sent_away_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "REQUEST_S", 0.5)
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
     with serving() as url, clients(url, 20, HALF) as dripping:
         drip_until_sent_away(dripping, 20)
         assert get(url).ok
 
 
 def test_a_drip_inside_tls_has_no_more_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(door, "REQUEST_S", 0.5)
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
     certificates.make(tmp_path, "server")
     (tmp_path / "tls.yml").write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
     with serving(load(tmp_path / "tls.yml")) as url, clients(url, 20, b"\x16\x03\x01\x02\x00") as dripping:
@@ -91,7 +91,7 @@ def test_a_drip_inside_tls_has_no_more_time(monkeypatch: pytest.MonkeyPatch, tmp
 def test_when_the_house_is_full_the_longest_there_leave_and_it_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door, "MOST_OPEN", 10)
+    monkeypatch.setattr(server, "MOST_OPEN", 10)
     with serving() as url, clients(url, 40, HALF) as dripping:
         assert "boardlab_live" in get(url).text
         drip_until_sent_away(dripping[:30], 30)
@@ -101,8 +101,8 @@ def test_when_the_house_is_full_the_longest_there_leave_and_it_is_said_once(
 
 
 def test_an_address_at_its_limit_closes_only_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_OF_ADDRESS", 10)
-    monkeypatch.setattr(door, "origin", str)  # all of loopback counts as one else
+    monkeypatch.setattr(server, "MOST_OF_ADDRESS", 10)
+    monkeypatch.setattr(server, "origin", str)  # all of loopback counts as one else
     with serving() as url, contextlib.ExitStack() as stack:
         port = int(url.rpartition(":")[2].partition("/")[0])
         other = stack.enter_context(
@@ -127,7 +127,7 @@ def test_an_address_at_its_limit_closes_only_its_own_oldest(monkeypatch: pytest.
     ],
 )
 def test_a_client_is_counted_by_what_it_cannot_choose(addresses: tuple[str, str], same: bool) -> None:
-    assert (door.origin(addresses[0]) == door.origin(addresses[1])) is same
+    assert (server.origin(addresses[0]) == server.origin(addresses[1])) is same
 
 
 class Large:
@@ -150,7 +150,7 @@ def received(client: socket.socket) -> int:
 
 
 def test_who_takes_no_answer_keeps_nobody_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_ANSWERED", 2)
+    monkeypatch.setattr(server, "MOST_ANSWERED", 2)
     with serving(served=Large()) as url, clients(url, 5, WHOLE) as lazy:
         for client in lazy:
             assert select.select([client], [], [], DEADLINE_S)[0] == [client]  # its answer has begun
@@ -161,8 +161,8 @@ def test_who_takes_no_answer_keeps_nobody_from_one(monkeypatch: pytest.MonkeyPat
 def test_who_takes_the_answer_too_slowly_is_sent_away(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door, "ANSWER_S", 0.5)
-    caplog.set_level("DEBUG", "exporters.door")
+    monkeypatch.setattr(server, "ANSWER_S", 0.5)
+    caplog.set_level("DEBUG", "exporters.server")
     with serving(served=Large()) as url, clients(url, 1, WHOLE) as (lazy,):
         deadline = time.monotonic() + DEADLINE_S
         while "slower than 0.5 s" not in caplog.text:

@@ -15,13 +15,9 @@ from support import farm_scrape
 from support.farm_scrape import PORT, SERVER, STATE, Plugs
 
 from exporters.farm import consoles
-from exporters.farm.consoles import Consoles
-from exporters.farm.disks import Disks
-from exporters.farm.outlets import Outlets, PduDaemonProbe
+from exporters.farm.consoles import Consoles, Disks, Outlets, PduDaemonProbe, Usb, UsbDevice
 from exporters.farm.places import Places
-from exporters.farm.usb import Usb, UsbDevice
-from exporters.labels import clean, label_name
-from exporters.naming import BASE_UNITS, name_of, quantity_of
+from exporters.figures import BASE_UNITS, clean, label_name, name_of, quantity_of
 from lab.errors import LabTransientError
 from lab.farm import notify
 from lab.host import runtime

@@ -12,8 +12,8 @@ from support.atlength import either
 from support.farm_store import fill
 from support.scraped import Scrape, scrape
 
-from exporters.exposition import ResultsSource
 from exporters.results import Limits, ResultsReader
+from exporters.server import ResultsSource
 from lab.errors import LabTransientError
 from lab.metrics import Flag, summarise
 from lab.results import AttemptRecord, SampleRecord, Store, open_store

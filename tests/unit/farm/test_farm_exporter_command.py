@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.farm.usb import UsbDevice
+from exporters.farm.consoles import UsbDevice
 from exporters.wiring import Watched, host_sources, sources
 from lab.cli import main
 from lab.cli.exporter import address, watched

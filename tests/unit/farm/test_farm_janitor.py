@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from exporters.farm.away import Away
+from exporters.farm.places import Away
 from lab.errors import LabTransientError
 from lab.farm.labgrid_place import is_at, placed
 from lab.health.book import KEEPER

@@ -11,9 +11,9 @@ import pytest
 from support.guide_family import import_guide, mini, table
 from support.scraped import Scrape, scrape
 
-from exporters.exposition import ResultsSource
 from exporters.figures import FigureMaker
 from exporters.results import ResultsReader
+from exporters.server import ResultsSource
 from exporters.verdicts import Against, MetricChange
 from lab.guide.compare import Change, Comparison
 from lab.judge.baseline import judge_run

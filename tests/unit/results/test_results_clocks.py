@@ -10,7 +10,7 @@ from attrs import define, field
 from support.atlength import either
 from support.jobbook import ORDER, START, Steady, Wall, started
 
-from exporters.farm.away import Away
+from exporters.farm.places import Away
 from lab.errors import ConfigurationError
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue

@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 from sqlalchemy.orm import Session
 
-from exporters.standing import StandingFailures
+from exporters.families import StandingFailures
 from lab.judge.text import Evidence, failing_title
 from lab.results import Store, open_store
 from lab.results.failing import Explained, Failing, FailureReader

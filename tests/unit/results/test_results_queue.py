@@ -7,7 +7,7 @@ import threading
 import pytest
 from support.jobbook import ORDER, Steady, Wall, started, watched
 
-from exporters.farm.jobs import Jobs
+from exporters.farm.health import Jobs
 from lab.errors import LabStableError
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import BY_WEB, HEARTBEAT_S, LEASE_S, Silence

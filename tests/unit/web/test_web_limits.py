@@ -15,7 +15,7 @@ import requests
 from starlette.types import Receive, Scope, Send
 from support.web_people import BOARD, GuardedSite, logged_in
 
-from exporters import door
+from exporters import server
 from lab.web import middleware as guard
 from lab.web.server import LimitedServer
 
@@ -95,8 +95,8 @@ def page(port: int) -> str:
 def test_a_request_has_a_deadline_on_a_new_and_on_a_used_connection_and_a_live_view_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(door, "REQUEST_S", 0.5)
-    monkeypatch.setattr(door, "ANSWER_S", 0.5)
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
+    monkeypatch.setattr(server, "ANSWER_S", 0.5)
     with serving() as port, client(port, request(VIEW)) as view:
         until(view, b"live")
         with client(port, b"GET /page HTTP/1.1\r\nX-Slow: ") as new, client(port, request(PAGE)) as used:
@@ -109,7 +109,7 @@ def test_a_request_has_a_deadline_on_a_new_and_on_a_used_connection_and_a_live_v
 
 
 def test_a_client_that_takes_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "ANSWER_S", 0.5)
+    monkeypatch.setattr(server, "ANSWER_S", 0.5)
     with serving() as port, client(port, request(LARGE)) as lazy:
         until(lazy, b"200")
         with client(port, request(PAGE)) as used:  # its next request never ends: it is closed later than the other
@@ -126,7 +126,7 @@ def test_a_client_that_takes_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch
 def test_at_the_limit_silent_clients_are_closed_before_live_views_and_the_log_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door, "MOST_OPEN", 10)
+    monkeypatch.setattr(server, "MOST_OPEN", 10)
     with serving() as port, contextlib.ExitStack() as stack:
         view = stack.enter_context(client(port, request(VIEW)))
         until(view, b"live")
