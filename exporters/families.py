@@ -321,7 +321,7 @@ def families(found: Standing, evidence: Evidence) -> Iterator[Metric]:
     about = "of a number that moved and that nobody has decided on, relative: 0.02 is 2 % more, which may be better or worse."
     yield gauge("boardlab_verdict", f"The change {about}", _NUMBER, effects)
     yield gauge("boardlab_verdict_uncertainty", f"± at 95 % of the change {about}", _NUMBER, errors)
-    counts = [(_labels_standing(change), float(len(change.verdicts))) for change in shown]
+    counts = [(_standing_labels(change), float(len(change.verdicts))) for change in shown]
     yield gauge("boardlab_verdict_change", "How many numbers moved together.", _CHANGE, counts)
     yield _words(shown, evidence)
     muted = Counter((verdict.run.board, verdict.run.board_type) for verdict in found.muted)
@@ -338,9 +338,9 @@ def _words(shown: Sequence[Change], evidence: Evidence) -> Metric:
     for change in shown:
         words = (change.title, "\n".join(change.lines), change.since, change.boards, change.differing)
         said = [text[:LONGEST_WORDS] for text in (*words, evidence.report(change), evidence.log(change))]
-        family.add_metric([*map(clean, _labels_standing(change)), *said], 1.0)
+        family.add_metric([*map(clean, _standing_labels(change)), *said], 1.0)
     return family
 
 
-def _labels_standing(change: Change) -> tuple[str, str, str, str]:
+def _standing_labels(change: Change) -> tuple[str, str, str, str]:
     return (change.board, change.board_type, change.outcome, str(change.began.run))

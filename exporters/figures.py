@@ -75,7 +75,7 @@ _SHARED: Final = {
 _VENDORS: Final = {
     "power.resume_latency": (("definition", "kernel"),)
 }  # by its text it is the one on the kernel's clock
-_NO_NAME_NAMING: Final = re.compile(r"[^a-z0-9]+")
+_NO_METRIC_NAME: Final = re.compile(r"[^a-z0-9]+")
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -128,7 +128,7 @@ def quantity_of(name: str) -> tuple[str, Labels]:
 
 
 def _plain(name: str) -> str:
-    return _NO_NAME_NAMING.sub("_", name.lower()).strip("_")
+    return _NO_METRIC_NAME.sub("_", name.lower()).strip("_")
 
 
 # --- The numbers of a run as they are exposed: statistics in base units, small enough to keep a thousand boards' in memory ---

@@ -80,8 +80,6 @@ def _all_commands() -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
     """Each command: its name with arguments, itself, its arguments, its options."""
     for group in COMMAND_GROUPS:
         yield from _commands(f"lab {group.name}", _loaded(group.name))
-        for more in group.more:
-            yield from _commands(f"lab {group.name} {more.name}", _loaded(group.name, more.name))
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any, list[Any], list[Any]]]:

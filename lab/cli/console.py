@@ -1,8 +1,11 @@
-"""`lab console status`, `serve` and `stop`: the console server."""
+"""`lab console`: the server, ports as they are now, and recordings."""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 from attrs import asdict
@@ -10,10 +13,12 @@ from attrs import asdict
 from lab.cli.options import Json, ServerRuntime
 from lab.console import terminal
 from lab.console.client import ConsoleClient
-from lab.console.server import serve as serve_here
-from lab.errors import LabTransientError
+from lab.console.lookup import attached, awaited_writer, last_lines
+from lab.console.recording import Recording
+from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, LiveText, Terminal
+from lab.errors import ConfigurationError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir, socket_path
-from lab.shown import echo, echo_json
+from lab.shown import echo, echo_json, echo_text
 
 app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
 
@@ -32,6 +37,8 @@ def status(*, as_json: Json = False, runtime: ServerRuntime = None) -> None:
 @app.command()
 def serve(*, runtime: ServerRuntime = None) -> None:
     """Run the server here, until Ctrl-C. Measuring starts one by itself when it finds none."""
+    from lab.console.server import serve as serve_here  # noqa: PLC0415 - see `attach`
+
     folder = prepare(runtime or runtime_dir())
     serve_here(folder, ready=lambda: echo(f"serving {socket_path(folder)}"))
 
@@ -51,3 +58,190 @@ def stop(*, runtime: ServerRuntime = None) -> None:
 
 def _connect(runtime: Path | None) -> ConsoleClient:
     return ConsoleClient(socket_path(runtime or runtime_dir()))
+
+
+# --- `lab console replay` and `show`: recordings ---
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The .log or the .idx of a recording.")]
+
+
+@app.command()
+def replay(
+    file: File,
+    *,
+    board: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="The board type (default: the one that fits best).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find the moments of a recorded boot, with the times between them."""
+    from lab import boards  # noqa: PLC0415 - see `attach`
+    from lab.console.replay import guess_board  # noqa: PLC0415
+    from lab.console.replay import replay as replay_recording  # noqa: PLC0415
+
+    recording = Recording.open(file)
+    if board is None:
+        kind = guess_board(recording, [boards.load(name) for name in boards.names()])
+    else:
+        kind = boards.load(board)
+    result = replay_recording(recording, kind)
+    if as_json:
+        echo_json(result.document())
+    else:
+        echo(*terminal.replay_lines(result))
+
+
+@app.command()
+def show(file: File, *, raw: Annotated[bool, typer.Option("--raw", help="The bytes as they came.")] = False) -> None:
+    """Print a recording, each line with the time since the first one."""
+    recording = Recording.open(file)
+    if raw:
+        sys.stdout.buffer.write(recording.log)
+        return
+    for line in terminal.log_lines(recording):
+        echo(line)
+
+
+# --- `lab console check`: does a board type fit the logs of a release? ---
+
+
+NOT_ALL_FIT = 1
+
+
+@app.command()
+def check(
+    board_type: Annotated[str, typer.Argument(metavar="TYPE", help="The board type, or its .toml file.")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Console logs, one boot each; no stamps.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Read logs of boots with a board type: what it finds in them, what it does not, and whether it fits.
+
+    Exits with 0 when it fits all logs, with 1 when it fits one only in part or not at all, with 2 when a log or the type
+    cannot be read.
+    """
+    from lab import boards  # noqa: PLC0415 - see `attach`
+    from lab.run.check import verdict as check_verdict  # noqa: PLC0415
+    from lab.run.check.findings import examine, read  # noqa: PLC0415
+    from lab.run.check.verdict import Fit, judge  # noqa: PLC0415
+
+    board = boards.load_file(Path(board_type)) if board_type.endswith(".toml") else boards.load(board_type)
+    found = [examine(read(path, board), board) for path in logs]
+    verdicts = [judge(findings) for findings in found]
+    pairs = list(zip(found, verdicts, strict=True))
+    if as_json:
+        echo_json([check_verdict.document(findings, verdict) for findings, verdict in pairs])
+    else:
+        for number, (findings, verdict) in enumerate(pairs):
+            echo(*([""] if number else []), *check_verdict.lines(findings, verdict))
+    if any(verdict.fit is not Fit.WHOLE for verdict in verdicts):
+        raise typer.Exit(NOT_ALL_FIT)
+
+
+# --- `lab console attach` and `tail`: a port as it is now. Scripts start `attach` often, so this module imports little ---
+
+
+NOT_SEEN: Final = 3  # exit status
+
+Port = Annotated[
+    str,
+    typer.Argument(
+        metavar="PORT", help="A device, e.g. /dev/ttyUSB0; or a port or a board, as `lab console status` names it."
+    ),
+]
+Backlog = Annotated[
+    int, typer.Option(min=0, max=1_000_000, metavar="N", help="Print the last N lines that came before, too.")
+]
+
+
+@app.command()
+def tail(
+    port: Port,
+    *,
+    raw: Annotated[bool, typer.Option("--raw", help="The bytes as they come.")] = False,
+    backlog: Backlog = 0,
+    runtime: ServerRuntime = None,
+) -> None:
+    """Print what comes from a port, until Ctrl-C. Other readers are not affected."""
+    client, info = attached(port, runtime)
+    with client:
+        text = LiveText()
+        data = last_lines(info, backlog) if backlog else b""
+        while True:
+            if raw:
+                sys.stdout.buffer.write(data)
+                sys.stdout.flush()
+            else:
+                echo_text(text.feed(data), end="")
+            chunk = client.read(timeout_s=60.0)
+            data = b"" if chunk is None else chunk.data
+
+
+@app.command()
+def attach(
+    port: Port,
+    *,
+    speed: Annotated[
+        int | None, typer.Option(min=1, max=100_000_000, help="Baud rate (default: as the port is open, else 115200).")
+    ] = None,
+    backlog: Backlog = 0,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Send whole lines, and show text without terminal control sequences.")
+    ] = False,
+    until: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="End when this comes; exit status 3 when it does not.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="With --until: wait this long after the last input.")
+    ] = TIMEOUT_S,
+    linger: Annotated[
+        float,
+        typer.Option(min=0.0, metavar="S", help="After the end of the input: stay until nothing came for this long."),
+    ] = LINGER_S,
+    runtime: ServerRuntime = None,
+) -> None:
+    """Open a terminal on a port, through the server: it goes on recording, and tests can follow. Ctrl-] ends it.
+
+    Exit status: 0 done; 1 the server or the port is gone, or somebody else has it; 2 a wrong word; 3 what --until waits for
+    did not come.
+    """
+    ending = Ending(None if until is None else _compiled(until), timeout, linger)
+    client, info = attached(port, runtime, write=True, speed_bd=speed)
+    with client:
+        terminal = Terminal(client, ending, lines)
+        if sys.stdin.isatty():
+            echo(f"{info.meta.device} at {info.meta.speed_bd} Bd; {'Ctrl-D' if lines else 'Ctrl-]'} ends", err=True)
+        if backlog:
+            terminal.show(last_lines(info, backlog))
+        seen = terminal.run()
+        if sys.stdin.isatty():
+            echo("", err=True)
+    if not seen:
+        echo_text(f"error: {until!r} did not come within {timeout:g} s", err=True)
+        raise typer.Exit(NOT_SEEN)
+
+
+@app.command()
+def wait(
+    port: Port,
+    *,
+    timeout: Annotated[float, typer.Option(min=0.0, metavar="S", help="Wait this long at most.")] = TIMEOUT_S,
+    runtime: ServerRuntime = None,
+) -> None:
+    """Wait until somebody can type at a port: `attach`, or a measurement. Then a board may be switched on.
+
+    Exit status: 0 somebody can; 3 nobody came in time.
+    """
+    writer = awaited_writer(port, timeout, runtime)
+    if writer is None:
+        echo_text(f"error: nobody has attached to {port} within {timeout:g} s", err=True)
+        raise typer.Exit(NOT_SEEN)
+    echo(f"process {writer} is attached to {port}")
+
+
+def _compiled(until: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(until.encode(), re.MULTILINE)
+    except re.error as error:
+        raise ConfigurationError(f"--until {until!r} is no regular expression: {error}") from error

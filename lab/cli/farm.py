@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import shlex
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from socket import getfqdn, gethostname
+from typing import Annotated, Final
 
 import typer
 from attrs import asdict
 
+from exporters.farm.coordinator import Coordinator
 from lab import shipped
 from lab.cli.doctor import MARKS
-from lab.cli.options import Json, OutputFolder
+from lab.cli.options import Json, OutputFolder, Runtime
 from lab.errors import ConfigurationError
-from lab.farm import buildbot, discover, notify, release_watch, services, systemd
+from lab.farm import buildbot, config, discover, local, notify, release_watch, services, systemd
 from lab.farm import check as farm_check
+from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
-from lab.farm.config import Farm, load
+from lab.farm.config import Farm, VirtualBoards, load
 from lab.farm.doctor import Finding, duties, examine, patient
 from lab.farm.doctor.duties import outdated
+from lab.farm.labgrid_place import boards_behind, is_at
+from lab.farm.loaded import noted, start_anew
+from lab.farm.local import Desk, Supervised
+from lab.host import process
+from lab.host.runtime import runtime_dir
+from lab.jobs.queue import JobQueue
+from lab.places.exporter import LOOPBACK, ExporterOptions, run
+from lab.places.holding import with_port
+from lab.places.janitor import GRACE_S, LOOK_S, Janitor
+from lab.places.janitor import patient as janitor_patient
+from lab.provision.ways import sd_mux
+from lab.results import open_store
 from lab.results.location import data_home
-from lab.shown import echo, echo_json, echo_text, table
+from lab.shown import echo, echo_json, echo_text, log_to, table
+from virtual.sim.order import DEFAULT_TYPE
 
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True
@@ -265,3 +286,216 @@ def files(
     if needed := list(systemd.forwards(farm)):
         echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm/alerts.md, "Several hosts"):')
         echo(*(f"  {command}" for command in needed))
+
+
+# --- `lab farm card`: the card of this host's multiplexer, for `lab provision` of another host, which starts it through ssh ---
+
+
+@app.command()
+def card(
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="The card reader's disk, e.g. /dev/sdb.")],
+    *,
+    write: Annotated[bool, typer.Option("--write", help="Write what comes on standard input.")] = False,
+    read: Annotated[bool, typer.Option("--read", help="Read back what is asked for on standard input.")] = False,
+    identity: Annotated[str, typer.Option(metavar="TEXT", help="What the disk must be, as looked at before.")] = "",
+    size: Annotated[int, typer.Option("--bytes", metavar="N", help="How large it must be.")] = 0,
+) -> None:
+    """Say as JSON which disk it is, and whether a card may be written there; for other programs."""
+    said = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
+    if said:
+        echo_text(said + "\n", end="")
+
+
+# --- `lab farm janitor`: labgrid's places that dead jobs hold are released, boards that people reserved are acquired for them, places without exporter for nobody ---
+
+
+@app.command()
+def janitor(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The farm.yaml, with `coordinator` and `database`.")],
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, do nothing, and end.")] = False,
+) -> None:
+    """Release labgrid's places that dead jobs hold, acquire those of boards that people reserved, and keep those that are of no use from everybody."""
+    log_to(sys.stderr)
+    farm = load(file)
+    if not farm.coordinator:
+        raise ConfigurationError(f"{file}: it names no `coordinator`: there are no places to look after")
+    address = with_port(farm.coordinator)
+    coordinator = Coordinator(address)
+    with open_store(farm.database) as store:
+        book = JobQueue(store, process.identity(), process.has_died)
+        grace_s = 0.0 if dry_run or once else GRACE_S  # who looks once has not seen since when an exporter is away
+        boards, at = partial(boards_behind, farm), partial(is_at, coordinator=address)
+        looker = Janitor(coordinator, store, book, boards, at, grace_s)
+        if dry_run or once:
+            book.settle()
+            deeds = looker.due() if dry_run else list(looker.tidy())
+            for deed in deeds:
+                echo(f"{'would be: ' if dry_run else ''}{deed.described}")
+            if not deeds:
+                echo("No place is left behind.")
+            return
+        loaded, told = noted("janitor", file, farm, runtime_dir()), ""
+        while True:
+            for deed in janitor_patient(looker):
+                echo(deed.described)
+            time.sleep(LOOK_S)
+            try:
+                if loaded.is_older():
+                    break
+                told = ""
+            except ConfigurationError as error:
+                if told != str(error):
+                    logging.warning("the janitor goes on with the farm.yaml of before: %s", error)
+                told = str(error)
+    echo(f"{file} says something else now: it is loaded")
+    start_anew()
+
+
+# --- `lab farm export`: this host's boards for labgrid's coordinator ---
+
+
+@app.command()
+def export(
+    resources: Annotated[Path, typer.Argument(metavar="FILE", help="What to export, as labgrid's exporter has it.")],
+    *,
+    coordinator: Annotated[
+        str, typer.Option(envvar="LG_COORDINATOR", metavar="HOST:PORT", help="labgrid's coordinator.")
+    ] = "127.0.0.1:20408",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of this exporter (default: the host's).")] = "",
+    hostname: Annotated[
+        str, typer.Option(metavar="NAME", help="By which other hosts reach this one (default: its full name).")
+    ] = "",
+    listen: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Of the TCP ports for labgrid's own clients, which know no password."),
+    ] = LOOPBACK,
+    isolated: Annotated[bool, typer.Option("--isolated", help="Let labgrid's own clients come through ssh.")] = False,
+    runtime: Runtime = None,
+) -> None:
+    """Export this host's boards to labgrid's coordinator, with the console server behind their serial ports."""
+    log_to(sys.stderr)
+    options = ExporterOptions(
+        resources,
+        coordinator,
+        (runtime or runtime_dir()).absolute(),
+        name or gethostname(),
+        hostname or getfqdn(),
+        listen,
+        isolated,
+    )
+    if not options.on_loopback:
+        logging.warning(
+            "--listen %s: every console is served without any authentication: whoever reaches this address reads it and types at it",
+            listen,
+        )
+    raise typer.Exit(run(options))
+
+
+# --- `lab farm up`, `status`, `logs`, `down`: a farm on one machine, without root ---
+
+
+COUNT: Final = 4  # of the simulated boards of a new farm
+_TAIL: Final = "200"  # lines
+
+FarmFileOption = Annotated[
+    Path,
+    typer.Argument(metavar="[FILE]", help="The farm.yaml; what the farm keeps is in its folder.", show_default=True),
+]
+
+
+@app.command()
+def up(
+    file: FarmFileOption = local.FILE,
+    *,
+    board_type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Types of the simulated boards of a new farm.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="How many of each type (default: 4).")
+    ] = None,
+    time_scale: Annotated[
+        float | None, typer.Option(metavar="F", help="Factor on the times of the simulated boards (default: 1).")
+    ] = None,
+    with_buildbot: Annotated[
+        bool, typer.Option("--buildbot", help="With a Buildbot that queues the runs of a new farm.")
+    ] = False,
+) -> None:
+    """Bring a farm up on this machine, as its user: what is in farm.yaml, else simulated boards.
+
+    The programs are kept running until `lab farm down`, or until the host is switched off. Runs on a timer are systemd's:
+    `lab farm units`, or Buildbot's.
+    """
+    place = Desk(file.absolute())
+    if place.file.exists() and (board_type or count or time_scale or with_buildbot):
+        raise ConfigurationError(f"{file} is there, and says what there is: edit its `virtual` and `buildbot`")
+    if file != local.FILE and not place.file.exists():
+        raise ConfigurationError(f"{file}: there is no such file; `lab init` writes one")
+    try:
+        boards = VirtualBoards(board_type or [DEFAULT_TYPE], count or COUNT, time_scale or 1.0)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    farm, started = place.up(boards, queued=with_buildbot)
+    echo(f"The farm is up in {place.folder}." if started else f"Already up in {place.folder}.")
+    _programs(place, farm)
+    echo("In a shell of yours, for `lab` and pytest:")
+    for name, value in place.environ(farm).items():
+        echo(f"  export {name}={shlex.quote(value)}")
+    if not farm.web.users:
+        echo("To act in the browser, open the link that is in `lab farm logs web`.")
+    if farm.buildbot is not None:
+        echo(f"Start builds as user lab; its password is in {place.buildbot.master / buildbot.SECRETS}")
+    for schedule in farm.schedules[:1]:
+        echo(f"Measure one: lab run --cycles 2 --env {shlex.quote(schedule.env)}")
+
+
+@app.command()
+def status(
+    file: FarmFileOption = local.FILE,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show the farm's programs, and the lab as `lab status` has it."""
+    place = Desk(file.absolute())
+    states = place.states()
+    if as_json:
+        echo_json([{"program": s.name, "state": s.state, "pid": s.pid, "said": s.said} for s in states])
+        raise typer.Exit(0 if states else 1)
+    if not states:
+        echo(f"No farm is up in {place.folder}; `lab farm up` starts one.")
+        raise typer.Exit(1)
+    farm = config.load(place.file)
+    _programs(place, farm)
+    echo("", *farm_status.lines(farm_status.look(farm.database, place.file, place.runtime)))
+
+
+@app.command()
+def logs(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="As `lab farm status` names it.")],
+    *,
+    file: Annotated[Path, typer.Option("--farm", metavar="FILE", help="The farm.yaml.")] = local.FILE,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+) -> None:
+    """Show the last lines that a program of the farm wrote."""
+    path = Supervised(Desk(file.absolute()).runtime).log(program)
+    words = ["tail", "-n", _TAIL, *(["-F"] if follow else []), str(path)]
+    sys.stdout.flush()
+    os.execvp(words[0], words)  # noqa: S606 - the distribution's program
+
+
+@app.command()
+def down(file: FarmFileOption = local.FILE) -> None:
+    """Take the farm down: runs ended, their boards off, then the programs. Files and results stay."""
+    log_to(sys.stderr)
+    place = Desk(file.absolute())
+    echo("The farm is down." if place.down() else f"No farm is up in {place.folder}.")
+
+
+def _programs(place: Desk, farm: Farm) -> None:
+    addresses = {"exporter": f"http://{farm.exporter.listen}/metrics", "web": f"http://{farm.web.listen}/"}
+    addresses |= {"boards": farm.pdudaemon.address, "pdudaemon": farm.pdudaemon.address}
+    if farm.buildbot is not None:
+        addresses["buildbot"] = f"http://{farm.buildbot.www}/"
+    rows = [[s.name, s.state.lower(), s.said, addresses.get(s.name, "")] for s in place.states()]
+    echo(*table(["program", "state", "", "address"], rows, "<<<<"))

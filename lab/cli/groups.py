@@ -20,13 +20,11 @@ class CommandGroup:
         module: holds a `typer.Typer` called `app`. Where that has one command and no callback, `lab NAME` is
             this command.
         help: one line, what `lab --help` says; the same as the module's own.
-        more: further commands of this word from other modules, each of which is loaded only when its command is asked for.
     """
 
     name: str
     module: str
     help: str
-    more: tuple[CommandGroup, ...] = ()
 
 
 COMMAND_GROUPS: Final = (
@@ -46,16 +44,6 @@ COMMAND_GROUPS: Final = (
         "console",
         "lab.cli.console",
         "Serial consoles: server, live view, recordings and their replay.",
-        more=(
-            CommandGroup("attach", "lab.cli.console_live", "Open a terminal on a port, through the server."),
-            CommandGroup("tail", "lab.cli.console_live", "Print what comes from a port, until Ctrl-C."),
-            CommandGroup("wait", "lab.cli.console_live", "Wait until somebody can type at a port."),
-            CommandGroup("replay", "lab.cli.console_recordings", "Find the moments of a recorded boot."),
-            CommandGroup("show", "lab.cli.console_recordings", "Print a recording, each line with its time."),
-            CommandGroup(
-                "check", "lab.cli.console_check", "Which moments and evidence does a board type find in a bare log?"
-            ),
-        ),
     ),
     CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask whether it has power."),
     CommandGroup("rails", "lab.cli.rails", "Supply rails: sample them, watch them, test their sensors."),
@@ -64,29 +52,11 @@ COMMAND_GROUPS: Final = (
         "judge",
         "lab.cli.judge",
         "Whether numbers moved, by how much, and what else moved with them.",
-        more=(
-            CommandGroup("run", "lab.cli.judge_store", "Judge a run's numbers by the runs of its board before."),
-            CommandGroup(
-                "compare", "lab.cli.judge_compare", "Compare a run with the last accepted runs, or with a release."
-            ),
-            CommandGroup("list", "lab.cli.judge_store", "List open verdicts, the newest first."),
-            CommandGroup("show", "lab.cli.judge_store", "Show all of a verdict, or of a run's verdicts."),
-            CommandGroup("accept", "lab.cli.judge_review", "A run's numbers are as they should be now."),
-            CommandGroup("reject", "lab.cli.judge_review", "A run's numbers are wrong, and count for nothing."),
-            CommandGroup("mute", "lab.cli.judge_review", "Hear nothing of a number until a day."),
-            CommandGroup("stats", "lab.cli.judge_review", "How many verdicts and reruns, and how many were false."),
-        ),
     ),
     CommandGroup(
         "guide",
         "lab.cli.guide",
         "Performance guides: read, check, compare, write.",
-        more=(
-            CommandGroup("compare", "lab.cli.guide_compare", "Compare a guide with the one before, one cause a line."),
-            CommandGroup("trend", "lab.cli.guide_store", "Show a metric of one board over several releases."),
-            CommandGroup("import", "lab.cli.guide_store", "Put guides' numbers into the store."),
-            CommandGroup("write", "lab.cli.guide_store", "Write the performance guide of a release from the store."),
-        ),
     ),
     CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
     CommandGroup("release", "lab.cli.release", "Releases as files: draft them, check them, list them."),
@@ -100,27 +70,6 @@ COMMAND_GROUPS: Final = (
         "farm",
         "lab.cli.farm",
         "A lab host: check farm.yaml, write systemd units from it, bring a farm up.",
-        more=(
-            CommandGroup(
-                "export",
-                "lab.cli.farm_export",
-                "Export this host's boards to labgrid's coordinator, with the console server behind their serial ports.",
-            ),
-            CommandGroup(
-                "janitor",
-                "lab.cli.farm_janitor",
-                "Release labgrid's places that dead jobs hold, acquire those of boards that people reserved, and keep those that are of no use from everybody.",
-            ),
-            CommandGroup(
-                "card",
-                "lab.cli.farm_card",
-                "Look at the card of a multiplexer, and write it, for another host; started by `lab provision` there.",
-            ),
-            CommandGroup("up", "lab.cli.farm_up", "Bring a farm up on this machine, as its user."),
-            CommandGroup("status", "lab.cli.farm_up", "Show the farm's programs, and the lab."),
-            CommandGroup("logs", "lab.cli.farm_up", "Show the last lines that a program of the farm wrote."),
-            CommandGroup("down", "lab.cli.farm_up", "Take the farm down."),
-        ),
     ),
     CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),
     CommandGroup(
@@ -137,24 +86,12 @@ def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequ
         if arguments[:1] != [group.name]:
             app.command(group.name, help=group.help)(_named_only)
             continue
-        commands = _loaded(group, arguments[1:2])
+        commands = _app(group)
         only = len(commands.registered_commands) == 1 and not commands.registered_groups
         if only and not commands.registered_callback:
             app.add_typer(commands)  # without a name: its one command becomes ours
         else:
             app.add_typer(commands, name=group.name)
-
-
-def _loaded(group: CommandGroup, asked: Sequence[str]) -> typer.Typer:
-    """A group's commands. Where one of `more` is asked for, only its module; else the group's own, and the others by name."""
-    if not group.more:
-        return _app(group)
-    joined = typer.Typer(help=group.help, no_args_is_help=True)
-    found = next((each for each in group.more if asked == [each.name]), group)
-    joined.add_typer(_app(found))  # without a name: its commands become ours
-    for each in group.more if found is group else ():
-        joined.command(each.name, help=each.help)(_named_only)
-    return joined
 
 
 def _app(group: CommandGroup) -> typer.Typer:

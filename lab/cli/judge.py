@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import getpass
 import gzip
+import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from attrs import asdict
 
+from lab.cli.options import Database, Json, RunName
 from lab.errors import ConfigurationError
+from lab.judge import builds, text
+from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
+from lab.judge.builds import remarks
+from lab.judge.document import document
+from lab.judge.records import CALLED, UNSURE, Decision
+from lab.judge.records import Verdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
-from lab.shown import echo_text
+from lab.judge.statistics import by_month
+from lab.judge.store import mute, read_verdicts, review, verdicts_with
+from lab.judge.text import Evidence, plain_document, size
+from lab.judge.verdicts import Verdict
+from lab.results.formatting import label, number
+from lab.results.records import LAST_ID
+from lab.results.snapshot import watch
+from lab.results.store import Store, open_store
+from lab.shown import echo, echo_json, echo_text, table
 
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
 
@@ -52,3 +72,385 @@ def _opened(name: str) -> Iterator[Iterator[str]]:
         raise ConfigurationError(
             f"cannot read {name}: it is no UTF-8 text ({error.reason}); name a file of JSON lines"
         ) from error
+
+
+# --- What the commands of `lab judge` take: the run, a date, the store ---
+
+
+LATEST: Final = "latest"
+
+OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Of this board only.")]
+Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
+
+
+def number_of(store: Store, run: str) -> int:
+    """The run that a person names by its number or as "latest".
+
+    Raises:
+        ConfigurationError: it is neither, or there are no runs.
+    """
+    if run == LATEST:
+        runs = store.runs(1)
+        if not runs:
+            raise ConfigurationError(f"no runs yet in {store.url}; measure something first")
+        return runs[0].id
+    if not re.fullmatch(r"[0-9]{1,10}", run) or not 1 <= int(run) <= LAST_ID:
+        raise ConfigurationError(f"no run {run!r}; give its number, as `lab results list` has it, or {LATEST}")
+    return int(run)
+
+
+def instant(text: str) -> dt.datetime:
+    """A day (its beginning, UTC), an instant, or so many days ago (`7d`).
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    days = re.fullmatch(r"([0-9]{1,4})d", text)
+    if days is not None:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(days=int(days[1]))
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is no date; write it like 2026-11-22, or 2026-11-22T06:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+
+
+# --- `lab judge compare`: a run's numbers beside those of the runs before, or of a release ---
+
+
+@app.command("compare")
+def compare_command(
+    run: RunName,
+    *,
+    against: Annotated[
+        str | None, typer.Option(metavar="RELEASE", help="A release (default: the last accepted runs).")
+    ] = None,
+    as_json: Json = False,
+    everything: Everything = False,
+    db: Database = None,
+) -> None:
+    """Compare a run with the last accepted runs of its board, or with a release; status 1: one is worse, and nobody accepted it."""
+    with open_store(db, create=False) as store:
+        run_id = number_of(store, run)
+    with watch(db).snapshot() as snapshot:
+        judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
+    order = list(Verdict)
+    shown = [
+        each
+        for each in judged.numbers
+        if everything or each.judgement.verdict not in {Verdict.NOISE, Verdict.NO_HISTORY}
+    ]
+    shown.sort(key=lambda each: order.index(each.judgement.verdict))
+    if as_json:
+        echo_json(document(judged, notes, shown))
+    else:
+        _print(judged, notes, shown)
+    if judged.of(Verdict.REGRESSION) and not judged.is_accepted:
+        raise typer.Exit(1)
+
+
+def _print(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> None:
+    head = judged.head
+    echo(
+        f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.against}"
+    )
+    echo(*(f"note: {note}" for note in notes))
+    if shown:
+        header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
+        echo(*table(header, [_row(each) for each in shown], "<>><>>><"))
+    counts = Counter(each.judgement.verdict for each in judged.numbers)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
+    echo(f"{len(judged.numbers)} numbers: {', '.join(parts)}" if parts else "no numbers")
+
+
+def _row(each: JudgedNumber) -> list[str]:
+    average, baseline, said = each.average, each.baseline, each.judgement
+    between = "-" if said.low is None or said.high is None else f"{100 * said.low:+.1f} to {100 * said.high:+.1f} %"
+    return [
+        f"{average.metric.name} {label(average.params)}".strip(),
+        "-" if baseline is None else number(baseline.value, baseline.uncertainty, average.metric),
+        number(average.value, average.uncertainty, average.metric),
+        average.metric.unit,
+        "-" if said.effect is None else f"{100 * said.effect:+.1f} %",
+        between,
+        str(len(baseline.runs)) if baseline else "-",
+        f"{said.verdict}: {said.reason}",
+    ]
+
+
+# --- `lab judge run|list|show`: what the judge says of the numbers in the store ---
+
+
+@app.command("run")
+def run_command(
+    run: RunName,
+    *,
+    as_json: Json = False,
+    everything: Everything = False,
+    summaries: Annotated[
+        list[Path] | None,
+        typer.Option("--summary", metavar="FILE", help="Write a summary: Markdown, HTML or text (.md, .html, .txt)."),
+    ] = None,
+    reports: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", envvar="LAB_REPORTS", help="Where a run's report is, with {run}, for links in the summary."
+        ),
+    ] = "",
+    db: Database = None,
+) -> None:
+    """Judge a run's numbers by the runs of its board before; status 1: one is worse, for sure, and not muted."""
+    from lab.judge import summary  # noqa: PLC0415 - jinja2
+    from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
+
+    evidence = Evidence(reports)
+    for file in summaries or ():
+        summary.form_of(file)
+    with open_store(db, create=False) as store:
+        judged = judge_run(store, number_of(store, run))
+        verdicts = verdicts_with(store, judged.run.id)
+        for file in summaries or ():
+            summary.write(summary.of_run(store, judged.run.id), file, evidence)
+    if as_json:
+        echo_json([text.document(verdict) for verdict in verdicts if everything or said(verdict)])
+    else:
+        about = judged.run
+        confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
+        echo(f"run {about.id}{confirmed}: {about.kind} of {about.board} ({about.board_type}), release {about.release}")
+        with watch(db).snapshot() as snapshot:
+            echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
+        _show(verdicts if everything else [verdict for verdict in verdicts if said(verdict)])
+        echo(_counted(verdicts))
+        if judged.asked:
+            echo(
+                f"another run of the same image would tell more: pytest --lab-confirms {about.id} (lab run --judge does so by itself)"
+            )
+    if any(verdict.alarms for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_command(
+    *,
+    board: OfBoard = None,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of this metric only, e.g. boot.time.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Of runs since then: 2026-11-22, or 7d for seven days.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also improvements, and what was reviewed or is muted.")
+    ] = False,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """List open verdicts, the newest first: what moved or may have, which nobody has reviewed or muted."""
+    began = None if since is None else instant(since)
+    outcomes = (*CALLED, UNSURE)
+    with open_store(db, create=False) as store:
+        found = read_verdicts(store, board=board, metric=metric, since=began, outcomes=outcomes)
+        where = store.url
+    verdicts = [verdict for verdict in found if everything or verdict.open]
+    if as_json:
+        echo_json([text.document(verdict) for verdict in verdicts])
+    elif verdicts:
+        _show(verdicts)
+    else:
+        echo(f"no {'verdicts that call something' if everything else 'open verdicts'} in {where}")
+
+
+@app.command("show")
+def show_command(
+    which: Annotated[str, typer.Argument(metavar="ID|RUN", help="A verdict (v12, as listed), a run (12) or latest.")],
+    *,
+    as_json: Json = False,
+    everything: Everything = False,
+    db: Database = None,
+) -> None:
+    """Show all of a verdict, or of a run's verdicts: size and interval, since when, what differs, where the evidence is."""
+    single = re.fullmatch(r"v([0-9]{1,10})", which)
+    with open_store(db, create=False) as store:
+        if single is not None:
+            verdicts = read_verdicts(store, verdict_id=min(int(single[1]), LAST_ID))
+        else:
+            run_id = number_of(store, which)
+            store.run(run_id)
+            verdicts = read_verdicts(store, run_id=run_id)
+    if not verdicts:
+        mend = "`lab judge list --all` has the verdicts" if single else f"judge it: lab judge run {which}"
+        raise ConfigurationError(f"no verdict {which}; {mend}" if single else f"run {which} was not judged; {mend}")
+    shown = [verdict for verdict in verdicts if everything or single or said(verdict)]
+    if as_json:
+        echo_json([text.document(verdict) for verdict in shown])
+        return
+    for verdict in shown:
+        echo(*_details(verdict), "")
+    echo(_counted(verdicts))
+
+
+def said(verdict: RecordsVerdict) -> bool:
+    """Whether there is something to say."""
+    return verdict.outcome in {*CALLED, UNSURE, "no samples"}
+
+
+def _show(verdicts: Sequence[RecordsVerdict]) -> None:
+    if not verdicts:
+        return
+    rows = [
+        [
+            f"v{verdict.id}",
+            str(verdict.run.id),
+            verdict.run.board,
+            text.name(verdict),
+            verdict.outcome,
+            "-" if verdict.effect is None else size(verdict),
+            "-" if verdict.since_run is None else str(verdict.since_run),
+            str(verdict.n or "-"),
+            _state(verdict) or text.differences(verdict) or "-",
+        ]
+        for verdict in verdicts
+    ]
+    header = ["id", "run", "board", "number", "verdict", "moved by", "since run", "n", "differs"]
+    echo(*table(header, rows, "<><<<<>><"))
+
+
+def _details(verdict: RecordsVerdict) -> list[str]:
+    run = verdict.run
+    lines = [f"v{verdict.id}  {text.sentence(verdict)}"]
+    if verdict.since_run is not None:
+        lines.append(
+            f"  moved by   {size(verdict)} (95 %: {text.interval(verdict)}), {verdict.better} is better, n = {verdict.n}"
+        )
+        lines.append(f"  since      run {verdict.since_run}")
+        lines.append(f"  differs    {text.differences(verdict) or 'nothing that is known'}")
+    lines.append(
+        f"  run        {run.id}, {run.started_at:%Y-%m-%d %H:%M} UTC, {run.board_type}, release {run.release}"
+    )
+    lines.append(f"  reruns     {verdict.reruns} used")
+    lines += [f"  state      {state}"] if (state := _state(verdict)) else []
+    medium = f" --medium {verdict.params['medium']}" if "medium" in verdict.params else ""
+    lines.append(
+        f"  evidence   lab results show {run.id} --log{medium} --metric {verdict.metric}; lab report {run.id}"
+    )
+    return lines
+
+
+def _state(verdict: RecordsVerdict) -> str:
+    if verdict.review is not None:
+        reason = f": {verdict.review.reason}" if verdict.review.reason else ""
+        return f"{verdict.review.decision} by {verdict.review.by}{reason}"
+    if verdict.muted is not None:
+        return f"muted until {verdict.muted.until:%Y-%m-%d} by {verdict.muted.by}: {verdict.muted.reason}"
+    return ""
+
+
+def _counted(verdicts: Sequence[RecordsVerdict]) -> str:
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    needs = text.needs(verdicts)
+    named = {"none": "unchanged", "no history": f"no history ({needs})"}
+    parts = [f"{count} {named.get(outcome, outcome)}" for outcome, count in counts.most_common()]
+    return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"
+
+
+# --- `lab judge accept|reject|mute|stats`: what people decide on verdicts, and how good these were ---
+
+
+RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number, or latest.")]
+
+
+@app.command("accept")
+def accept_command(
+    run: RunNumber,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is as it should be.")] = "",
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """A run's numbers are as they should be now: its verdicts are closed, and it counts as a base to compare with."""
+    _review(run, "accepted", reason, as_json, db)
+
+
+@app.command("reject")
+def reject_command(
+    run: RunNumber,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="What was wrong with it.")],
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """A run's numbers are wrong (a loose cable, a wrong card): they count for nothing, and its verdicts are closed."""
+    _review(run, "rejected", reason, as_json, db)
+
+
+@app.command("mute")
+def mute_command(
+    metric: Annotated[str, typer.Argument(metavar="METRIC", help="Its name, e.g. boot.time; * and ? are patterns.")],
+    *,
+    until: Annotated[str, typer.Option(metavar="DATE", help="The day at whose beginning (UTC) it ends: 2026-12-24.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why nobody needs to hear of it.")],
+    board: OfBoard = None,
+    params: Annotated[
+        str | None,
+        typer.Option(metavar="NAME=VALUE,...", help="Of these parameters only, e.g. medium=sd; * and ? are patterns."),
+    ] = None,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """Hear nothing of a number until a day: its verdicts are kept, but fail nothing and are in no list of open ones."""
+    wanted = _params(params)
+    with open_store(db, create=False) as store:
+        kept = mute(store, metric, board=board, params=wanted, until=instant(until), reason=reason, by=_who())
+    if as_json:
+        echo_json(plain_document(kept))
+        return
+    about = ", ".join(f"{name}={value}" for name, value in wanted.items())
+    what = " ".join(part for part in (metric, about) if part)
+    echo(f"{what} of {board or 'every board'} is muted until {kept.until:%Y-%m-%d %H:%M} UTC")
+
+
+@app.command("stats")
+def stats_command(*, as_json: Json = False, db: Database = None) -> None:
+    """Verdicts by month: how many of each kind, how many were rejected (false alarms) or accepted, how many reruns."""
+    with open_store(db, create=False) as store:
+        months = by_month(read_verdicts(store))
+        where = store.url
+    if as_json:
+        echo_json([asdict(month) for month in months])
+        return
+    if not months:
+        echo(f"nothing was judged yet in {where}; begin with: lab judge run latest")
+        return
+    header = ["month", "runs", "numbers", "worse", "better", "env.", "unsure", "false", "accepted", "reruns"]
+    rows = [
+        [
+            month.month,
+            *map(str, (month.runs, month.numbers, month.regressions, month.improvements, month.environment)),
+            *map(str, (month.unsure, month.rejected, month.accepted, month.reruns)),
+        ]
+        for month in months
+    ]
+    echo(*table(header, rows, "<>>>>>>>>>"))
+
+
+def _review(run: str, decision: Decision, reason: str, as_json: bool, db: str | None) -> None:
+    with open_store(db, create=False) as store:
+        kept = review(store, number_of(store, run), decision, _who(), reason)
+        closed = sum(verdict.outcome != "none" for verdict in read_verdicts(store, run_id=kept.run_id))
+    if as_json:
+        echo_json(plain_document(kept))
+        return
+    echo(f"run {kept.run_id} is {decision} by {kept.by}; {closed} verdicts are closed")
+
+
+def _params(text: str | None) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in (text or "").split(",") if pair]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            raise ConfigurationError(f"--params {text!r}: write it like medium=sd,stage=Kernel")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

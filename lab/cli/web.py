@@ -6,28 +6,105 @@ import errno
 import gc
 import socket
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from exporters.server import BACKLOG
 from exporters.webconfig import WebConfig, load
-from lab.cli import web_user
 from lab.cli.exporter import address
-from lab.cli.options import FarmFile, HostDatabase, Runtime, WebConfigFile
-from lab.errors import LabStableError
+from lab.cli.options import FarmFile, HostDatabase, Json, Runtime, WebConfigFile
+from lab.errors import ConfigurationError, LabStableError
 from lab.host import scheduling
-from lab.shown import echo, log_to
+from lab.shown import echo, echo_json, log_to, table
 from lab.web.app import LOCAL_NAMES, create
-from lab.web.auth import BROWSERS_LOOPBACK, access_of
+from lab.web.auth import BROWSERS_LOOPBACK, ROLES, Role, Users, access_of, default_file
 from lab.web.server import LimitedServer
 from lab.web.site import Site
+
+# --- `lab web user`: who may look and who may act in the browser ---
+
+
+user_app = typer.Typer(help="Who may look and who may act in the browser.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As the person logs in.")]
+UsersFile = Annotated[
+    Path | None,
+    typer.Option("--users", metavar="FILE", help="The file of users (default: ~/.config/boardlab/web-users.json)."),
+]
+
+
+@user_app.command()
+def add(
+    name: Name,
+    *,
+    role: Annotated[str, typer.Option(metavar="ROLE", help="viewer: looks; operator: reserves, switches, decides.")],
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="The person comes through a proxy only (--trust-proxy).")
+    ] = False,
+    users: UsersFile = None,
+) -> None:
+    """Add a user, or change role and password of one. The password is asked for, or read from standard input."""
+    if role not in ROLES:
+        raise ConfigurationError(f"--role {role}: {' or '.join(ROLES)}")
+    book = of_file(users)
+    book.all()  # a wrong file is said before a password is asked for
+    new = book.add(name, as_role(role), None if no_password else _password())
+    echo(f"{name} is {'a new ' if new else 'now '}{role} in {book.path}")
+
+
+@user_app.command("list")
+def list_users(
+    *,
+    as_json: Json = False,
+    users: UsersFile = None,
+) -> None:
+    """List the users with their roles."""
+    book = of_file(users)
+    found = sorted(book.all().items())
+    if as_json:
+        echo_json([{"name": name, "role": user.role, "password": bool(user.secret)} for name, user in found])
+    elif not found:
+        echo(f"no users in {book.path}; make one: lab web user add NAME --role operator")
+    else:
+        rows = [[name, user.role, "password" if user.secret else "proxy only"] for name, user in found]
+        echo(*table(["name", "role", "comes by"], rows, "<<<"))
+
+
+@user_app.command()
+def remove(name: Name, *, users: UsersFile = None) -> None:
+    """Remove a user; who is logged in by that name is logged out at once."""
+    book = of_file(users)
+    book.remove(name)
+    echo(f"{name} is no user any more")
+
+
+def of_file(path: Path | None) -> Users:
+    """The users of a file, or of the default one."""
+    return Users(path or default_file())
+
+
+def as_role(text: str) -> Role:
+    """A role by its name."""
+    return "operator" if text == "operator" else "viewer"
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        given: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+        return given
+    return sys.stdin.readline().rstrip("\n")
+
+
+# --- `lab web`: the lab and its results in a browser ---
+
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"
 _LAST_S: Final = 2  # for answers that are on their way when the site ends; live views would never end
 
 app = typer.Typer(help="The same and all results in a browser.")
-app.add_typer(web_user.app, name="user")
+app.add_typer(user_app, name="user")
 
 
 @app.callback(invoke_without_command=True)
@@ -40,7 +117,7 @@ def web(
         typer.Option(metavar="NAME", help="A name by which browsers on other machines ask for it; may be repeated."),
     ] = None,
     web_config: WebConfigFile = None,
-    users: web_user.UsersFile = None,
+    users: UsersFile = None,
     trust_proxy: Annotated[
         list[str] | None,
         typer.Option(metavar="ADDRESS", help="A proxy that says who asks; with --user-header; may be repeated."),
@@ -57,7 +134,7 @@ def web(
         return
     host, port = address(listen)
     protection = load(web_config) if web_config else None
-    access = access_of(host, protection, web_user.of_file(users), trust_proxy or (), user_header)
+    access = access_of(host, protection, of_file(users), trust_proxy or (), user_header)
     site = Site(db, farm, runtime)
     site.seen()  # a wrong farm.yaml is said now
     log_to(sys.stderr)

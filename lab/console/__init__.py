@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from lab.console.client import ConsoleClient
+    from lab.console.client import ConsoleClient, ensure_server
     from lab.console.model import (
         Chunk,
         Event,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lab.console.printk import PrintkFit, fit_printk
     from lab.console.recorder import RecordingWriter
     from lab.console.recording import Recording, RecordingMeta, encode
-    from lab.console.server import ensure_server
     from lab.console.status import PortInfo, PortStatus, ServerStatus
     from lab.host.runtime import runtime_dir
 
@@ -61,13 +60,12 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "lab.console.client": "ConsoleClient",
+    "lab.console.client": "ConsoleClient ensure_server",
     "lab.console.recording": "Recording RecordingMeta encode",
     "lab.console.model": "Chunk Event Gap Interval Lateness LineTiming Moment RecordKind Suspended interval",
     "lab.console.moments": "MomentFinder find_moments",
     "lab.console.printk": "PrintkFit fit_printk",
     "lab.host.runtime": "runtime_dir",
-    "lab.console.server": "ensure_server",
     "lab.console.status": "PortInfo PortStatus ServerStatus",
     "lab.console.recorder": "RecordingWriter",
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -21,6 +23,7 @@ from lab.console.transport import UnixWay, Way, left_s
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockReading
+from lab.host.runtime import EXIT_TWICE, log_path, prepare, runtime_dir, socket_path
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
 WRITE_BYTES = 16384  # of one WRITE frame; well below what the server queues for a port
@@ -358,3 +361,56 @@ class ClockQuestion:
                 raise
             raise of_another_boardlab("what its clock shows") from error
         return ClockReading(self._asked_ns, int(self._answer["t_ns"]), self._told_ns, str(self._answer["line"]))
+
+
+# --- Starting the console server when none is there ---
+
+
+START_TIMEOUT_S = 20.0  # a Python start on a loaded host
+RETRY_S = 0.02
+LOG_TAIL_LINES = 5
+
+
+def ensure_server(runtime: Path | None = None) -> Path:
+    """The socket of a server that answers; one is started if none does, and outlives this process.
+
+    Args:
+        runtime: the server's folder; None: `runtime_dir()`.
+
+    Raises:
+        LabStableError: the server could not start; the message has the end of its log.
+        ConfigurationError: the folder cannot be used.
+    """
+    folder = prepare(runtime or runtime_dir())
+    address = socket_path(folder)
+    if _answers(address):
+        return address
+    log = log_path(folder)
+    command = [sys.executable, "-P", "-m", "lab.console.server", "--runtime", str(folder), "--detach"]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", start_new_session=True
+        )
+        try:
+            status = process.wait(START_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while status == EXIT_TWICE and not _answers(address) and time.monotonic() < deadline:
+        time.sleep(RETRY_S)  # another process was faster; its server is about to listen
+    if _answers(address):
+        return address
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])
+    raise LabStableError(
+        f"the console server did not start (exit status {status}); the end of {log}:\n{tail}",
+        failure="no_console_server",
+    )
+
+
+def _answers(address: Path) -> bool:
+    try:
+        ConsoleClient(address).close()
+    except LabTransientError:
+        return False
+    return True

@@ -11,10 +11,9 @@ from typing import Final, Self
 
 from attrs import asdict, field, fields, frozen, validators
 
-from lab.console.client import ConsoleClient
+from lab.console.client import ConsoleClient, ensure_server
 from lab.console.model import Chunk, Event, RecordKind
 from lab.console.recording import MAX_HEADER_BYTES, RECORD, parse_header, paths, unpack
-from lab.console.server import ensure_server
 from lab.console.status import PortInfo
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import time_line

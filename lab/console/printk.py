@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import define, field, frozen
 
 from lab.console.model import LATE_WINDOW_NS, Event, Lateness, LineTiming
-from lab.console.recording import StampedLine, stamped_lines
+from lab.console.moments import StampedLine, stamped_lines
 from lab.host.clock import NS_PER_S
 
 MIN_LINES = 20

@@ -11,19 +11,23 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Gap, RecordKind
+from lab.console.moments import stamped_lines
 from lab.console.printk import PrintkFit
-from lab.console.recording import Recording, stamped_lines
-from lab.console.replay import Replay
+from lab.console.recording import Recording
 from lab.console.status import PortStatus, ServerStatus
 from lab.errors import LabTransientError
 from lab.host.clock import NS_PER_S
 from lab.host.process import described
 from lab.shown import bad, plain_bytes, plain_text, table
+
+if TYPE_CHECKING:
+    from lab.console.replay import Replay
 
 # --- The bytes of a console as text, while they come ---
 

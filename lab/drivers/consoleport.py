@@ -11,11 +11,10 @@ from typing import Any, Protocol
 from attrs import define
 from labgrid.resource import SerialPort
 
-from lab.console.client import ConsoleClient
+from lab.console.client import ConsoleClient, ensure_server
 from lab.console.holders import blamed
 from lab.console.model import Event
 from lab.console.reader import PortOrder
-from lab.console.server import ensure_server
 from lab.console.status import PortInfo, ServerStatus
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clockrelation import ClockRelation

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-import cattrs
 from attrs import AttrsInstance, asdict, frozen
 
 from lab.errors import ConfigurationError
@@ -197,6 +196,8 @@ def forget(folder: Path, name: str, record: AttrsInstance) -> None:
 
 def read_all(folder: Path, kind: type[Record]) -> list[Record]:
     """What was told in that folder, without files that are no such record."""
+    import cattrs  # noqa: PLC0415 - a tenth of a second, and few read these
+
     found = []
     for path in sorted(folder.glob("*.json")):
         with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):

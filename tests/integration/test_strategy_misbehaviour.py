@@ -18,9 +18,8 @@ from labgrid.resource import PDUDaemonPort, RawSerialPort
 from support.scripted_board import HEALTHY, ScriptedBoard
 
 from lab.benchmarks.boot import BootWatch
-from lab.console.client import ConsoleClient
+from lab.console.client import ConsoleClient, ensure_server
 from lab.console.model import Chunk
-from lab.console.server import ensure_server
 from lab.drivers import StampedConsoleDriver, StampedPDUDaemonDriver
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.runtime import socket_path

@@ -14,8 +14,7 @@ import pytest
 from support.measuring_lab import Lab
 from support.uboot_suite import DEADLINE_S, HOOKS, lab_with_hooks, powered, run_suite
 
-from lab.console.client import ConsoleClient
-from lab.console.server import ensure_server
+from lab.console.client import ConsoleClient, ensure_server
 
 BOARD_TYPE = "qemu_arm64"
 FAILS = "test_tpm2.py::test_tpm2_init"  # for want of a TPM: test/py power-cycles the board for the test behind it

@@ -162,18 +162,6 @@ def test_a_terminal_on_a_port_loads_nothing_that_it_does_not_need(tmp_path: Path
     assert answer.stderr.startswith("error: no console server answers")
 
 
-def test_commands_of_other_modules_are_listed_and_there(capsys: pytest.CaptureFixture[str]) -> None:
-    (console,) = [group for group in COMMAND_GROUPS if group.name == "console"]
-    apps = [importlib.import_module(module).app for module in {each.module for each in console.more}]
-    there = {each.name or each.callback.__name__ for app in apps for each in app.registered_commands}
-    assert {each.name for each in console.more} == there
-    assert main(["console", "--help"]) == 0
-    listed = capsys.readouterr().out
-    assert all(f" {name} " in listed for name in there)
-    assert main(["console", "replay", "--help"]) == 0
-    assert "Usage: lab console replay " in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("group", COMMAND_GROUPS, ids=lambda group: group.name)
 def test_every_group_has_commands(group: CommandGroup) -> None:
     app = importlib.import_module(group.module).app

@@ -46,7 +46,6 @@ def test_what_says_where_results_and_farm_are_stands_in_one_module() -> None:
         ("'--json'", "provision.py"),  # what became of it
         ("'--json'", "results.py"),  # of `export`, whose default it is
         ("'--farm'", "options.py"),
-        ("'--farm'", "farm.py"),  # where a host will keep it
-        ("'--farm'", "farm_up.py"),  # the farm on this desk
+        ("'--farm'", "farm.py"),  # where a host will keep it, and the farm of one user
         ("'--runtime'", "options.py"),
     }

@@ -11,7 +11,7 @@ from support.console_bench import BOOT, BOOT_MOMENTS, kernel_log, paced
 from typer.testing import CliRunner, Result
 
 from lab import boards
-from lab.cli.console_recordings import app
+from lab.cli.console import app
 from lab.console import Chunk, Gap, Lateness, LineTiming, RecordingMeta, RecordKind, encode, find_moments
 from lab.errors import ConfigurationError
 

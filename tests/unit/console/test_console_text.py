@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.console_bench import paced
 
 from lab.console import Chunk, Gap, LineTiming, RecordKind
-from lab.console.recording import LIMIT_BYTES, StampedLine, stamped_lines
+from lab.console.moments import LIMIT_BYTES, StampedLine, stamped_lines
 
 TIMING = LineTiming(speed_bd=115200)
 

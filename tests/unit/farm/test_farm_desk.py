@@ -15,7 +15,7 @@ from supervisor.states import ProcessStates
 from support.prometheus_server import until
 from typer.testing import CliRunner
 
-from lab.cli import farm_up
+from lab.cli import farm
 from lab.errors import ConfigurationError
 from lab.farm import config, local, services
 from lab.farm.config import VirtualBoards
@@ -179,7 +179,7 @@ def test_what_cannot_be_brought_up_is_said_before_anything_starts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.yaml").write_text("user: me\n")
-    result = CliRunner().invoke(farm_up.app, words)
+    result = CliRunner().invoke(farm.app, words)
     assert result.exit_code != 0
     assert says in str(result.exception)
     assert not (tmp_path / ".lab").exists()
@@ -213,7 +213,7 @@ def test_a_shells_secrets_are_no_business_of_the_programs(tmp_path: Path, monkey
 def test_a_farm_that_is_down_is_down_with_every_command(tmp_path: Path) -> None:
     path = str(tmp_path / "farm.yaml")
     for words, code in ((["status", path], 1), (["status", path, "--json"], 1), (["down", path], 0)):
-        result = CliRunner().invoke(farm_up.app, words)
+        result = CliRunner().invoke(farm.app, words)
         assert result.exit_code == code, result.output
         assert "No farm is up" in result.output or result.output == "[]\n"
 

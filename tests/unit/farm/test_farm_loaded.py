@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from exporters.farm.coordinator import Coordinator
+from lab.cli import farm
 from lab.cli import farm as commands
-from lab.cli import farm_janitor
 from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
@@ -157,9 +157,9 @@ def test_the_janitor_loads_what_farm_yaml_says_now(file: Path, monkeypatch: pyte
     file.write_text(f"coordinator: 127.0.0.1:1\ndatabase: sqlite:///r.db\n{FARM}")
     texts = iter(["user: [", file.read_text().replace("11.02", "11.03")])
     monkeypatch.setattr(Coordinator, "holders", lambda *_: {})
-    monkeypatch.setattr(farm_janitor, "patient", lambda _looker: [])
+    monkeypatch.setattr(farm, "janitor_patient", lambda _looker: [])
     monkeypatch.setattr("time.sleep", lambda _s: file.write_text(next(texts)))
-    monkeypatch.setattr(farm_janitor, "start_anew", lambda: pytest.exit("anew"))
-    done = CliRunner().invoke(farm_janitor.app, [str(file)])
+    monkeypatch.setattr(farm, "start_anew", lambda: pytest.exit("anew"))
+    done = CliRunner().invoke(farm.app, [str(file)])
     assert isinstance(done.exception, pytest.exit.Exception), "a wrong file was passed over, the right one was loaded"
     assert f"{file} says something else now" in done.output

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_guide_family import FINDINGS
 
+from lab.cli import guide, main
 from lab.cli import guide as guide_commands
-from lab.cli import guide_compare, guide_store, main
 from lab.guide import catalogue, rulebook
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
@@ -51,7 +51,7 @@ def test_the_page_shows_real_output(
     "command",
     [
         c.name or getattr(c.callback, "__name__", "")
-        for app in (guide_commands.app, guide_compare.app, guide_store.app)
+        for app in (guide_commands.app, guide.app, guide.app)
         for c in app.registered_commands
     ],
 )
