@@ -6,18 +6,258 @@ second. Throughput counts the bits of whole frames, as guides from 10.00 on do; 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from attrs import evolve
+from attrs import define, evolve, field, frozen
 
-from lab.benchmarks import needs, netperf, rfc2544
-from lab.benchmarks.netperf import KEYS
-from lab.benchmarks.output import missing, refused
+from lab.benchmarks import needs
+from lab.benchmarks.output import lines, missing, refused
 from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_link, whole
 from lab.boards import BoardType
+from lab.errors import BoardTransientError
 from lab.metrics import Flag
+
+# --- netperf's output with `-k`: keywords and values, one a line ---
+
+
+KEYS = "DIRECTION,THROUGHPUT,MEAN_LATENCY,LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_SEND_SIZE"
+_HEAD = re.compile(r"^MIGRATED (TCP STREAM|TCP MAERTS|UDP STREAM|OMNI) ")
+_PAIR = re.compile(r"^([A-Z_]+)=(-?\w[\w.]*)$")
+_PROBLEM = re.compile(r"not compiled in|[Cc]onnection refused|cannot connect|establish control|netperf: ")
+
+
+@frozen
+class Netperf:
+    """One test's results.
+
+    Attributes:
+        kind: "TCP STREAM", "TCP MAERTS", "UDP STREAM".
+        mbit_s: of UDP_STREAM what arrived.
+        local_cpu, remote_cpu: percent over all cores; None where not measured.
+        sent_bytes, received_bytes, datagram_bytes: of the stream and of one send.
+        start, end: its bytes in the output.
+    """
+
+    kind: str
+    mbit_s: float
+    local_cpu: float | None
+    remote_cpu: float | None
+    sent_bytes: float
+    received_bytes: float
+    datagram_bytes: float
+    start: int
+    end: int
+
+    @property
+    def loss(self) -> float:
+        """Share of the bytes sent that did not arrive."""
+        return max(0.0, 1 - self.received_bytes / self.sent_bytes) if self.sent_bytes else 0.0
+
+
+def parse(output: bytes, *kinds: str) -> list[Netperf]:
+    """The results of tests of these kinds, in that order.
+
+    Raises:
+        TestTransientError: one of them is missing or incomplete, or netperf said that it cannot do what was asked.
+    """
+    blocks: dict[str, dict[str, str]] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    kind, unknown = "", ""
+    for line in lines(output):
+        head, pair = _HEAD.match(line.text), _PAIR.match(line.text.strip())
+        if _PROBLEM.search(line.text):
+            raise missing("netperf", "results", line.text)
+        if head:
+            kind = head[1]
+            blocks.setdefault(kind, {})
+            spans.setdefault(kind, (line.start, line.end))
+        elif pair and kind:
+            known = blocks[kind].setdefault(pair[1], pair[2])
+            if known != pair[2]:
+                raise missing("netperf", f"one {pair[1]} for each test, found {known} and another", line.text)
+            spans[kind] = (spans[kind][0], line.end)
+        elif line.text.strip():
+            unknown = unknown or line.text
+    wanted = KEYS.split(",")
+    for name in kinds:
+        absent = [key for key in wanted if key not in blocks.get(name, {})]
+        if absent:
+            raise missing("netperf", f"{absent[0]} of {name}", unknown or _first(output))
+    return [_result(name, blocks[name], spans[name]) for name in kinds]
+
+
+def _result(kind: str, values: dict[str, str], span: tuple[int, int]) -> Netperf:
+    def number(name: str) -> float:
+        value = float(values[name])
+        if not math.isfinite(value):
+            raise ValueError(f"{name}={values[name]}")
+        return value
+
+    def load(name: str) -> float | None:
+        value = number(name)
+        return None if value < 0 else value
+
+    try:
+        return Netperf(
+            kind=kind,
+            mbit_s=number("THROUGHPUT"),
+            local_cpu=load("LOCAL_CPU_UTIL"),
+            remote_cpu=load("REMOTE_CPU_UTIL"),
+            sent_bytes=number("LOCAL_BYTES_SENT"),
+            received_bytes=number("REMOTE_BYTES_RECVD"),
+            datagram_bytes=number("LOCAL_SEND_SIZE"),
+            start=span[0],
+            end=span[1],
+        )
+    except ValueError as error:
+        raise missing("netperf", f"numbers for {kind}", str(error)) from error
+
+
+def _first(output: bytes) -> str:
+    return output.decode("utf-8", "replace").partition("\n")[0]
+
+
+# --- The highest rate without loss: the search of RFC 2544, section 26.1 ---
+# The RFC asks for the fastest rate at which the device loses nothing in a trial of 60 s, and leaves the search free. This
+# one halves the bracket between the fastest rate that lost nothing and the slowest that lost something, with short trials,
+# until the bracket is narrower than the tolerance or than the sender's own step; then a long trial has to confirm the
+# rate. Where it does not, the rate counts as lossy and the search goes on below it; where that happens twice, short trials
+# do not tell (buffers hide their losses), and the search begins again with long ones only.
+
+
+TOLERANCE = 0.005  # of the rate that is found
+MAX_TRIALS = 60
+_WIDE = 2.0  # a bracket whose ends are farther apart is halved on a logarithmic scale
+
+
+@frozen
+class Trial:
+    """One trial.
+
+    Attributes:
+        rate: offered, in the caller's unit.
+        loss: share of what was sent that did not arrive.
+        is_long: of the length that the RFC asks for.
+    """
+
+    rate: float
+    loss: float
+    is_long: bool
+
+
+@frozen
+class Throughput:
+    """What a search found.
+
+    Attributes:
+        rate: the fastest that lost nothing in a long trial.
+        tolerance: how much faster the truth may be, in the unit of the rate: the bracket's width when it stopped.
+        trials: in their order.
+        is_monotonic: no rate lost anything below one that lost nothing, beyond the tolerance; False hints at a link
+            whose losses have another reason than its capacity.
+    """
+
+    rate: float
+    tolerance: float
+    trials: tuple[Trial, ...]
+    is_monotonic: bool
+
+
+@define
+class _Search:
+    send: Callable[[float, bool], float]
+    lowest: float
+    tolerance: float
+    step: float
+    passed: list[float]
+    failed: float
+    trials: list[Trial] = field(factory=list)
+    only_long: bool = False
+
+    def holds(self, rate: float, *, is_long: bool = False) -> bool:
+        is_long = is_long or self.only_long
+        if len(self.trials) >= MAX_TRIALS:
+            raise BoardTransientError(
+                f"no stable rate without loss after {MAX_TRIALS} trials, between {self.passed[-1]:g} and {self.failed:g}: "
+                "something else than the load loses packets. Look at the link (ethtool -S) and at what else runs",
+                failure="search_unstable",
+            )
+        loss = self.send(rate, is_long)
+        self.trials.append(Trial(rate, loss, is_long))
+        return loss == 0.0
+
+    def narrow(self) -> None:
+        """Halve the bracket until it is narrow enough."""
+        while self.width > max(self.step, self.tolerance * self.passed[-1]):
+            low, high = self.passed[-1], self.failed
+            middle = math.sqrt(low * high) if high > _WIDE * low else (low + high) / 2
+            if self.holds(middle):
+                self.passed.append(middle)
+            else:
+                self.failed = middle
+
+    @property
+    def width(self) -> float:
+        return self.failed - self.passed[-1]
+
+
+def search(
+    send: Callable[[float, bool], float],
+    *,
+    lowest: float,
+    highest: float,
+    step: float,
+    tolerance: float = TOLERANCE,
+) -> Throughput:
+    """Find the highest rate without loss.
+
+    Args:
+        send: offers a rate, for a short or a long time, and returns the share that was lost.
+        lowest: a rate that any link that works can do. highest: what the link can carry; nothing is tried above.
+        step: the smallest difference of rates that the sender can make.
+        tolerance: the bracket's width at which the search ends, as a share of the rate.
+
+    Raises:
+        BoardTransientError: even the lowest rate loses packets, or the losses do not depend on the rate.
+    """
+    state = _Search(send, lowest, tolerance, step, [], highest)
+    if state.holds(highest) and state.holds(highest, is_long=True):
+        return Throughput(highest, 0.0, tuple(state.trials), is_monotonic=True)
+    if not state.holds(lowest):
+        raise BoardTransientError(
+            f"even {lowest:g} packets a second lost some: the link is broken, or something else loads it. Look at the "
+            "cable, the link's errors (ethtool -S), and what else runs on both ends",
+            failure="link_lossy",
+        )
+    state.passed = [lowest]
+    unconfirmed = 0
+    while True:
+        state.narrow()
+        rate = state.passed[-1]
+        if state.holds(rate, is_long=True):
+            break
+        unconfirmed += 1
+        state.failed = rate
+        if len(state.passed) > 1:
+            state.passed.pop()
+        if unconfirmed == 2:
+            state.passed, state.only_long = [lowest], True
+    return Throughput(rate, state.width, tuple(state.trials), _monotonic(state.trials, tolerance))
+
+
+def _monotonic(trials: list[Trial], tolerance: float) -> bool:
+    best = max(trial.rate for trial in trials if not trial.loss)
+    lossy = [trial.rate for trial in trials if trial.loss]
+    return not lossy or min(lossy) > best * (1 - 2 * tolerance)
+
+
+# --- Ethernet between the board and the tester: TCP in both directions, UDP without loss and with possible loss ---
+# netperf as the guides have it. A UDP sender is limited by bursts every 10 ms, so its rate has steps of 100 packets a
+# second. Throughput counts the bits of whole frames, as guides from 10.00 on do; the packets are not rounded.
+
 
 CHAPTER = "Ethernet"
 FRAMES = {64: 18, 128: 82, 256: 210, 1024: 978, 1518: 1472}  # frame -> UDP payload, bytes
@@ -30,7 +270,7 @@ _OUT = "/run/boardlab.netperf"  # on the board, where nobody but root makes file
 
 def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """Both directions at once: their sum, and the board's load."""
-    there, back = netperf.parse(output, "TCP STREAM", "TCP MAERTS")
+    there, back = parse(output, "TCP STREAM", "TCP MAERTS")
     loads = [test.local_cpu for test in (there, back) if test.local_cpu is not None]
     if not loads:
         raise missing("netperf", "LOCAL_CPU_UTIL (option -c)", "LOCAL_CPU_UTIL=-1.00")
@@ -46,7 +286,7 @@ def udp(
     output: bytes, frame: int, params: dict[str, str], *, seconds: float = LONG_S, loss: bool
 ) -> list[ParsedReading]:
     """One UDP stream, by the packets that arrived."""
-    (test,) = netperf.parse(output, "UDP STREAM")
+    (test,) = parse(output, "UDP STREAM")
     if test.sent_bytes <= 0:
         raise refused("netperf", "it sent nothing, which is no stream without loss (LOCAL_BYTES_SENT=0)")
     pps = test.received_bytes / FRAMES[frame] / seconds
@@ -148,11 +388,11 @@ def _fastest(bench: Bench, direction: str, frame: int) -> Iterator[ParsedReading
         return lost / 100
 
     highest = line_mbit_s * 1e6 / 8 / (frame + GAP_BYTES)
-    found = rfc2544.search(send, lowest=LOWEST_PPS, highest=highest, step=1000 / BURST_MS)
+    found = search(send, lowest=LOWEST_PPS, highest=highest, step=1000 / BURST_MS)
     yield from (_uncertain(reading, found, frame) for reading in last)
 
 
-def _uncertain(reading: ParsedReading, found: rfc2544.Throughput, frame: int) -> ParsedReading:
+def _uncertain(reading: ParsedReading, found: Throughput, frame: int) -> ParsedReading:
     """The truth may be faster by what the search left open."""
     quanta = {"ethernet.udp.packets": 1e-3, "ethernet.udp.throughput": frame * 8e-6}
     flags = frozenset() if found.is_monotonic else frozenset({Flag.NOT_MONOTONIC})

@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from lab.benchmarks import cpuload, needs
+from lab.benchmarks import needs
+from lab.benchmarks import output as benchmarks_output
 from lab.benchmarks.output import missing, printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, Need, ParsedReading, Parser, Row, Rows, Section, has_link
 from lab.errors import BoardStableError
@@ -61,7 +62,7 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     return [
         ParsedReading("ipsec.throughput", sum(rates.values()), params, quantum=sum(steps.values()), end=len(output)),
         ParsedReading("ipsec.packets", packets, params, end=len(output)),
-        ParsedReading("ipsec.cpu_load", cpuload.parse(output).percent, params, end=len(output)),
+        ParsedReading("ipsec.cpu_load", benchmarks_output.parse(output).percent, params, end=len(output)),
     ]
 
 

@@ -6,6 +6,7 @@ first line that no rule knows.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -153,3 +154,77 @@ def _first(output: bytes) -> str:
 def _named(reading: ParsedReading) -> str:
     params = ", ".join(f"{name} {value}" for name, value in reading.params.items())
     return f"{reading.metric} ({params})" if params else reading.metric
+
+
+# --- What the last text of a console says: is it text at all, what was its last line, does a prompt hide in it ---
+
+
+_PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
+_NO_TEXT = bytes(set(range(0x20)) - set(b"\0\a\b\t\n\v\f\r\x1b"))  # a UART that is switched on sends a NUL
+_KERNEL_LINE_CONSOLETEXT = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? [^\n]*\n")
+
+
+def garbage(data: bytes) -> float:
+    """The share of bytes that no console prints."""
+    return len(data.translate(None, _PRINTED)) / len(data) if data else 0.0
+
+
+def unreadable(line: bytes) -> int:
+    """How many bytes of a line are neither what consoles print nor part of a character in UTF-8."""
+    text = line.decode("utf-8", errors="ignore").encode()  # what is left out is no character
+    return len(line) - len(text.translate(None, _NO_TEXT))
+
+
+def last_line(data: bytes, *, before: int = 0) -> str:
+    """The last line that is not empty, or one so many lines `before` it."""
+    lines = [part for part in data.decode("latin-1").splitlines() if part.strip()]
+    return lines[-1 - before].strip() if len(lines) > before else ""
+
+
+def in_pieces(data: bytes, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns matches the last line once the kernel's lines are taken out of the text."""
+    text = _KERNEL_LINE_CONSOLETEXT.sub("", data.decode("latin-1"))
+    line = text[text.rfind("\n") + 1 :]
+    return any(re.search(pattern, line) for pattern in patterns)
+
+
+# --- mpstat's average over all cores, from sysstat or BusyBox: columns are found by their names ---
+# The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only; with sysstat from 10.1.2 on column 11 is
+# %gnice, and the load comes out near 100 %.
+
+
+ROUNDED = 1.0  # percent: some ten columns, each rounded, and the processor's times are not read all at once
+
+
+@frozen
+class CpuLoad:
+    """A load over all cores, and the bytes of the line that it was read from."""
+
+    percent: float
+    start: int
+    end: int
+
+
+def parse(output: bytes) -> CpuLoad:
+    """100 - %iowait - %idle of the line `Average: all`.
+
+    Raises:
+        TestTransientError: there is no such line, or no such columns, or they are not shares of one whole.
+    """
+    names: list[str] = []
+    for line in lines(output):
+        words = line.text.split()
+        if "CPU" in words[:3] and "%idle" in words:
+            names = words[words.index("CPU") :]
+        if words[:2] == ["Average:", "all"] and len(words) - 1 == len(names):
+            values = dict(zip(names[1:], words[2:], strict=True))
+            try:
+                whole = sum(map(float, values.values()))
+                load = 100 - float(values["%iowait"]) - float(values["%idle"])
+            except (KeyError, ValueError) as error:
+                raise missing("mpstat", "the columns %iowait and %idle", line.text) from error
+            if not math.isclose(whole, 100, abs_tol=ROUNDED):
+                raise refused("mpstat", f"its columns add up to {whole:g} %, not to 100 ({line.text!r})")
+            return CpuLoad(max(0.0, load), line.start, line.end)
+    first = next((line.text for line in lines(output) if line.text.strip()), "")
+    raise missing("mpstat", "a header with %idle and a line `Average: all`", first)

@@ -21,7 +21,6 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
-    ubootread,
     uboottransfer,
     usbdevice,
 )
@@ -40,7 +39,7 @@ ALL: Final[tuple[Section, ...]] = (
     *storage.SECTIONS,
     *filecopy.SECTIONS,
     *uboottransfer.SECTIONS,
-    *ubootread.SECTIONS,
+    *uboottransfer.SECTIONS_UBOOTREAD,
     usbdevice.SECTION,
     openssl.SECTION,
     *ipsec.SECTIONS,

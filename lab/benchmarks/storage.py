@@ -12,7 +12,8 @@ from functools import partial
 
 from attrs import evolve
 
-from lab.benchmarks import cpuload, needs, scratchfs
+from lab.benchmarks import needs, scratchfs
+from lab.benchmarks import output as benchmarks_output
 from lab.benchmarks.output import cut_time, lines, missing, printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium, whole
 
@@ -64,7 +65,7 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     throughput, *more = read(output, "fio", rules)
     if more:
         raise refused("fio", "it says rates of reading and of writing, where it was asked for one")
-    load = cpuload.parse(output)
+    load = benchmarks_output.parse(output)
     return [
         throughput,
         ParsedReading("storage.fio.cpu_load", load.percent, throughput.params, start=load.start, end=load.end),

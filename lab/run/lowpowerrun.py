@@ -12,7 +12,7 @@ from attrs import asdict, define, field, frozen
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles, unheeding
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
-from lab.benchmarks.lowpower.rails import Off
+from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType

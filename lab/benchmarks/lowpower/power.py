@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from attrs import frozen
+
 from lab.benchmarks.lowpower.watch import SuspendWatch
+from lab.boards import BoardType
+from lab.errors import BoardTransientError
 from lab.metrics import Flag
 
 SETTLE_NS: Final = 1_500_000_000  # from the console's last byte until supplies and averages are those of sleep
@@ -76,3 +80,60 @@ def cycle_ns(watch: SuspendWatch) -> tuple[int, int, int, int] | None:
     if watch.answer is None:
         return None
     return watch.sent_ns, watch.answer.t_ns, 0, watch.answer.uncertainty_ns
+
+
+# --- Partial I/O switches the board's supplies off: every rail but those that stay on must be near 0 V ---
+
+
+class RailVolts(Protocol):
+    """What this module needs of lab.rails.RailPower."""
+
+    @property
+    def rail(self) -> str: ...
+    @property
+    def measured(self) -> bool: ...
+    @property
+    def mean_v(self) -> float | None: ...
+    @property
+    def uncertainty_v(self) -> float | None: ...
+    @property
+    def flags(self) -> frozenset[Flag]: ...
+
+
+@frozen
+class Off:
+    """The highest of the rails that are off.
+
+    Attributes:
+        rail: which. volts: its mean. uncertainty_v: ± of it.
+        flags: of all rails that must be off.
+    """
+
+    rail: str
+    volts: float
+    uncertainty_v: float
+    flags: frozenset[Flag]
+
+
+def off(rails: Sequence[RailVolts], board: BoardType) -> Off | None:
+    """The highest of the rails that must be off; None where no sensor gave a voltage.
+
+    Raises:
+        BoardTransientError: one of them is up.
+    """
+    stay = {rail.name for rail in board.rails if rail.always_on}
+    must = [rail for rail in rails if rail.measured and rail.rail not in stay]
+    read = {rail.rail: (rail.mean_v, rail.uncertainty_v or 0.0) for rail in must if rail.mean_v is not None}
+    near_0_v = board.low_power.near_0_v
+    up = [f"{name} {volts:.2f} V" for name, (volts, _) in read.items() if volts > near_0_v]
+    if up:
+        raise BoardTransientError(
+            f"the board said that it entered partial I/O, and has rails that are up: {', '.join(up)}, where {near_0_v:g} V is the "
+            "most. Something feeds them, as a debugger or USB; or they stay on by design: `always_on = true` of the rail in the "
+            "board type",
+            failure="rails_up",
+        )
+    if not read:
+        return None
+    rail = max(read, key=lambda name: read[name][0])
+    return Off(rail, *read[rail], frozenset().union(*(each.flags for each in must)))

@@ -9,7 +9,7 @@ from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
-from lab.benchmarks.lowpower.rails import Off
+from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES

@@ -8,9 +8,9 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.benchmarks.boot import MomentLike
-from lab.benchmarks.consoletext import last_line
 from lab.benchmarks.lowpower.modes import RTC, SuspendPlan
 from lab.benchmarks.lowpower.script import BACK, GOING, RESTORED
+from lab.benchmarks.output import last_line
 from lab.boards import BoardType, MomentPattern
 from lab.errors import BoardTransientError, LabTransientError
 

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from lab.benchmarks.boot import ENDS, MomentLike, PowerEdge
 from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.boot.flows import RuledOut, check_foreign, in_order
-from lab.benchmarks.consoletext import garbage
+from lab.benchmarks.output import garbage
 from lab.boards import NORMAL, BoardType, MomentPattern, Sign, way_of
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder

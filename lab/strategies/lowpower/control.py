@@ -21,9 +21,8 @@ from lab.benchmarks.lowpower.modes import (
     constraint,
     release_of,
 )
-from lab.benchmarks.lowpower.power import asleep_ns, cycle_ns, why_no_mean
+from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats, write
-from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge

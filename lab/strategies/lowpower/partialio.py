@@ -6,8 +6,8 @@ from pathlib import Path
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.modes import CAN, SuspendPlan
+from lab.benchmarks.lowpower.power import Off, off
 from lab.benchmarks.lowpower.preflight import arm, preflight
-from lab.benchmarks.lowpower.rails import Off, off
 from lab.drivers.guarded import RAILS
 from lab.errors import BoardTransientError
 from lab.rails import Range

@@ -8,8 +8,8 @@ from attrs import frozen
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.boot.kernellog import BootKernelLog
-from lab.benchmarks.boot.starts import ALIKE_SHARE, Starts, alike
-from lab.benchmarks.consoletext import unreadable
+from lab.benchmarks.boot.watch import ALIKE_SHARE, Starts, alike
+from lab.benchmarks.output import unreadable
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder, feed_watch
 from lab.metrics import Flag

@@ -10,7 +10,7 @@ from support.railbench import RailBench
 
 from lab import boards
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
-from lab.benchmarks.lowpower.rails import Off, off
+from lab.benchmarks.lowpower.power import Off, off
 from lab.benchmarks.lowpower.samples import of_rails
 from lab.boards import BoardType
 from lab.errors import BoardTransientError

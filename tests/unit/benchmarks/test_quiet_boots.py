@@ -16,7 +16,7 @@ from torture_campaign import rewatcher
 
 from lab import boards
 from lab.benchmarks.boot import BootSample
-from lab.benchmarks.boot.quiet import FEW_LINES, MANY_LINES
+from lab.benchmarks.boot.evidence import FEW_LINES, MANY_LINES
 from lab.boards import NORMAL, BoardType
 from lab.errors import ConfigurationError
 from lab.metrics import Flag

@@ -10,7 +10,6 @@ from support.section_outputs import recorded
 
 from lab.benchmarks import (
     can,
-    cpuload,
     eembc,
     ethernet,
     extras,
@@ -19,8 +18,8 @@ from lab.benchmarks import (
     iperf3,
     ipsec,
     lmbench,
-    netperf,
     openssl,
+    output,
     pcie,
     processor,
     realtime,
@@ -49,7 +48,7 @@ def refused(parse: Callable[[], object], says: str) -> None:
 
 def stream(**values: str) -> bytes:
     """netperf's output of a UDP stream."""
-    given = dict.fromkeys(netperf.KEYS.split(","), "100") | values
+    given = dict.fromkeys(ethernet.KEYS.split(","), "100") | values
     return "".join(
         ["MIGRATED UDP STREAM TEST from A\n", *(f"{key}={value}\n" for key, value in given.items())]
     ).encode()
@@ -150,15 +149,15 @@ def test_a_program_of_the_tester_that_failed_is_no_number_either_where_its_statu
 @pytest.mark.parametrize("name", ["THROUGHPUT", "LOCAL_CPU_UTIL", "REMOTE_BYTES_RECVD"])
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf"])
 def test_netperf_that_says_nan_says_nothing(name: str, value: str) -> None:
-    refused(lambda: netperf.parse(stream(**{name: value}), "UDP STREAM"), f"{name}={value}")
+    refused(lambda: ethernet.parse(stream(**{name: value}), "UDP STREAM"), f"{name}={value}")
 
 
 def test_mpstats_columns_are_the_shares_of_one_whole() -> None:
-    assert cpuload.parse(MPSTAT).percent == pytest.approx(2)
-    refused(lambda: cpuload.parse(MPSTAT.replace(b"97.00", b"7.00")), "add up to 10 %")  # a digit was lost
-    refused(lambda: cpuload.parse(MPSTAT.replace(b"97.00", b"nan")), "add up to nan %")
+    assert output.parse(MPSTAT).percent == pytest.approx(2)
+    refused(lambda: output.parse(MPSTAT.replace(b"97.00", b"7.00")), "add up to 10 %")  # a digit was lost
+    refused(lambda: output.parse(MPSTAT.replace(b"97.00", b"nan")), "add up to nan %")
     nothing = MPSTAT.replace(b"1.00", b"0.00").replace(b"97.00", b"0.00")
-    refused(lambda: cpuload.parse(nothing), "add up to 0 %")
+    refused(lambda: output.parse(nothing), "add up to 0 %")
 
 
 def test_counters_that_began_anew_count_no_packets() -> None:

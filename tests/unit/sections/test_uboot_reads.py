@@ -9,7 +9,7 @@ from attrs import define, field
 from support.scripted_host import ScriptedHost, session
 from support.section_bench import TFTP, UBOOT, section_bench
 
-from lab.benchmarks import ubootread
+from lab.benchmarks import uboottransfer
 from lab.benchmarks.section import Marks, Span, named, preflight
 from lab.benchmarks.sections import ALL
 from lab.benchmarks.site import Site
@@ -36,8 +36,10 @@ class Console:
         self.capture.append(Chunk(round(seconds * SECOND_NS), end, data))
 
 
-def of_blocks(span: Span) -> ubootread.ParsedReading:
-    (found,) = ubootread.parse(SAYS.encode(), span, ubootread.READ, ubootread._BLOCKS_READ, {"medium": "sd"}, 512)
+def of_blocks(span: Span) -> uboottransfer.ParsedReading:
+    (found,) = uboottransfer.parse_ubootread(
+        SAYS.encode(), span, uboottransfer.READ, uboottransfer._BLOCKS_READ, {"medium": "sd"}, 512
+    )
     assert SAYS.encode()[found.start : found.end] == SAYS.encode(), "its evidence is all that U-Boot said"
     return found
 
@@ -46,7 +48,7 @@ def test_a_board_reads_as_fast_by_the_stamps_as_by_its_own_command_time(tmp_path
     with section_bench(tmp_path, "am62xx_sk") as bench:
         for name in ("uboot-read", "uboot-emmc"):
             bench.run.measure(SECTIONS[name])
-        by_stamps = bench.store.samples(bench.run.run.id, metric=ubootread.READ)
+        by_stamps = bench.store.samples(bench.run.run.id, metric=uboottransfer.READ)
         by_itself = bench.store.samples(bench.run.run.id, metric="uboot.throughput")
     assert {(s.params["medium"], s.params["file"]) for s in by_stamps} == {(medium, "1000000") for medium in UBOOT}
     (own, *_) = [s.value for s in by_itself if s.params["direction"] == "read" and s.params["file"] == "2000000"]
@@ -119,7 +121,9 @@ def test_a_text_that_does_not_come_is_no_number() -> None:
 @pytest.mark.parametrize("said", ["0 blocks read: OK\n", "8 blocks read: ERROR\n", ""])
 def test_a_read_that_did_not_end_well_is_no_number(said: str) -> None:
     with pytest.raises(TestTransientError, match="read that ends well"):
-        ubootread.parse(said.encode(), Span(1.0, 0.001, 0.0), ubootread.READ, ubootread._BLOCKS_READ, {}, 512)
+        uboottransfer.parse_ubootread(
+            said.encode(), Span(1.0, 0.001, 0.0), uboottransfer.READ, uboottransfer._BLOCKS_READ, {}, 512
+        )
 
 
 @define
@@ -175,7 +179,7 @@ def test_a_device_that_u_boot_reads_in_no_known_way_is_a_mistake_in_the_environm
         list(SECTIONS["uboot-read"].measure(bench))
 
 
-def over_tftp(seconds: float, lost: bytes = b"") -> tuple[ubootread.ParsedReading, ...]:
+def over_tftp(seconds: float, lost: bytes = b"") -> tuple[uboottransfer.ParsedReading, ...]:
     """What is read of 16 MiB that took so long, as net/tftp.c tells it with a UART that it waits for."""
     hashes = b"\r\n\t ".join([b"#" * 65] * 3)
     rate = f"\r\n\t {16 / seconds:.1f} MiB/s\r\n".encode()
@@ -192,7 +196,7 @@ def over_tftp(seconds: float, lost: bytes = b"") -> tuple[ubootread.ParsedReadin
             at_s += works_s / len(text) + TIMING.bytes_ns(1) / 1e9
             console.came(at_s, bytes([byte]))
         said += text
-    return tuple(ubootread.parse_tftp(said.replace(b"\r", b""), span(ubootread._OF_TFTP)))
+    return tuple(uboottransfer.parse_tftp(said.replace(b"\r", b""), span(uboottransfer._OF_TFTP)))
 
 
 @pytest.mark.parametrize("seconds", [0.15, 1.5])
@@ -211,15 +215,17 @@ def test_a_transfer_that_waited_for_a_lost_packet_is_no_number(lost: bytes) -> N
 
 @pytest.mark.parametrize("said", ["3268 blocks read: OK\n", "SF: 1677216 bytes @ 0x0 Read: OK\n"])
 def test_another_number_of_bytes_than_was_asked_for_lacks_a_digit_and_is_no_rate(said: str) -> None:
-    pattern, unit = (ubootread._FLASH_READ, 1) if said.startswith("SF") else (ubootread._BLOCKS_READ, 512)
+    pattern, unit = (uboottransfer._FLASH_READ, 1) if said.startswith("SF") else (uboottransfer._BLOCKS_READ, 512)
     with pytest.raises(TestTransientError, match=f"told to read 16777216 bytes, and '{said.strip()}'") as caught:
-        ubootread.parse(said.encode(), Span(1.0, 0.001, 0.0), ubootread.READ, pattern, {}, unit, ubootread.BYTES)
+        uboottransfer.parse_ubootread(
+            said.encode(), Span(1.0, 0.001, 0.0), uboottransfer.READ, pattern, {}, unit, uboottransfer.BYTES
+        )
     assert caught.value.failure == "unreadable_output"
 
 
 def test_a_transfer_whose_bytes_are_not_the_same_in_decimal_and_in_hex_lost_a_digit() -> None:
     said, span = "Bytes transferred = {} (1000000 hex)\n", Span(1.0, 0.001, 0.0)
-    assert ubootread.parse_tftp(said.format(16777216).encode(), span)[0].value == 16384
+    assert uboottransfer.parse_tftp(said.format(16777216).encode(), span)[0].value == 16384
     with pytest.raises(TestTransientError, match="another one in hex") as caught:
-        ubootread.parse_tftp(said.format(1677216).encode(), span)
+        uboottransfer.parse_tftp(said.format(1677216).encode(), span)
     assert caught.value.failure == "unreadable_output"
