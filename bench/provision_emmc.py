@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 from provision import AIM, MIB, sha256
 
 from lab.console.client import ConsoleClient
-from lab.env.target import parts
+from lab.env.powered import parts
 from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image

@@ -161,7 +161,7 @@ def _named(reading: ParsedReading) -> str:
 
 _PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
 _NO_TEXT = bytes(set(range(0x20)) - set(b"\0\a\b\t\n\v\f\r\x1b"))  # a UART that is switched on sends a NUL
-_KERNEL_LINE_CONSOLETEXT = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? [^\n]*\n")
+_STAMPED_LINE = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? [^\n]*\n")
 
 
 def garbage(data: bytes) -> float:
@@ -183,7 +183,7 @@ def last_line(data: bytes, *, before: int = 0) -> str:
 
 def in_pieces(data: bytes, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns matches the last line once the kernel's lines are taken out of the text."""
-    text = _KERNEL_LINE_CONSOLETEXT.sub("", data.decode("latin-1"))
+    text = _STAMPED_LINE.sub("", data.decode("latin-1"))
     line = text[text.rfind("\n") + 1 :]
     return any(re.search(pattern, line) for pattern in patterns)
 

@@ -39,7 +39,7 @@ ALL: Final[tuple[Section, ...]] = (
     *storage.SECTIONS,
     *filecopy.SECTIONS,
     *uboottransfer.SECTIONS,
-    *uboottransfer.SECTIONS_UBOOTREAD,
+    *uboottransfer.READ_SECTIONS,
     usbdevice.SECTION,
     openssl.SECTION,
     *ipsec.SECTIONS,

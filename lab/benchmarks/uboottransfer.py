@@ -204,7 +204,7 @@ _BLOCKS_READ, _FLASH_READ = r"(\d+) blocks read: OK", r"SF: (\d+) bytes @ 0x[0-9
 _TRANSFERRED = r"Bytes transferred = (\d+) \(([0-9a-f]+) hex\)"
 
 
-def parse_ubootread(
+def parse_read(
     output: bytes, span: Span, metric: str, pattern: str, params: dict[str, str], unit: int, asked: int = 0
 ) -> list[ParsedReading]:
     """The rate of a read that went well.
@@ -239,15 +239,13 @@ def _blocks(bench: Bench, medium: str, interface: str, number: str, address: int
         if bench.status(command):  # SD on SPI does not answer every other time at first
             bench.run(command)
     command = f"{interface} read {address:x} 0 {BYTES // BLOCK:x}"
-    parser = partial(
-        parse_ubootread, metric=READ, pattern=_BLOCKS_READ, params={"medium": medium}, unit=BLOCK, asked=BYTES
-    )
+    parser = partial(parse_read, metric=READ, pattern=_BLOCKS_READ, params={"medium": medium}, unit=BLOCK, asked=BYTES)
     return bench.timed(parser, command, _OF_BLOCKS, timeout_s=_TIMEOUT_S)
 
 
-def _flash_ubootread(bench: Bench, medium: str, number: str, address: int) -> Iterable[ParsedReading]:
+def _flash_read(bench: Bench, medium: str, number: str, address: int) -> Iterable[ParsedReading]:
     bench.run(f"sf probe {number}".strip())
-    parser = partial(parse_ubootread, metric=READ, pattern=_FLASH_READ, params={"medium": medium}, unit=1, asked=BYTES)
+    parser = partial(parse_read, metric=READ, pattern=_FLASH_READ, params={"medium": medium}, unit=1, asked=BYTES)
     return bench.timed(parser, f"sf read {address:x} 0 {BYTES:x}", _OF_FLASH, timeout_s=_TIMEOUT_S)
 
 
@@ -256,7 +254,7 @@ def _media(bench: Bench) -> Rows:
     for medium, device in bench.site.uboot.items():
         interface, _, number = device.partition(" ")
         if interface == FLASH:
-            yield Row(partial(_flash_ubootread, bench, medium, number, address), {"medium": medium})
+            yield Row(partial(_flash_read, bench, medium, number, address), {"medium": medium})
         elif interface in CHOOSE:
             yield Row(partial(_blocks, bench, medium, interface, number, address), {"medium": medium})
         else:
@@ -267,13 +265,13 @@ def _media(bench: Bench) -> Rows:
 
 
 def parse_tftp(output: bytes, span: Span) -> list[ParsedReading]:
-    """The rate of a transfer in which nothing was lost; see `parse_ubootread`.
+    """The rate of a transfer in which nothing was lost; see `parse_read`.
 
     Raises:
         TestTransientError: what it says in decimal and in hex are not the same number of bytes.
         LabTransientError: U-Boot waited for a packet that did not come, 5 s each: the time says nothing of the link.
     """
-    readings, text = parse_ubootread(output, span, LOADED, _TRANSFERRED, {}, 1), output.decode("utf-8", "replace")
+    readings, text = parse_read(output, span, LOADED, _TRANSFERRED, {}, 1), output.decode("utf-8", "replace")
     if any(int(said[1]) != int(said[2], 16) for said in re.finditer(_TRANSFERRED, text)):
         raise refused("U-Boot", "it says one number of bytes in decimal and another one in hex: characters were lost")
     if _LOST.search(text):
@@ -292,7 +290,7 @@ def _tftp(bench: Bench) -> Iterator[ParsedReading]:
     yield from bench.timed(parse_tftp, f"tftpboot {address:x} {bench.site.tftp}", _OF_TFTP, timeout_s=_TIMEOUT_S)
 
 
-SECTIONS_UBOOTREAD = (
+READ_SECTIONS = (
     Section(
         name="uboot-read",
         title="U-Boot's reads of its media, by the console's stamps",

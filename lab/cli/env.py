@@ -22,11 +22,11 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Find everything that a run would refuse: unknown keys, wrong types and wiring, values of the template, what is not there."""
-    from lab.env import target  # noqa: PLC0415 - it loads labgrid
+    from lab.env import powered  # noqa: PLC0415 - it loads labgrid
 
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
-    found = found or [*envfile.refusals(path), *target.lacks(path)]
+    found = found or [*envfile.refusals(path), *powered.lacks(path)]
     if as_json:
         echo_json({"file": str(path), "problems": found})
     else:
@@ -42,7 +42,7 @@ def port(
     env: Env,
 ) -> None:
     """Print the path of the board's console, for `lab console attach`."""
-    from lab.env.target import console_device  # noqa: PLC0415 - it loads labgrid
+    from lab.env.powered import console_device  # noqa: PLC0415 - it loads labgrid
 
     echo(console_device(env))
 
@@ -50,7 +50,7 @@ def port(
 @app.command()
 def straps(env: Env, *, as_json: Json = False) -> None:
     """Try the boot-mode straps: set them for each medium and read them back. No power is switched; a run under way is disturbed."""
-    from lab.env.target import straps_of  # noqa: PLC0415 - it loads labgrid
+    from lab.env.powered import straps_of  # noqa: PLC0415 - it loads labgrid
 
     strategy, driver = straps_of(env)
     media = sorted(strategy.type.media.items(), key=lambda item: item[0] == strategy.medium)  # its own one stays set

@@ -5,8 +5,7 @@ from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
 from lab.drivers.linuxwriterdriver import LinuxWriterDriver
 from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
-from lab.drivers.railsdriver import RailsDriver
-from lab.drivers.railsensors import RailSensors
+from lab.drivers.railsdriver import RailsDriver, RailSensors
 from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.stampedpdudaemondriver import StampedPDUDaemonDriver

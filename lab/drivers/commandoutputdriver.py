@@ -12,7 +12,7 @@ from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
 from lab.drivers.consolehost import link_of
-from lab.drivers.railsensors import AT_CONSOLE
+from lab.drivers.railsdriver import AT_CONSOLE
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.ssh import SshLink
 
@@ -52,7 +52,7 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
 
     @property
     def needs_s(self) -> float:
-        """See `lab.drivers.guarded`: a strap's limit must not be over before ssh says what is wrong, or has mended it."""
+        """See `lab.drivers.calls`: a strap's limit must not be over before ssh says what is wrong, or has mended it."""
         return 0.0 if self._link is None else self._link.needs_s(self.timeout)
 
     @Driver.check_active

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from attrs import define
+from attrs import define, frozen
 from labgrid.resource import SerialPort
 
 from lab.console.client import ConsoleClient, ensure_server
@@ -147,3 +147,30 @@ def new_client(runtime: str) -> Iterator[ConsoleClient]:
     except BaseException:
         client.close()
         raise
+
+
+# --- A console as a line for files: bytes in both directions, and a clock ---
+
+
+@frozen
+class ConsoleLine:
+    """A `lab.provision.ymodem.SerialLine`: a console that the console server owns and records.
+
+    Attributes:
+        console: a StampedConsoleDriver. clock: that of the power switch's instants.
+    """
+
+    console: Any
+    clock: Any
+
+    def read(self, timeout_s: float) -> bytes:
+        """See `SerialLine`."""
+        return bytes(self.console.receive(timeout_s))
+
+    def write(self, data: bytes) -> None:
+        """See `SerialLine`."""
+        self.console.send(data)
+
+    def now_ns(self) -> int:
+        """See `SerialLine`."""
+        return int(self.clock.now_ns())

@@ -15,9 +15,9 @@ from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
-from lab.drivers import guarded
+from lab.drivers import calls
 from lab.drivers.boardservers import BoardServer
-from lab.drivers.guarded import SHELL
+from lab.drivers.calls import SHELL
 from lab.drivers.prompt import Prompt as GuardedPrompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.drivers.ramboot import RamBoot
@@ -117,7 +117,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             self._server.close()
             if self.over == SSH:
                 with contextlib.suppress(BoardlabError):  # a board that has no power any more does not say goodbye
-                    guarded.deactivate(self.ssh, SHELL)
+                    calls.deactivate(self.ssh, SHELL)
             strategy.status = type(strategy.status).unknown
 
         if self.over == SSH and self.ssh is None:
@@ -152,7 +152,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             self.ssh.put(source, target)
 
         try:
-            guarded.call(self.ssh, SHELL, "copy a piece to the board", work, limit_s(count))
+            calls.call(self.ssh, SHELL, "copy a piece to the board", work, limit_s(count))
         except BoardlabError as error:
             raise TftpTimeoutError(f"a piece of {count} bytes did not come to the board over ssh: {error}") from error
 

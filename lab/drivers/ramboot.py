@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from lab.drivers import guarded
-from lab.drivers.consoleline import ConsoleLine
-from lab.drivers.guarded import SHELL, UBOOT
+from lab.drivers import calls
+from lab.drivers.calls import SHELL, UBOOT
+from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
@@ -64,7 +64,7 @@ class RamBoot:
         finally:
             self.loader.rest()
         carry_out(session.prompt, Command(f"setenv bootargs '{words}'", _nothing))
-        guarded.deactivate(board.uboot, UBOOT)
+        calls.deactivate(board.uboot, UBOOT)
         board.console.sendline(ramlinux.start(linux, placed))
         self._wait(board)
         if self.prompt not in shell.prompt:

@@ -5,19 +5,90 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import attr
 from attrs import define, field, frozen
 from labgrid.driver import Driver
 from labgrid.protocol import PowerProtocol
+from labgrid.resource import Resource
 from labgrid.step import step
 
 from lab.benchmarks.boot import PowerEdge
-from lab.drivers import guarded
-from lab.drivers.guarded import POWER, POWER_LIMIT_S
-from lab.drivers.outlets import Outlet, outlet_of, record_command
-from lab.host import locks
+from lab.drivers import calls
+from lab.drivers.calls import POWER, POWER_LIMIT_S
+from lab.host import locks, runtime
 from lab.host.clock import Clock, MonotonicRaw, utc_now
+from lab.host.runtime import OutletStatus, runtime_dir
+from lab.redaction import redacted
+
+# --- Which outlet a power driver switches, and a word to who watches the lab's outlets ---
+
+
+PDUDAEMON_PORT = 16421
+_NAMES = ("pdu", "model", "path")  # of a resource: what a person calls the switch
+
+
+@frozen
+class Outlet:
+    """An outlet of the lab.
+
+    Attributes:
+        server: host:port of the pdudaemon that knows it, or the host of the switch; empty: this host's own.
+        pdu: the switch's name; of a driver that has none, its class.
+        number: the outlet of the switch; where outlets have no numbers, what tells it from others.
+    """
+
+    server: str
+    pdu: str
+    number: str
+
+    @property
+    def shown(self) -> str:
+        """For a person."""
+        at = f" at {self.server}" if self.server else ""
+        return f"{self.pdu} {self.number}{at}"
+
+
+def outlet_of(driver: Any, board: str) -> Outlet:
+    """What any power driver switches: of its resource, or the board that it is for."""
+    for supplier in getattr(driver, "suppliers", ()):
+        index = getattr(supplier, "index", None)
+        if isinstance(supplier, Resource) and index is not None:
+            if type(supplier).__name__ == "PDUDaemonPort":
+                return Outlet(pdudaemon_of(supplier), str(supplier.pdu), str(index))
+            names = [getattr(supplier, name, None) for name in _NAMES]
+            name = next((str(each) for each in names if each), type(driver).__name__)
+            return Outlet(redacted(str(getattr(supplier, "host", "") or "")), name, str(index))
+    whose = " ".join(filter(None, (board, driver.name))) or driver.target.name
+    return Outlet("", type(driver).__name__, whose)
+
+
+def pdudaemon_of(port: Any) -> str:
+    """host:port of a PDUDaemonPort's pdudaemon; two of them may have a PDU of the same name."""
+    place = urlsplit(f"//{port.host}")
+    return f"{place.hostname}:{place.port or PDUDAEMON_PORT}"
+
+
+def last_command(outlet: Outlet) -> OutletStatus | None:
+    """What a program of this host's user told this outlet last; None: nothing is known."""
+    found = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
+    return next((each for each in found if (each.server, each.pdu, each.outlet) == _key(outlet)), None)
+
+
+def record_command(outlet: Outlet, command: str, at: float, duration_s: float, *, done: bool) -> None:
+    """Note an order, and whether it was obeyed. It is no reason to fail if that cannot be written."""
+    before = last_command(outlet)
+    commands, failures = (before.commands, before.failures) if before else (0, 0)
+    status = OutletStatus(*_key(outlet), command, at, duration_s, commands + 1, failures + (not done))
+    runtime.write(runtime_dir() / runtime.OUTLETS, "/".join(_key(outlet)), status)
+
+
+def _key(outlet: Outlet) -> tuple[str, str, str]:
+    return outlet.server, outlet.pdu, outlet.number
+
+
+# --- What power switches have in common: when they switched, a limit, and whether their outlet is on ---
 
 
 class Switch(Protocol):
@@ -163,7 +234,7 @@ def is_on(switch: Switch) -> bool | None:
             return None
         return None if state is None else bool(state)
 
-    return guarded.call(switch.driver, POWER, "ask whether it is on", ask, POWER_LIMIT_S)
+    return calls.call(switch.driver, POWER, "ask whether it is on", ask, POWER_LIMIT_S)
 
 
 @frozen
@@ -189,7 +260,7 @@ class _Order:
         began_ns, at = self.clock.now_ns(), utc_now().timestamp()
         done = False
         try:
-            edge = guarded.call(self.driver, POWER, f"switch {self.command}", obeyed, limit_s)
+            edge = calls.call(self.driver, POWER, f"switch {self.command}", obeyed, limit_s)
             done = True
             return edge
         finally:

@@ -10,7 +10,7 @@ from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
 from lab.drivers.boardservers import BoardServer
-from lab.drivers.consoleline import ConsoleLine
+from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.prompt import uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError

@@ -12,7 +12,7 @@ from labgrid.factory import target_factory
 from labgrid.resource import Resource
 from labgrid.step import step
 
-from lab.drivers.guarded import SWITCH_LIMIT_S
+from lab.drivers.calls import SWITCH_LIMIT_S
 from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError
 from lab.provision.ways.sd_mux import Disk

@@ -11,8 +11,8 @@ from attrs import define, field
 
 from lab.boards.hardware import RAIL_OFF_V
 from lab.console.lookup import PublishedPort
-from lab.drivers import guarded
-from lab.drivers.guarded import RAILS
+from lab.drivers import calls
+from lab.drivers.calls import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
 from lab.health.state import PARTS, Part
@@ -214,7 +214,7 @@ class CheckUp:
 
     def _volts(self) -> Mapping[str, float]:
         rails = self.strategy.rails
-        found: dict[str, float] = guarded.call(rails, RAILS, "read", rails.volts, RAILS_S)
+        found: dict[str, float] = calls.call(rails, RAILS, "read", rails.volts, RAILS_S)
         return found
 
     def _part(self, name: str, work: Callable[[], str]) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
+from labgrid import Environment
+from labgrid.exceptions import NoDriverFoundError, NoStrategyFoundError
+from labgrid.resource import PDUDaemonPort, SerialPort
 
+from lab import boards, shipped
 from lab.boards.hardware import RAIL_OFF_V
-from lab.drivers import guarded
-from lab.drivers.guarded import ACTIVATE_LIMIT_S, POWER, RAILS
-from lab.drivers.outlets import last_command
-from lab.drivers.switching import Switch, is_on, switch_of
-from lab.env import target as env_target
-from lab.errors import BoardlabError
+from lab.drivers import calls
+from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, RAILS, STRAP, within
+from lab.drivers.switching import PDUDAEMON_PORT, Switch, is_on, last_command, switch_of
+from lab.env import envfile
+from lab.env.wiring import REMOTE
+from lab.errors import BoardlabError, ConfigurationError
 
 RAILS_LIMIT_S = 10.0
 AGAIN_S = 0.1
@@ -25,7 +33,7 @@ class Powered:
     """What is known of a board's power.
 
     Attributes:
-        server, pdu, outlet: see `lab.drivers.outlets.Outlet`.
+        server, pdu, outlet: see `lab.drivers.switching.Outlet`.
         switch_says: "on", "off", or why it does not say.
         volts: what the rails read; empty: nobody knows.
         on: whether it has power; None: nobody can tell.
@@ -82,7 +90,7 @@ class Supply:
         if self.rails is None:
             return {}
         try:
-            found: dict[str, float] = guarded.call(
+            found: dict[str, float] = calls.call(
                 self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
             )
         except BoardlabError:
@@ -97,11 +105,150 @@ def supply_of(env: str) -> Supply:
         ConfigurationError: there is no such environment, something in it is wrong, or it has no power driver.
         LabError: the power switch's resource is not there.
     """
-    target, strategy, power = env_target.parts(env, "PowerProtocol", "power", "power")
+    target, strategy, power = parts(env, "PowerProtocol", "power", "power")
     driver = getattr(power, "driver", power)  # a BoardStrategy has made a switch of it already
     board = str(getattr(strategy, "board", ""))
     supply = Supply(board or target.name, switch_of(driver, board), getattr(strategy, "rails", None))
     if (board_type := getattr(strategy, "type", None)) is not None:
         supply.discharge_s = board_type.timeouts.discharge_s
-    guarded.call(driver, POWER, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
+    calls.call(driver, POWER, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
     return supply
+
+
+# --- The target of an environment, for commands that use one driver of it ---
+
+
+CONNECT_LIMIT_S: Final = 3.0
+
+
+def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]:
+    """The target of an environment, its strategy (None where it has none), and one driver.
+
+    Args:
+        env: its path, or a bare name. protocol: of labgrid, that the driver has. slot: what a strategy calls it.
+        noun: what messages call it.
+
+    Raises:
+        ConfigurationError: there is no such environment, something in it is wrong, or it has no such driver.
+        LabError: its coordinator does not answer.
+    """
+    path = envfile.find(env, Path.cwd())
+    envfile.check(path)
+    try:
+        target = within(ACTIVATE_LIMIT_S, Environment(str(path)).get_target)  # a RemotePlace asks its coordinator
+        try:
+            strategy = target.get_strategy()
+        except NoStrategyFoundError:
+            strategy = None
+        return target, strategy, getattr(strategy, slot, None) or target.get_driver(protocol, activate=False)
+    except BoardlabError:
+        raise
+    except NoDriverFoundError as error:
+        raise ConfigurationError(f"{path}: it has no {noun} driver: add one to the target's drivers") from error
+    except Exception as error:
+        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
+
+
+def lacks(path: Path) -> Iterator[str]:
+    """What of an environment without problems is not there, or cannot be made: its drivers, its pdudaemon, its serial ports.
+
+    Targets with a RemotePlace are left out: their coordinator knows them.
+    """
+    try:
+        found = list(_made(path))
+    except ConfigurationError as error:
+        yield str(error)
+        return
+    for role, target, hint in found:
+        yield from (f"{path}: targets.{role}: {each}{hint}" for each in _absent(target))
+
+
+def _made(path: Path) -> Iterator[tuple[str, Any, str]]:
+    """The targets of this host by their roles, each with its `bench_hint`.
+
+    Raises:
+        ConfigurationError: one cannot be made.
+    """
+    hint = ""
+    try:
+        env = Environment(str(path))
+        targets = env.config.get_targets()
+        hint = bench_hint(targets)
+        for role, target in targets.items():
+            if not _entry(target.get("resources"), REMOTE):
+                yield role, env.get_target(role), hint
+    except Exception as error:  # whatever a driver, or a module of the user's own, raises while it is made
+        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}{hint}") from error
+
+
+def _absent(target: Any) -> Iterator[str]:
+    target.update_resources()
+    for resource in target.resources:
+        if isinstance(resource, PDUDaemonPort):
+            there = urlsplit(resource.host if "//" in resource.host else f"//{resource.host}")
+            host, port = there.hostname or "", there.port or PDUDAEMON_PORT
+            try:
+                socket.create_connection((host, port), CONNECT_LIMIT_S).close()
+            except OSError as error:
+                yield f"PDUDaemonPort: no pdudaemon answers at {host}:{port} ({error}): start it, or correct `host`"
+        elif isinstance(resource, SerialPort):
+            match, device = getattr(resource, "match", None), str(resource.port)
+            if match and not getattr(resource, "avail", True):
+                yield f"{type(resource).__name__}: no adapter is plugged in that fits {dict(match)}"
+            elif not match and device.startswith("/") and not Path(device).exists():
+                yield f"{type(resource).__name__}: there is no {device}"
+
+
+def straps_of(env: str) -> tuple[Any, Any]:
+    """The strategy of an environment, and its boot-mode driver, ready to be set.
+
+    Raises:
+        ConfigurationError: as of `parts`; or it has no BoardStrategy, which knows the boot modes.
+        LabError: the resource of a strap is not there.
+    """
+    target, strategy, driver = parts(env, "BootModeDriver", "boot_mode", "boot-mode")
+    if not hasattr(strategy, "type"):
+        raise ConfigurationError(f"{env}: it has no BoardStrategy, so nothing says which value selects which medium")
+    calls.call(driver, STRAP, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
+    return strategy, driver
+
+
+def bench_hint(targets: Mapping[str, Any]) -> str:
+    """How to bring up the bench of a virtual board, in parentheses; empty for the environment of a real one.
+
+    Args:
+        targets: of labgrid's configuration.
+    """
+    main = targets.get("main") or {}
+    name = _entry(main.get("drivers"), "BoardStrategy").get("board_type")
+    if name not in boards.names() or not shipped.is_bench(_entry(main.get("resources"), "PDUDaemonPort").get("pdu")):
+        return ""
+    words = "" if boards.load(name).virtual else f" sim --type {name}"
+    return f" (is the virtual board up? start it with: lab virtual up{words})"
+
+
+def _entry(entries: Any, kind: str) -> dict[str, Any]:
+    """The first of this kind in an env's list or mapping of resources or drivers; {} where there is none."""
+    for entry in entries if isinstance(entries, list) else [entries or {}]:
+        if kind in entry:
+            return dict(entry[kind] or {})
+    return {}
+
+
+def console_device(env: str) -> str:
+    """The path of the serial port on which the console of an environment's board is.
+
+    Raises:
+        ConfigurationError: as of `parts`; or the console is no serial port of this host.
+        LabError: the adapter is not there.
+    """
+    target, _, driver = parts(env, "ConsoleProtocol", "console", "console")
+    port = getattr(driver, "port", None)
+    if port is not None:  # a USB adapter is looked for
+        calls.call(driver, CONSOLE, "find", lambda: target.await_resources([port]), ACTIVATE_LIMIT_S)
+    device = str(getattr(port, "port", None) or "")
+    if not device.startswith("/"):
+        raise ConfigurationError(
+            f"{env}: its console ({type(driver).__name__}) is no serial port of this host; run this where the port is"
+        )
+    return device

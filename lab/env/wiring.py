@@ -23,8 +23,7 @@ from lab.boards import BoardType
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver, bits
 from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
-from lab.drivers.railsdriver import RailsDriver
-from lab.drivers.railsensors import AT_CONSOLE, RailSensors
+from lab.drivers.railsdriver import AT_CONSOLE, RailsDriver, RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.ubootwriterdriver import UBootWriterDriver
 from lab.errors import ConfigurationError

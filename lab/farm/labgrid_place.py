@@ -113,8 +113,17 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     if not name:
         yield {}
         return
-    from lab.places.holding import Place, job_user, reserving_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.reserved import holds_of_people, in_use, is_reserved  # noqa: PLC0415
+    from lab.places.holding import (  # noqa: PLC0415 - gRPC takes a while to import  # noqa: PLC0415
+        Place,
+        holds_of_people,
+        in_use,
+        is_reserved,
+        job_user,
+        reserving_user,
+        stock_user,
+        store_name,
+        with_port,
+    )
 
     address = with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
 

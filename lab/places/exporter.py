@@ -19,9 +19,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import attr
+import jinja2
 import pyudev
 from attrs import define, field, frozen
 from labgrid.remote import exporter as stock
+from labgrid.remote.config import ResourceConfig
 from labgrid.resource.serialport import RawSerialPort
 from labgrid.resource.udev import USBSerialPort
 
@@ -33,7 +35,6 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
 from lab.host.tcp import is_loopback
-from lab.places import resourcefile
 from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"
@@ -271,7 +272,7 @@ def run(options: ExporterOptions) -> int:
         raise ConfigurationError(
             f"--listen {options.listen}: {error.strerror or error}; is it an address of this host, and is its network up? (ip address)"
         ) from error
-    resourcefile.check(options.resources, options.known)
+    check(options.resources, options.known)
     stock.exports.update(exports(options))
     stock.inspect = None  # which only labgrid's own main sets
     stock.reexec = False
@@ -287,3 +288,45 @@ def run(options: ExporterOptions) -> int:
         )
     )
     return COORDINATOR_GONE if stock.reexec else 0
+
+
+# --- The file with what a host exports, as labgrid's exporter reads it: a Jinja template of YAML, groups of resources by class ---
+
+
+_SENSORS: Final = "RailSensors"
+_LOCATION: Final = "location"  # of a group: a text, and no resource
+
+
+def check(path: Path, known: dict[str, object]) -> None:
+    """Refuse what labgrid answers with a traceback, and what stock clients do not know: a place with it is none for `labgrid-client` at all.
+
+    Args:
+        known: what the template may ask for.
+
+    Raises:
+        ConfigurationError: it is wrong.
+    """
+    try:
+        groups = ResourceConfig(str(path), known).data
+    except jinja2.TemplateSyntaxError as error:
+        raise ConfigurationError(
+            f"{path}:{error.lineno}: {str(error.message).rstrip('.')}; what follows a # at the start of a line is a statement of Jinja "
+            "to labgrid: begin comments with ##"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
+    for name, group in _mapping(path, groups, "groups").items():
+        for key, params in _mapping(f"{path}: {name}", group, "resources by their classes").items():
+            if _SENSORS in {key, params.get("cls") if isinstance(params, dict) else ""}:
+                raise ConfigurationError(
+                    f"{path}: {name}: {_SENSORS} is no resource of a place: write it into the board's env, with `at: console`; `lab rails "
+                    "serve` beside this program samples it here"
+                )
+            if params is not None and key != _LOCATION:
+                _mapping(f"{path}: {name}: {key}", params, "arguments")
+
+
+def _mapping(where: Path | str, found: Any, of: str) -> dict[Any, Any]:
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{where}: expected {of}, as labgrid's exporter has it, and found {found!r:.40}")
+    return found

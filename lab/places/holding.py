@@ -11,15 +11,21 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import grpc
 from attrs import frozen
+from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Away
 from lab.errors import ConfigurationError, LabTransientError
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Job
+from lab.jobs.reservations import QUARANTINE, Hold, ReservationBook
 from lab.results.location import tag_of
 from lab.results.store import Store
 
@@ -250,3 +256,79 @@ class Place:
             f"labgrid's place {self.name} is held by {holder}: wait until it is released (labgrid-client -p {self.name} release, by them)",
             failure=BUSY,
         )
+
+
+# --- Whether a place that is held for a person who reserved its board in `lab web` is still his ---
+
+
+def holds_of_people(book: JobQueue, board: str | None = None) -> list[Hold]:
+    """The reservations and maintenance that stand; not boardlab's own quarantine, which keeps no check from the place."""
+    return [hold for hold in ReservationBook(book.store).standing(board) if hold.kind != QUARANTINE]
+
+
+def is_reserved(holder: str, book: JobQueue) -> bool:
+    """Whether a place's holder is a reservation made in this store, standing or ended."""
+    return holder.startswith(f"{reserving_user('', store_name(book.store)).host}/")
+
+
+def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], book: JobQueue) -> bool:
+    """Whether the board is held for that person, or a job of theirs measures at the place: it goes on when the reservation ends.
+
+    Args:
+        holder: see `is_reserved`. holds: of the board, see `holds_of_people`. jobs: that measure there.
+    """
+    people = {hold.person for hold in holds} | {job.person for job in jobs}
+    return holder in {str(reserving_user(person, store_name(book.store))) for person in people}
+
+
+# --- Who wants a labgrid place: reservations that wait for it, that it was given to, and whoever has acquired it ---
+
+
+_LIMIT_S: Final = 5.0
+_WAITING, _ALLOCATED, _ACQUIRED = 0, 1, 2  # labgrid.remote.common.ReservationState
+
+
+@frozen
+class Wanted:
+    """A place and its coordinator, at host:port."""
+
+    name: str
+    coordinator: str
+
+    def by(self, ours: Collection[str]) -> str:
+        """Who wants it or has it, and what they did, e.g. "pc1/lena has reserved labgrid's place b1"; empty: nobody but us.
+
+        Args:
+            ours: users of labgrid, as "host/user", who are no others.
+
+        Raises:
+            LabTransientError: the coordinator does not answer.
+        """
+        try:
+            with grpc.insecure_channel(self.coordinator) as channel:
+                stub = CoordinatorStub(channel)
+                places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=_LIMIT_S).places
+                reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=_LIMIT_S).reservations
+        except grpc.RpcError as error:
+            raise LabTransientError(
+                f"labgrid's coordinator at {self.coordinator} does not answer", failure="coordinator_unreachable"
+            ) from error
+        place = next((each for each in places if each.name == self.name), None)
+        if place is None:
+            return ""
+        # What another job has, or has left when it died, is waited for, or taken over, when it is acquired.
+        if place.acquired and place.acquired not in ours and not is_a_program(place.acquired):
+            return f"{place.acquired} has acquired labgrid's place {self.name}"
+        tags = {**place.tags, "name": self.name}
+        for each in sorted(reservations, key=lambda each: (-each.prio, each.created)):
+            if each.owner not in ours and not is_a_program(each.owner) and _is_for(each, self.name, tags):
+                return f"{each.owner} has reserved labgrid's place {self.name}"
+        return ""
+
+
+def _is_for(reservation: Any, name: str, tags: Mapping[str, str]) -> bool:
+    """Whether it has the place, or waits for one and takes this one, too: labgrid gives it to the first that fits."""
+    if reservation.state in {_ALLOCATED, _ACQUIRED}:
+        return name in reservation.allocations.values()
+    fits: bool = reservation.filters["main"].filter.items() <= tags.items()
+    return reservation.state == _WAITING and fits

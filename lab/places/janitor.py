@@ -21,8 +21,7 @@ from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import LEASE_S, Job, call
 from lab.jobs.reservations import Hold
-from lab.places.holding import JobHolder, reserving_user, store_name
-from lab.places.reserved import holds_of_people, in_use, is_reserved
+from lab.places.holding import JobHolder, holds_of_people, in_use, is_reserved, reserving_user, store_name
 from lab.results.store import Store
 
 LOOK_S: Final = 5.0

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from lab.pytest_plugin.refusing import fail_if_refused, refuse
+from lab.pytest_plugin.guest import fail_if_refused, refuse
 from lab.run import options
 
 _ACTIONS: Final[Mapping[options.Form, Mapping[str, Any]]] = {

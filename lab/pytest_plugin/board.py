@@ -19,17 +19,16 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab import shipped
 from lab.benchmarks.cycles import AWAY
-from lab.drivers.guarded import ACTIVATE_LIMIT_S
-from lab.drivers.timelimit import within
+from lab.drivers.calls import ACTIVATE_LIMIT_S, within
 from lab.env import envfile
-from lab.env.target import bench_hint
+from lab.env.powered import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.jobs.records import AWAY_VARIABLE
 from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
-from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
-from lab.pytest_plugin.measuring import session_of
-from lab.pytest_plugin.refusing import ending, measures, refuse
+from lab.pytest_plugin.guest import ending, measures, refuse
+from lab.pytest_plugin.jobs import heed
+from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     ITEMS_KEY,
@@ -41,7 +40,6 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
-from lab.pytest_plugin.yielding import heed
 from lab.results import open_store
 from lab.run import options
 from lab.run.bootrun import BootRun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import lease, runner
 from lab.jobs import listing, queue
-from lab.jobs.queue import Holder
+from lab.jobs.queue import GAVE_WAY, Holder, wanted
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
-from lab.pytest_plugin.refusing import measures
+from lab.pytest_plugin.guest import measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
 from lab.run import options
 from lab.shown import plain_text
@@ -102,3 +103,26 @@ def _of_lab_run(config: pytest.Config) -> int | None:
         return None
     ours = job.state == "running" and job.board == config.stash[STRATEGY_KEY].board
     return job.id if ours else None
+
+
+# --- A session that a timer's `lab run` began ends between two cycles where somebody wants its board ---
+
+
+def heed(config: pytest.Config, run_id: int) -> Callable[[], None]:
+    """What a run calls before each cycle: it ends the session, and the run can be resumed, where the board is somebody's."""
+    store, job = config.stash[STORE_KEY], config.stash.get(JOB_KEY, None)
+
+    def look() -> None:
+        if job is None:
+            return
+        try:
+            who = wanted(store, job)
+            if who:
+                listing.pause(store, run_id, f"gave way: {who}")
+        except BoardlabError as error:
+            _log.warning("whether somebody wants the board cannot be looked up: %s", error)
+            return
+        if who:
+            pytest.exit(plain_text(f"run {run_id} gives way: {who}; it goes on afterwards"), returncode=GAVE_WAY)
+
+    return look

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge.records import CALLED, UNSURE, Verdict
-from lab.pytest_plugin.refusing import MEASURERS, measures
+from lab.pytest_plugin.guest import MEASURERS, measures
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.results.history import Item
 from lab.shown import plain, plain_text

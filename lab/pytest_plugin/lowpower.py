@@ -12,8 +12,8 @@ from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan, check_pl
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resuming
-from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
-from lab.pytest_plugin.measuring import session_of
+from lab.pytest_plugin.jobs import heed
+from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     MEDIA_KEY,
@@ -24,7 +24,6 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
-from lab.pytest_plugin.yielding import heed
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
 from lab.shown import plain_text

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 from attrs import define
@@ -16,7 +16,7 @@ from attrs import define
 from lab.benchmarks.cycles import AWAY
 from lab.errors import BoardlabError
 from lab.jobs.records import JOB_VARIABLE
-from lab.pytest_plugin.refusing import exit_code
+from lab.pytest_plugin.guest import exit_code
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.results import Run, Store
 from lab.results.records import RunStatus
@@ -121,3 +121,53 @@ def _undisturbed(write: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# --- A session's run of cycles: its tests measure one item after the other, a medium or a mode ---
+
+
+class CycleRun(Protocol):
+    """What measures (lab.run.bootrun.BootRun, lab.run.lowpowerrun.LowPowerRun)."""
+
+    def measure(self, item: str, /) -> None: ...
+    def pending(self, item: str, /) -> list[int]: ...
+    def missing(self, item: str, /) -> list[str]: ...
+
+
+@define(slots=False, kw_only=True)
+class CycleMeasurer(Measurer):
+    """What a test gets: measures the pending cycles of an item, and fails without a traceback.
+
+    Attributes:
+        items: where the run's plan names them: "media" or "modes".
+        board: its type in words.
+    """
+
+    cycle_run: CycleRun
+    items: str
+    board: str
+
+    @property
+    def title(self) -> str:
+        """See `Measurer`."""
+        return f" ({self.board}), results in {self.store.url}"
+
+    def measure(self, item: str) -> None:
+        """Measure the pending cycles of one item; a failure fails the test with its class and message."""
+        with self.failing():
+            self.cycle_run.measure(item)
+
+    def pending(self, item: str) -> list[int]:
+        """Cycles without a sample."""
+        return self.cycle_run.pending(item)
+
+    def missing(self, item: str) -> list[str]:
+        """The metrics of every good cycle of which the run has no sample of this item in the store."""
+        return self.cycle_run.missing(item)
+
+    def is_complete(self) -> bool:
+        """See `Measurer`."""
+        return not any(self.pending(item) for item in self.run.plan[self.items])
+
+
+MeasurerKey = pytest.StashKey[CycleMeasurer]

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 import pytest
-from attrs import define, field
+from attrs import define, field, frozen
 from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.benchmarks import site
 from lab.benchmarks.section import Section
-from lab.benchmarks.sections import of_chapter, order
+from lab.benchmarks.sections import ALL, of_chapter, order
 from lab.console.holders import fairly
-from lab.drivers import guarded
+from lab.drivers import calls
+from lab.drivers.calls import ACTIVATE_LIMIT_S, GRACE_S, SHELL, TESTER, UBOOT, DriverRole
 from lab.drivers.consolestamps import ConsoleStamps
-from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
-from lab.errors import ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import choosing, guest
-from lab.pytest_plugin.hosts import LabgridHost
+from lab.pytest_plugin import guest, resuming
+from lab.pytest_plugin.guest import measures
+from lab.pytest_plugin.jobs import heed
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
-from lab.pytest_plugin.yielding import heed
+from lab.run import options
 from lab.run.attempts import Losses
 from lab.run.progress import Eta
 from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before, not_measured
-from lab.run.session import BoardSession
-from lab.shown import plain
+from lab.run.session import BoardSession, CommandResult
+from lab.shown import plain, plain_text
 
 RUN_KEY = pytest.StashKey["SectionMeasurer"]()
 _FIXTURE = "section_measurer"
@@ -53,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Boots first, then Linux, then U-Boot; what destroys something last, and only when it is allowed."""
     items.sort(key=_place)
-    choice = choosing.of_session(config)
+    choice = of_session(config)
     choice.apply(config, items, {id(item): section.name for item in items if (section := _section_of(item))})
     for item in items:
         section = _section_of(item)
@@ -167,7 +169,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     names = [section.name for section in chosen]
     asked = config.option.lab_repeats or _described(env).repeats
     repeats = {section.name: asked or section.repeats for section in chosen}
-    plan = {"sections": names, "destructive": choosing.of_session(config).destructive, REPEATS: repeats}
+    plan = {"sections": names, "destructive": of_session(config).destructive, REPEATS: repeats}
     run = open_run(config, strategy, KIND, plan)
     history = durations(store, strategy.type.name)
     eta = Eta({})
@@ -239,4 +241,133 @@ def _tester(env: Any) -> LabgridHost | None:
         target.activate(driver)
         return LabgridHost(driver, "the tester", LabTransientError)
 
-    return guarded.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)
+    return calls.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)
+
+
+# --- Which sections a session measures: those of `--lab-sections`, or those of the plan of the run that is resumed ---
+
+
+@frozen
+class Choice:
+    """What a session may measure.
+
+    Attributes:
+        asked: the names that `--lab-sections` gives. planned: those of the plan of the run that is resumed. Empty: all.
+        destructive: whether scratch media may be overwritten.
+    """
+
+    asked: frozenset[str]
+    planned: frozenset[str]
+    destructive: bool
+
+    def apply(self, config: pytest.Config, items: list[pytest.Item], sections: Mapping[int, str]) -> None:
+        """Leave the tests out that measure something else; tests that measure nothing stay.
+
+        Args:
+            sections: the id() of each test of a section -> the section's name.
+
+        Raises:
+            pytest.UsageError: a section was asked for that none of the tests measures.
+        """
+        missing = self.asked - {*sections.values()}
+        if missing and any(measures(item) for item in items):
+            raise pytest.UsageError("; ".join(_absent(name, config) for name in sorted(missing)))
+        others = [item for item in items if self._leaves_out(item, sections.get(id(item)))]
+        if others:
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item not in others]
+
+    def _leaves_out(self, item: pytest.Item, name: str | None) -> bool:
+        if name is None:
+            return bool(self.asked and measures(item))
+        return any(chosen and name not in chosen for chosen in (self.asked, self.planned))
+
+
+def of_session(config: pytest.Config) -> Choice:
+    """What the options say, and the plan of the run that is resumed.
+
+    Raises:
+        pytest.UsageError: the run cannot be resumed.
+    """
+    asked = options.read({"sections": config.option.lab_sections}).get("sections", [])
+    names = frozenset(asked) if isinstance(asked, list) else frozenset()
+    destructive = bool(config.option.lab_destructive)
+    if config.option.lab_resume is None or STORE_KEY not in config.stash:
+        return Choice(names, frozenset(), destructive)
+    try:
+        plan = resuming.resumable(config, config.stash[STORE_KEY]).plan
+    except BoardlabError as error:
+        raise pytest.UsageError(plain_text(str(error))) from error
+    return Choice(names, frozenset(plan.get("sections", ())), destructive or plan.get("destructive") is True)
+
+
+def _absent(name: str, config: pytest.Config) -> str:
+    known = {section.name: section for section in ALL}
+    board_type = config.stash[STRATEGY_KEY].type if STRATEGY_KEY in config.stash else None
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        return f"--lab-sections {name}: there is no such section" + (f"; did you mean {close[0]}?" if close else "")
+    if board_type is not None and not known[name].fits(board_type):
+        return f"--lab-sections {name}: {board_type.title} does not have what it measures; leave it out"
+    return (
+        f"--lab-sections {name}: none of these tests measures it; its chapter is {known[name].chapter!r}: name that "
+        "chapter's file, or none"
+    )
+
+
+# --- labgrid's CommandProtocol as a host of sections: the serial shell, SSH, or U-Boot's prompt ---
+
+
+_NO_ANSWER: Final = frozenset({"timeout", "failed", "unreachable"})
+
+
+def _nothing() -> None: ...
+
+
+@frozen
+class LabgridHost:
+    """A driver with CommandProtocol.
+
+    Attributes:
+        name: how messages call it.
+        error: whose fault it is when it does not answer.
+        is_shell: a POSIX shell, whose output may hold any bytes; else U-Boot's prompt.
+        lost_hook: called when it does not answer; its state is not known from then on.
+    """
+
+    driver: Any
+    name: str
+    error: type[BoardTransientError | LabTransientError] = BoardTransientError
+    is_shell: bool = True
+    lost_hook: Callable[[], None] = _nothing
+
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        """See `lab.run.session.CommandHost`.
+
+        Raises:
+            BoardTransientError, LabTransientError: it did not end in time, or the answer came in pieces.
+            BoardlabError: the driver failed otherwise, see `lab.drivers.calls`.
+        """
+        more = {"codec": "utf-8", "decodeerrors": "replace"} if self.is_shell else {}
+
+        def run() -> CommandResult:
+            stdout, stderr, status = self.driver.run(command, timeout=timeout_s, **more)
+            return CommandResult([*stdout, *stderr], status)
+
+        try:
+            return calls.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + GRACE_S)
+        except BoardlabError as error:
+            self.lost_hook()
+            if self._kind is TESTER or error.failure.removeprefix(f"{self._kind.name}_") not in _NO_ANSWER:
+                raise
+            raise BoardTransientError(
+                f"`{command}` did not end on {self.name} within {timeout_s:g} s, or its answer came in pieces; the board "
+                f"is power-cycled before the next try. {error}",
+                failure="command_timeout",
+            ) from error
+
+    @property
+    def _kind(self) -> DriverRole:
+        if issubclass(self.error, LabTransientError):
+            return TESTER
+        return SHELL if self.is_shell else UBOOT

@@ -59,7 +59,7 @@ _PROVISION: Final = (  # the classes of lab.provision.failures
     *("usb_refused", "irreversible"),
 )
 _UNNAMED: Final = ("board", "lab", "test", "configuration", "error")  # by whose fault, see lab.errors
-# labgrid's drivers, see lab.drivers.guarded and lab.drivers.failures.
+# labgrid's drivers, see lab.drivers.calls and lab.drivers.calls.
 DRIVERS: Final = ("strap", "wake_pin", "power", "console", "rails", "tester", "shell", "uboot", "multiplexer")
 ENDS: Final = ("timeout", "unreachable", "failed", "missing", "refused", "broken")
 

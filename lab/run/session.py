@@ -28,7 +28,7 @@ class CommandResult:
 
 
 class CommandHost(Protocol):
-    """Something that runs commands; labgrid's CommandProtocol behind an adapter (lab.pytest_plugin.hosts)."""
+    """Something that runs commands; labgrid's CommandProtocol behind an adapter (lab.pytest_plugin.sections)."""
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
         """Run it to its end.

@@ -7,8 +7,8 @@ from typing import Any
 from labgrid.exceptions import NoResourceFoundError
 from pexpect import TIMEOUT
 
-from lab.drivers import guarded
-from lab.drivers.guarded import ACTIVATE_LIMIT_S, DriverRole
+from lab.drivers import calls
+from lab.drivers.calls import ACTIVATE_LIMIT_S, DriverRole
 from lab.errors import BoardTransientError, LabStableError
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.outage import power_asked
@@ -21,7 +21,7 @@ def activate(board: DrivenBoard, driver: Any, kind: DriverRole, late: BoardTrans
         late: raised, with what the board said last, where its prompt does not come in time.
 
     Raises:
-        BoardlabError: nothing is plugged in that fits, or as of `guarded.call`.
+        BoardlabError: nothing is plugged in that fits, or as of `calls.call`.
     """
 
     def work() -> None:
@@ -29,7 +29,7 @@ def activate(board: DrivenBoard, driver: Any, kind: DriverRole, late: BoardTrans
             board.target.activate(driver)
         except NoResourceFoundError as error:
             raise LabStableError(
-                f"{board.board}: nothing is plugged in that fits {guarded.missing(error)}. Is the adapter connected, and its "
+                f"{board.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and its "
                 "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
                 failure="adapter_missing",
             ) from error
@@ -40,4 +40,4 @@ def activate(board: DrivenBoard, driver: Any, kind: DriverRole, late: BoardTrans
             raise BoardTransientError(said, failure=late.failure) from error
 
     with power_asked(board):
-        guarded.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
+        calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))

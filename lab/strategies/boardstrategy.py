@@ -17,8 +17,8 @@ from lab.benchmarks.identity import BoardIdentity
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
-from lab.drivers import guarded
-from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
+from lab.drivers import calls
+from lab.drivers.calls import CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
@@ -191,7 +191,7 @@ class BoardStrategy(Strategy):
         self.low_power.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
-                guarded.deactivate(driver, CONSOLE)
+                calls.deactivate(driver, CONSOLE)
         self.check_lab()
         # A board that was silent anyway shows nothing by its silence.
         lived = self.lives or self.console.poll(0) or self.console.answers(self.type.timeouts.off_silence_s / 2)

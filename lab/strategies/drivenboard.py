@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from lab.boards import BoardType
 from lab.console.model import LineTiming
-from lab.drivers.guarded import DriverRole
+from lab.drivers.calls import DriverRole
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardTransientError
 from lab.strategies.status import Status

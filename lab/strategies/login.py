@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.benchmarks.identity import BoardIdentity, check_board, identify
-from lab.drivers.guarded import SHELL
+from lab.drivers.calls import SHELL
 from lab.errors import BoardTransientError
 from lab.strategies.drivenboard import DrivenBoard
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.drivers import guarded
-from lab.drivers.guarded import UBOOT
+from lab.drivers import calls
+from lab.drivers.calls import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import ConfigurationError
 
@@ -28,5 +28,5 @@ def give(board: Any, init: str) -> None:
         )
     uboot = board.interrupt()
     Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
-    guarded.deactivate(uboot, UBOOT)
+    calls.deactivate(uboot, UBOOT)
     board.console.sendline("boot")

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lab.boards.hardware import RAIL_OFF_V
-from lab.drivers import guarded
-from lab.drivers.guarded import RAILS
-from lab.drivers.outlets import last_command
-from lab.drivers.switching import is_on
+from lab.drivers import calls
+from lab.drivers.calls import RAILS
+from lab.drivers.switching import is_on, last_command
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.strategies.drivenboard import DrivenBoard
 
@@ -78,7 +77,7 @@ def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
 def _volts(board: DrivenBoard) -> dict[str, float]:
     """What the rails read now; none where that is not known."""
     try:
-        volts: dict[str, float] = guarded.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
+        volts: dict[str, float] = calls.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
     except BoardlabError:  # what fails is the boot; that its sensors do not answer either changes nothing
         return {}
     return volts

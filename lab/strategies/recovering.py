@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from lab.console.holders import fairly
-from lab.drivers.consoleline import ConsoleLine
+from lab.drivers.consoleport import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.provision import snagboot, uart_boot
 from lab.provision.failures import RecoveryFailedError

@@ -11,7 +11,7 @@ from attrs import define, frozen
 from lab.benchmarks.section import Section
 from lab.benchmarks.site import Site
 from lab.drivers.consolestamps import ConsoleStamps
-from lab.pytest_plugin.hosts import LabgridHost
+from lab.pytest_plugin.sections import LabgridHost
 from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import define, field
 
-from lab.drivers.consoleline import ConsoleLine
-from lab.drivers.guarded import UBOOT
+from lab.drivers.calls import UBOOT
+from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError

@@ -28,8 +28,8 @@ from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
 from lab.boards import Release
 from lab.console.moments import MomentFinder
-from lab.drivers import guarded
-from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
+from lab.drivers import calls
+from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.rails import PhasePower, Range, Sampler
 from lab.rails.phase import cut
@@ -175,7 +175,7 @@ class LowPower:
             BoardlabError: it did not boot.
         """
         self.board.status = Status.unknown
-        guarded.deactivate(self.board.shell, SHELL)
+        calls.deactivate(self.board.shell, SHELL)
         return partialio.cold_boot(self.board)
 
     def forget(self) -> None:

@@ -8,7 +8,7 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.modes import CAN, SuspendPlan
 from lab.benchmarks.lowpower.power import Off, off
 from lab.benchmarks.lowpower.preflight import arm, preflight
-from lab.drivers.guarded import RAILS
+from lab.drivers.calls import RAILS
 from lab.errors import BoardTransientError
 from lab.rails import Range
 from lab.rails.phase import cut

@@ -14,7 +14,7 @@ from support.simtarget import OUTLET, power_switch
 
 from lab.cli import main
 from lab.drivers import railsdriver
-from lab.drivers.outlets import Outlet
+from lab.drivers.switching import Outlet
 from lab.env import envfile
 from lab.env.powered import Supply
 

@@ -11,8 +11,7 @@ from labgrid.resource import NetworkPowerPort, PDUDaemonPort
 
 from exporters.farm.consoles import Outlets
 from lab.drivers import StampedPDUDaemonDriver
-from lab.drivers.outlets import Outlet, last_command, outlet_of, record_command
-from lab.drivers.switching import switch_of
+from lab.drivers.switching import Outlet, last_command, outlet_of, record_command, switch_of
 
 
 @pytest.fixture(autouse=True)

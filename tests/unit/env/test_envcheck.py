@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from lab.cli.env import app
 from lab.env import envfile
-from lab.env.target import lacks, straps_of
+from lab.env.powered import lacks, straps_of
 from lab.errors import ConfigurationError
 from lab.pytest_plugin import board
 from lab.shown import plain_text

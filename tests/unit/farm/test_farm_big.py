@@ -16,7 +16,7 @@ from lab.farm import buildbot, check
 from lab.farm.config import load
 from lab.farm.labgrid_place import place_of
 from lab.farm.systemd import units
-from lab.places import resourcefile
+from lab.places import exporter
 
 HOSTS = [f"lab-{number}" for number in range(1, 6)]
 
@@ -47,7 +47,7 @@ def test_each_board_is_a_place_that_its_host_exports(tmp_path: Path) -> None:
     exported: dict[str, dict[str, object]] = {}
     for host in HOSTS:
         path = tmp_path / "exports" / f"{host}.yaml"
-        resourcefile.check(path, {})
+        exporter.check(path, {})
         exported[host] = ResourceConfig(str(path), {}).data
     made = re.findall(
         r"^place (\S+) (\S+) board=(\S+) type=am62xx_sk$", (tmp_path / "places.sh").read_text(), re.MULTILINE

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.farm import config, discover
-from lab.places import resourcefile
+from lab.places import exporter
 
 SOCKET = "pci-0000:00:14.0-usb-0:2"
 
@@ -133,7 +133,7 @@ def test_what_a_host_exports_names_its_adapters_and_new_ones_are_proposed_as_gro
     for number, text in enumerate(f"## group{groups}".split("## group")[1:]):
         path = tmp_path / f"{number}.yaml"
         path.write_text(f"## group{text}")
-        resourcefile.check(path, {})
+        exporter.check(path, {})
         (group,) = ResourceConfig(str(path), {}).data.values()
         for resource in group.values():
             target_factory.class_from_string(resource["cls"])

@@ -18,10 +18,10 @@ from lab.jobs import listing
 from lab.jobs.queue import JobQueue, has_failed
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, LEASE_S, Order
 from lab.jobs.reservations import IGNORE, ReservationBook
-from lab.pytest_plugin import choosing, jobs, runs
-from lab.pytest_plugin.choosing import Choice
+from lab.pytest_plugin import jobs, runs, sections
 from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
+from lab.pytest_plugin.sections import Choice
 from lab.results import Store, open_store
 from lab.run import options
 
@@ -95,9 +95,9 @@ def left(choice: Choice, session: Any, names: list[str], others: list[Any]) -> t
 def test_sections_that_are_asked_for_are_all_that_is_measured(store: Store) -> None:
     others = [item("boot_measurer"), item("own_fixture")]
     session = config(store, others, lab_sections=["stream,lmbench"])
-    choice = choosing.of_session(session)
+    choice = sections.of_session(session)
     assert left(choice, session, ["lmbench", "dhrystone", "stream"], others) == (["lmbench", "stream"], 1)
-    nothing = choosing.of_session(config(store, others))
+    nothing = sections.of_session(config(store, others))
     assert left(nothing, session, ["lmbench", "dhrystone"], others) == (["lmbench", "dhrystone"], 2)
 
 
@@ -112,7 +112,7 @@ def test_sections_that_are_asked_for_are_all_that_is_measured(store: Store) -> N
 def test_a_section_that_nothing_measures_is_refused_with_its_mend(store: Store, name: str, says: str) -> None:
     session = config(store, [], lab_sections=[name])
     with pytest.raises(pytest.UsageError) as caught:
-        left(choosing.of_session(session), session, ["lmbench"], [])
+        left(sections.of_session(session), session, ["lmbench"], [])
     assert says in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_a_run_that_is_resumed_measures_what_its_plan_has_and_overwrites_what_it
     plan = {"sections": ["sd-fio", "lmbench"], "destructive": True}
     run = store.begin_run("sections", BOARD.name, "b1", "", plan=plan, provenance={}).id
     session = config(store, [], lab_resume=run)
-    choice = choosing.of_session(session)
+    choice = sections.of_session(session)
     assert choice.destructive
     assert left(choice, session, ["stream", "sd-fio", "lmbench"], []) == (["sd-fio", "lmbench"], 0)
 

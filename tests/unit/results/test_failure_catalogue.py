@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab import boards
 from lab.boards import registry
-from lab.drivers import failures, guarded
+from lab.drivers import calls
 from lab.results.failures import CATALOGUE, DRIVERS, ENDS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,8 +40,8 @@ def test_it_has_every_class_that_a_board_type_recognises() -> None:
 
 
 def test_it_has_every_class_of_labgrids_drivers() -> None:
-    kinds = {kind.name for kind in vars(guarded).values() if isinstance(kind, guarded.DriverRole)}
-    ends = set(re.findall(r'Meaning\(\s*"(\w+)"', Path(failures.__file__).read_text("utf-8")))
+    kinds = {kind.name for kind in vars(calls).values() if isinstance(kind, calls.DriverRole)}
+    ends = set(re.findall(r'Meaning\(\s*"(\w+)"', Path(calls.__file__).read_text("utf-8")))
     assert (kinds, ends) == (set(DRIVERS), set(ENDS))
 
 

@@ -37,7 +37,7 @@ class Console:
 
 
 def of_blocks(span: Span) -> uboottransfer.ParsedReading:
-    (found,) = uboottransfer.parse_ubootread(
+    (found,) = uboottransfer.parse_read(
         SAYS.encode(), span, uboottransfer.READ, uboottransfer._BLOCKS_READ, {"medium": "sd"}, 512
     )
     assert SAYS.encode()[found.start : found.end] == SAYS.encode(), "its evidence is all that U-Boot said"
@@ -121,7 +121,7 @@ def test_a_text_that_does_not_come_is_no_number() -> None:
 @pytest.mark.parametrize("said", ["0 blocks read: OK\n", "8 blocks read: ERROR\n", ""])
 def test_a_read_that_did_not_end_well_is_no_number(said: str) -> None:
     with pytest.raises(TestTransientError, match="read that ends well"):
-        uboottransfer.parse_ubootread(
+        uboottransfer.parse_read(
             said.encode(), Span(1.0, 0.001, 0.0), uboottransfer.READ, uboottransfer._BLOCKS_READ, {}, 512
         )
 
@@ -217,7 +217,7 @@ def test_a_transfer_that_waited_for_a_lost_packet_is_no_number(lost: bytes) -> N
 def test_another_number_of_bytes_than_was_asked_for_lacks_a_digit_and_is_no_rate(said: str) -> None:
     pattern, unit = (uboottransfer._FLASH_READ, 1) if said.startswith("SF") else (uboottransfer._BLOCKS_READ, 512)
     with pytest.raises(TestTransientError, match=f"told to read 16777216 bytes, and '{said.strip()}'") as caught:
-        uboottransfer.parse_ubootread(
+        uboottransfer.parse_read(
             said.encode(), Span(1.0, 0.001, 0.0), uboottransfer.READ, pattern, {}, unit, uboottransfer.BYTES
         )
     assert caught.value.failure == "unreadable_output"

@@ -8,20 +8,37 @@ a kind of driver begin with its name: `strap_timeout`, `strap_unreachable`, `str
 
 from __future__ import annotations
 
+import http.client
 import logging
+import os
+import signal
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from types import FrameType
 from typing import Any, Final, TypeVar
 
+import pexpect
+import requests
 from attrs import frozen
+from labgrid.binding import BindingError, StateError
 from labgrid.driver.exception import ExecutionError
-from labgrid.exceptions import NoResourceFoundError
+from labgrid.exceptions import (
+    InvalidConfigError,
+    NoConfigFoundError,
+    NoResourceFoundError,
+    NoSupplierFoundError,
+    RegistrationError,
+)
 from labgrid.resource import Resource
 from labgrid.resource.httpdigitalout import HttpDigitalOutput
 from labgrid.resource.remote import RemotePlace
 
-from lab.drivers.failures import Meaning, meaning, root
-from lab.drivers.timelimit import TimeLimitError, within
 from lab.errors import (
     BoardlabError,
     BoardStableError,
@@ -216,3 +233,182 @@ def _said(error: BaseException) -> str:
         return f"nothing is there that fits {missing(error)}"
     text = redacted(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
     return text if len(text) <= _SAID_CHARACTERS else f"{text[:_SAID_CHARACTERS]} …"
+
+
+# --- What the exceptions of labgrid's drivers, and of the libraries below them, mean ---
+
+
+@frozen
+class Meaning:
+    """A failure of any driver.
+
+    Attributes:
+        failure: the end of its class. transient: whether it may pass.
+        mend: where it is always the same one; else that of the kind of driver.
+        configuration: it is the environment's fault.
+    """
+
+    failure: str
+    transient: bool = False
+    mend: str = ""
+    configuration: bool = False
+
+
+_UNREACHABLE: Final = Meaning("unreachable", transient=True)
+_FAILED: Final = Meaning("failed", transient=True)
+_WRONG_URL: Final = Meaning("failed", mend="mend the URL of its resource in the env", configuration=True)
+_WRONG_WIRING: Final = Meaning(
+    "failed", mend="mend the target in the env; `lab env check` finds more", configuration=True
+)
+
+# The first that fits counts: a special one stands before the general one.
+_MEANINGS: Final[tuple[tuple[type[BaseException], Meaning], ...]] = (
+    (pexpect.TIMEOUT, Meaning("timeout", transient=True)),
+    (pexpect.EOF, _UNREACHABLE),
+    (requests.Timeout, Meaning("timeout", transient=True)),
+    (subprocess.TimeoutExpired, Meaning("timeout", transient=True)),
+    (TimeoutError, Meaning("timeout", transient=True)),
+    (requests.exceptions.InvalidURL, _WRONG_URL),
+    (requests.exceptions.InvalidSchema, _WRONG_URL),
+    (requests.exceptions.MissingSchema, _WRONG_URL),
+    (requests.exceptions.ContentDecodingError, _FAILED),
+    (requests.exceptions.JSONDecodeError, _FAILED),
+    (requests.RequestException, _UNREACHABLE),
+    (subprocess.CalledProcessError, _FAILED),
+    (ExecutionError, _FAILED),
+    (http.client.HTTPException, _FAILED),
+    (NoSupplierFoundError, Meaning("missing", mend="is it plugged in, and its resource in the env right?")),
+    (BindingError, _WRONG_WIRING),
+    (StateError, _WRONG_WIRING),
+    (InvalidConfigError, _WRONG_WIRING),
+    (NoConfigFoundError, _WRONG_WIRING),
+    (RegistrationError, _WRONG_WIRING),
+    (ImportError, Meaning("missing", mend="install what this driver of labgrid needs", configuration=True)),
+    (FileNotFoundError, Meaning("missing", mend="is it plugged in or installed, and its name in the env right?")),
+    (PermissionError, Meaning("missing", mend="give this user the right to it (a udev rule, a group), then resume")),
+    (EOFError, Meaning("missing", mend="nobody is there to be asked: run it in a terminal")),
+    (OSError, _UNREACHABLE),
+    (ValueError, _FAILED),  # an answer that is no number, no UTF-8 …
+)
+_BROKEN: Final = Meaning(
+    "broken",
+    mend="this is a defect of the driver; `-o log_cli=true --log-level=DEBUG` shows where. Report it with that output",
+)
+
+
+def meaning(error: Exception) -> Meaning:
+    """What an exception means that a driver has raised."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return Meaning("refused", transient=error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR)
+    if isinstance(error, requests.RequestException) and any(
+        isinstance(e, http.client.HTTPException) for e in _causes(error)
+    ):
+        return _FAILED  # somebody answered, and it was no HTTP
+    if type(error) is Exception:  # what labgrid raises where it gives up
+        return _FAILED
+    if any(
+        cls.__module__.partition(".")[0] == "grpc" for cls in type(error).__mro__
+    ):  # slow to import for a comparison
+        return _UNREACHABLE
+    return next((found for cls, found in _MEANINGS if isinstance(error, cls)), _BROKEN)
+
+
+def root(error: Exception) -> BaseException:
+    """The exception that says what happened: of a failed request, the one that the libraries have wrapped."""
+    found: BaseException = error
+    while isinstance(error, requests.ConnectionError) and found.__context__ is not None:
+        found = found.__context__
+    return found
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those that it came from; urllib3 hands them on as arguments, too."""
+    seen: list[BaseException] = [error]
+    for each in seen:
+        more = [each.__cause__, each.__context__, *each.args, getattr(each, "reason", None)]
+        seen += [e for e in more if isinstance(e, BaseException) and not any(e is known for known in seen)]
+        yield each
+
+
+# --- A time limit for calls that have none: blocking HTTP, ssh and serial calls of labgrid's drivers ---
+# The call is interrupted by a timer's signal rather than left behind in a thread: a call that is left behind goes on later,
+# e.g. connects at last and moves a strap in the middle of another boot, and labgrid's stack of steps knows no threads. What
+# is interrupted unwinds as with Ctrl-C: sockets are closed, and programs that it has started are killed.
+#
+# Signals reach the main thread only; in any other one a call has no limit but its own. Nothing interrupts a call that hangs
+# inside the kernel (state D of ps(1)).
+
+
+AGAIN_S = 1.0  # rings again where a library has swallowed the interruption
+_LEAST_S = 1e-3  # of a timer: zero would switch it off
+
+
+class TimeLimitError(Exception):
+    """The call did not end within its limit."""
+
+
+class _RingError(BaseException):
+    """Interrupts a call; no Exception, so that no library takes it for a failed connection."""
+
+
+def within(limit_s: float, work: Callable[[], Result]) -> Result:
+    """The result of `work`, which has this many seconds.
+
+    A timer that somebody set before (an outer limit, pytest-timeout) goes on counting, and rings first where it is due
+    first.
+
+    Raises:
+        TimeLimitError: it did not end in time; programs that it started meanwhile are killed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    outer_s = signal.getitimer(signal.ITIMER_REAL)[0]
+    if 0 < outer_s <= limit_s:
+        return work()
+    return _limited(limit_s, work, outer_s)
+
+
+def _limited(limit_s: float, work: Callable[[], Result], outer_s: float) -> Result:
+    ring = _RingError()
+    listening, rung = True, False
+
+    def rings(_number: int, _frame: FrameType | None) -> None:
+        nonlocal rung
+        if listening:
+            rung = True
+            raise ring
+
+    before, children = signal.signal(signal.SIGALRM, rings), _children()
+    began = time.monotonic()
+    _, outer_again_s = signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S)
+    try:
+        try:
+            return work()
+        finally:
+            listening = False
+    except BaseException as error:
+        if not rung or isinstance(error, KeyboardInterrupt):
+            raise
+        _kill(_children() - children)
+        raise TimeLimitError(f"did not end within {limit_s:g} s") from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if outer_s:
+            left_s = outer_s - (time.monotonic() - began)
+            signal.setitimer(signal.ITIMER_REAL, max(_LEAST_S, left_s), outer_again_s)
+
+
+def _children() -> frozenset[int]:
+    """The programs that this thread has started and that have not been waited for; proc_pid_task(5)."""
+    try:
+        text = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text(encoding="ascii")
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        return frozenset()
+    return frozenset(map(int, text.split()))
+
+
+def _kill(pids: frozenset[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # `subprocess` waits for them
