@@ -28,7 +28,7 @@ from lab.provision.releasefile import find
 from lab.results import Store, open_store
 from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
-from lab.strategies.recovering import recover_by
+from lab.strategies.provisioning import recover_by
 
 app = typer.Typer(help="Put a release on a board's media, read it back, boot it and compare.")
 

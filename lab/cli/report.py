@@ -10,8 +10,8 @@ import typer
 from lab.cli.options import Database
 from lab.errors import LabStableError
 from lab.judge.builds import remarks
-from lab.report.against import judged, last_of
 from lab.report.page import render
+from lab.report.view import judged, last_of
 from lab.results.listing import overview
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch

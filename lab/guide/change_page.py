@@ -15,7 +15,7 @@ from lab.guide.compare import Change, Comparison
 from lab.guide.grouping import Cause, Kind
 from lab.judge.verdicts import Verdict
 from lab.results.formatting import decimals, fixed
-from lab.shown.templates import MOST_BYTES, cut, environment
+from lab.shown import MOST_BYTES, cut, environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
 _IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)

@@ -12,8 +12,7 @@ from lab.errors import ConfigurationError
 from lab.guide.show import params
 from lab.guide.trend import Point, Trend, span
 from lab.judge.labels import release_key
-from lab.shown.drawing import COLOURS, ticks
-from lab.shown.templates import environment
+from lab.shown import COLOURS, environment, ticks
 
 _TOGETHER: Final = 5  # series in one drawing: so many colours differ for everybody
 _COLUMNS: Final = 3

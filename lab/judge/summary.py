@@ -15,8 +15,7 @@ from lab.judge.store import verdicts_with
 from lab.judge.text import Change, Evidence, changes, needs
 from lab.results.records import Run
 from lab.results.store import Store
-from lab.shown import plain
-from lab.shown.templates import environment
+from lab.shown import environment, plain
 
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}

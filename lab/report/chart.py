@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
-from lab.metrics import Flag, Measurement, Sample, Summary, summarise
+from lab.metrics import Flag, Measurement, Sample, Summary, summarise, uncertainty
 from lab.metrics.drift import drift
 from lab.report.names import Names
 from lab.report.view import first_numbers, host_busy, link
-from lab.results.formatting import with_uncertainty
-from lab.results.listing import Overview, attempts_of
+from lab.results.formatting import decimals, fixed, with_uncertainty
+from lab.results.listing import Overview, Stage, attempts_of
 from lab.results.records import Attempt
-from lab.shown.drawing import ticks
+from lab.shown import ticks
 
 PANEL_PX: Final = 112
 HOST_PX: Final = 56
@@ -242,3 +242,93 @@ def _counts(samples: Sequence[Sample]) -> list[int]:
     for value in values:
         counts[min(_BINS - 1, int(_BINS * (value - low) / span))] += 1
     return counts
+
+
+# --- Where a boot's time goes, arranged for the page: its stages one after the other, and what moved since another run ---
+
+
+@frozen
+class StageKey:
+    """A stage of a medium."""
+
+    medium: str
+    stage: str
+
+
+@frozen
+class StageRow:
+    """A stage: where its bar is, in per cent of the time axis, and its length.
+
+    Attributes:
+        before: the same of the other run; None where it has no such stage.
+        difference: to the other run, ± at 95 %; empty where there is none. beyond: whether it is more than both ±.
+        moved: "worse" or "better" where the judge says so, "" elsewhere.
+    """
+
+    name: str
+    left: float
+    width: float
+    length: str
+    before: tuple[float, float] | None
+    difference: str
+    beyond: bool
+    moved: str
+
+
+@frozen
+class Waterfall:
+    """The stages of one medium, on a time axis that all media share; `axis` in seconds since the first stage's start."""
+
+    title: str
+    colour: int
+    rows: tuple[StageRow, ...]
+    axis: tuple[Tick, ...]
+
+
+def waterfalls(
+    stages: Mapping[str, Sequence[Stage]],
+    titles: Mapping[str, str],
+    before: Mapping[str, Sequence[Stage]] | None = None,
+    moved: Mapping[StageKey, str] | None = None,
+) -> list[Waterfall]:
+    """One for each medium.
+
+    Args:
+        titles: medium -> what the page calls it. before: the stages of another run. moved: "worse" or "better", of those
+            that moved by the judge's word.
+    """
+    both = [*stages.values(), *((before or {}).get(medium, ()) for medium in stages)]
+    ends = [stage.start_s + stage.summary.mean for found in both for stage in found]
+    if not stages or max(ends) <= 0:
+        return []
+    scale = 100 / max(ends)
+    axis = tuple(Tick(value * scale, text) for value, text in ticks(0, max(ends), 6))
+    found = []
+    for number, (medium, its) in enumerate(stages.items()):
+        earlier = {stage.name: stage for stage in (before or {}).get(medium, ())}
+        words = {stage.name: (moved or {}).get(StageKey(medium, stage.name), "") for stage in its}
+        rows = tuple(_row(stage, earlier.get(stage.name), words[stage.name], scale) for stage in its)
+        found.append(Waterfall(titles.get(medium, medium), number % COLOURS, rows, axis))
+    return found
+
+
+def _row(stage: Stage, before: Stage | None, moved: str, scale: float) -> StageRow:
+    length = stage.summary.mean
+    difference, beyond = "", False
+    if before is not None:
+        bound = uncertainty.combined((stage.summary.uncertainty, before.summary.uncertainty))
+        by = length - before.summary.mean
+        places = decimals(bound, 0.001)
+        text = fixed(by, places)
+        difference = f"{'+' if float(text) > 0 else ''}{text} ± {fixed(bound, places)}"
+        beyond = abs(by) > bound
+    return StageRow(
+        name=stage.name,
+        left=stage.start_s * scale,
+        width=length * scale,
+        length=fixed(length, 3),
+        before=None if before is None else (before.start_s * scale, before.summary.mean * scale),
+        difference=difference,
+        beyond=beyond,
+        moved=moved,
+    )

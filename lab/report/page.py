@@ -9,17 +9,18 @@ from typing import Final
 from urllib.parse import urlencode
 
 from lab.judge.baseline import JudgedRun
+from lab.judge.verdicts import Verdict
+from lab.metrics.catalogue import BOOT_STAGE
 from lab.report import chart, view
-from lab.report.against import comparison, moved_stages
+from lab.report.chart import StageKey, waterfalls
 from lab.report.names import Names
 from lab.report.power import PowerFigure
-from lab.report.waterfall import waterfalls
+from lab.report.view import comparison
 from lab.results import formatting
 from lab.results.artifacts import ArtifactStore
 from lab.results.formatting import duration
-from lab.results.listing import Overview
-from lab.shown import json_text
-from lab.shown.templates import environment
+from lab.results.listing import STAGE, Overview
+from lab.shown import environment, json_text
 
 UNCERTAINTY: Final = (
     "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "
@@ -67,7 +68,7 @@ def render(
                 run.stages,
                 names.media,
                 None if before is None else before.stages,
-                None if judged is None else moved_stages(judged),
+                None if judged is None else _moved_stages(judged),
             ),
             comparison=comparison(judged, names) if judged is not None and run.numbers else None,
             before=None if before is None else before.run,
@@ -112,3 +113,13 @@ def _site_data(run: Overview, against: str) -> list[tuple[str, str, str]]:
 def _inside(kind: str, text: str) -> str:
     """A file as an address that has it inside (RFC 2397)."""
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _moved_stages(judged: JudgedRun) -> dict[StageKey, str]:
+    """The stages that got "worse" or "better"."""
+    words = {Verdict.REGRESSION: "worse", Verdict.IMPROVEMENT: "better"}
+    return {
+        StageKey(each.average.params.get("medium", ""), each.average.params[STAGE]): words[each.judgement.verdict]
+        for each in judged.numbers
+        if each.average.metric.name == BOOT_STAGE.name and each.judgement.verdict in words
+    }

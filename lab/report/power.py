@@ -9,7 +9,7 @@ from attrs import frozen
 
 from lab.report.chart import COLOURS, Tick
 from lab.results.records import MomentRecord
-from lab.shown.drawing import ticks
+from lab.shown import ticks
 
 WIDTH: Final = 800
 HEIGHT: Final = 240

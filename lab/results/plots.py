@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lab.metrics import Flag, Sample, Summary
 from lab.results.listing import Stage
-from lab.shown.drawing import COLOURS
+from lab.shown import COLOURS
 
 _WIDTH_IN: Final = 9.0
 _INK: Final = "#010203"  # stands for the page's own text colour, which matplotlib cannot name

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self, TextIO
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from lab.shown import tables
 
@@ -215,3 +218,62 @@ def _written_out(character: str) -> str:
 def _escaped(character: str) -> str:
     """As in a string of JSON, where a character beyond U+FFFF is a pair of surrogates (RFC 8259, section 7)."""
     return json.dumps(character)[1:-1]
+
+
+# --- What figures have in common, whoever draws them: colours, and the figures of an axis ---
+
+
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # Okabe & Ito, safe for colour-blind readers
+
+
+def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
+    """About so many round values from low to high, as far apart as 1, 2 or 5 of some decimal place, with their texts."""
+    raw = (high - low) / about
+    place = math.floor(math.log10(raw))
+    factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**place >= raw * (1 - 1e-9))
+    places = max(0, -place - (factor == 10))
+    step = factor * 10.0**place
+    return [(n * step, f"{n * step:z.{places}f}") for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+# --- How pages, mails and comments are made from templates: one way to escape, and no text that turns the reading direction ---
+
+
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!{}])")  # a parenthesis means nothing where no bracket is before it
+MOST_BYTES: Final = 65_000  # of a comment: GitHub takes 65,536
+_MENTION: Final = re.compile(r"@(?=\w)")
+
+
+def environment(*packages: str, escapes: bool = True) -> Environment:
+    """The templates of these packages, the first one's before the others'.
+
+    Args:
+        escapes: every value is escaped for HTML; templates of Markdown use the filter `md`.
+    """
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        autoescape=escapes,  # noqa: S701 - see above
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_plain,
+    )
+    found.filters["md"] = markdown
+    return found
+
+
+def markdown(text: str) -> str:
+    """One line of Markdown that shows the text as it is, in a table, too, and calls nobody."""
+    one_line = " ".join(plain(part) for part in text.split())
+    return _MENTION.sub("@<!-- -->", _MARKDOWN.sub(r"\\\1", one_line))
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text; an ellipsis says that there were more."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def _plain(value: object) -> object:
+    """What a template is given: texts of boards, guides and stores turn no reading direction in a page either."""
+    return plain_text(value) if type(value) is str else value

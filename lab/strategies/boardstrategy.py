@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import attr
+from attrs import define, field
+from labgrid.exceptions import NoResourceFoundError
 from labgrid.factory import target_factory
+from labgrid.resource.remote import RemotePlace
 from labgrid.step import step
 from labgrid.strategy import Strategy
+from pexpect import TIMEOUT
 
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
+from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
 from lab.drivers import calls
-from lab.drivers.calls import CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
+from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
-from lab.errors import BoardTransientError, ConfigurationError, LabStableError
+from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Putting
 from lab.provision.release import Recovery
 from lab.provision.writer import Way
-from lab.strategies import otherinit
-from lab.strategies.activation import activate
-from lab.strategies.bringing import bring
 from lab.strategies.clocks import relate, widened
-from lab.strategies.following import falls_silent, follow
-from lab.strategies.login import identified, log_in
+from lab.strategies.drivenboard import DrivenBoard, Status
+from lab.strategies.following import falls_silent, follow, identified, log_in, power_asked
 from lab.strategies.lowpower.control import LowPower
-from lab.strategies.outage import power_asked
-from lab.strategies.place import HeldPlaces
-from lab.strategies.provisioning import booted, check_expected, ways_of
-from lab.strategies.status import Status
+from lab.strategies.provisioning import booted, check_expected, provision, ways_of
 
 OFF_ATTEMPTS = 2
 
@@ -62,7 +62,7 @@ class BoardStrategy(Strategy):
     Attributes:
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
         on_at: when it was switched on last, seconds since 1970.
-        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.recovering.
+        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.provisioning.
         ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.ramboot.
     """
 
@@ -229,7 +229,7 @@ class BoardStrategy(Strategy):
         self.off()
         edge = self.switch_on()
         if init:
-            otherinit.give(self, init)
+            give(self, init)
         watch = BootWatch(self.type, self.medium, edge)
         with fairly(self.console):
             follow(self, watch, taken=0)
@@ -288,7 +288,7 @@ class BoardStrategy(Strategy):
         return found
 
     def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
-        """See `lab.strategies.activation.activate`."""
+        """See `lab.strategies.boardstrategy.activate`."""
         activate(self, driver, kind, late)
 
     @property
@@ -311,3 +311,165 @@ class BoardStrategy(Strategy):
         if found is None:
             raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")
         return found
+
+
+# --- How a board comes to each state of its strategy, by way of a power cycle unless it is there ---
+
+
+def bring(board: Any, status: Status) -> None:
+    """Bring a board into a state that it is not in.
+
+    Args:
+        board: a `lab.strategies.boardstrategy.BoardStrategy`.
+
+    Raises:
+        BoardlabError: by whose fault it failed.
+    """
+    match status:
+        case Status.off:
+            board.off()
+        case Status.bootloader:
+            _bootloader(board)
+        case Status.linux:
+            _linux(board)
+        case Status.provisioned:
+            provision(board)
+        case Status.ram_linux:
+            _ram_linux(board)
+        case _:
+            wake = board.wake or ("can" if status is Status.partial_io else "uart")
+            board.low_power.enter(SuspendPlan(status.name, wake))
+
+
+def _linux(board: Any) -> None:
+    board.bound("shell", "ShellDriver")
+    if board.status is Status.partial_io:
+        board.low_power.cold_boot()
+    elif board.status.asleep:
+        board.low_power.wake()
+        board.low_power.finish()
+        return
+    else:
+        board.boot()
+    log_in(board)
+    if board.identity:
+        identified(board)
+
+
+def _ram_linux(board: Any) -> None:
+    if board.ram_linux is None:
+        raise ConfigurationError(
+            "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a LinuxWriterDriver of the env"
+        )
+    _bootloader(board)
+    board.ram_linux(board)
+
+
+def _bootloader(board: Any) -> None:
+    if board.from_nothing is not None:
+        board.from_nothing(board)
+        return
+    board.off()
+    board.switch_on()
+    board.interrupt()
+
+
+# --- Bringing a driver of the board's target to life: what is not plugged in, what does not come in time ---
+
+
+def activate(board: DrivenBoard, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
+    """Activate one of the target's drivers, and what it is bound to.
+
+    Args:
+        late: raised, with what the board said last, where its prompt does not come in time.
+
+    Raises:
+        BoardlabError: nothing is plugged in that fits, or as of `calls.call`.
+    """
+
+    def work() -> None:
+        try:
+            board.target.activate(driver)
+        except NoResourceFoundError as error:
+            raise LabStableError(
+                f"{board.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and its "
+                "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
+                failure="adapter_missing",
+            ) from error
+        except TIMEOUT as error:
+            if late is None:
+                raise
+            said = f"{late}; the last it said was {board.tail()!r}"
+            raise BoardTransientError(said, failure=late.failure) from error
+
+    with power_asked(board):
+        calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
+
+
+# --- Telling a board's kernel, at U-Boot's prompt, to run another init ---
+
+
+def give(board: Any, init: str) -> None:
+    """Stop a board that has just got its power at U-Boot's prompt, say what its kernel is to run, and let it boot.
+
+    Args:
+        board: a `lab.strategies.drivenboard.DrivenBoard`.
+
+    Raises:
+        BoardTransientError: it did not come to its prompt.
+        ConfigurationError: the board type does not say how, or the env has no UBootDriver.
+    """
+    variable, given, value = board.type.init.partition("=")
+    if not given:
+        raise ConfigurationError(
+            f"board type {board.type.name} does not say how its kernel is given another init: add `init` to "
+            "lab/boards/types, e.g. init = 'optargs=init={init}'"
+        )
+    uboot = board.interrupt()
+    Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
+    calls.deactivate(uboot, UBOOT)
+    board.console.sendline("boot")
+
+
+# --- The labgrid place that a board belongs to: whoever may use it can be taken away from him at any time ---
+
+
+_log = logging.getLogger(__name__)
+
+
+@define
+class HeldPlaces:
+    """The places of a target, and who held them when they were first looked at.
+
+    labgrid looks once, when it makes the target; whoever takes the place afterwards switches the board's power, too.
+    """
+
+    target: Any
+    _holders: dict[str, str] = field(factory=dict, init=False)
+
+    def check(self) -> None:
+        """Ask the coordinator whether they are still held by the same; one that does not answer takes nothing away.
+
+        Raises:
+            LabStableError: one is not.
+        """
+        for resource in self.target.resources:
+            if isinstance(resource, RemotePlace):
+                manager = resource.get_managed_parent().manager
+                self._check(manager.url, manager.session.get_place(resource.name).name)
+
+    def _check(self, address: str, name: str) -> None:
+        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+
+        try:
+            now = Coordinator(address).holder(name)
+        except LabTransientError as error:
+            _log.warning("whose place %s is cannot be asked: %s", name, error)
+            return
+        before = self._holders.setdefault(name, now)
+        if not now or now != before:
+            raise LabStableError(
+                f"labgrid's place {name} was taken away: it was {before or 'nobody'}'s, and is {now or 'nobody'}'s now. "
+                "The board is not touched any more; acquire the place again, then resume",
+                failure="place_lost",
+            )

@@ -15,7 +15,7 @@ from lab.judge import text
 from lab.judge.builds import remarks
 from lab.judge.document import document
 from lab.judge.store import read_verdicts
-from lab.report.against import judged
+from lab.report.view import judged
 from lab.results import averages, formatting, listing
 from lab.results.audit import Audit
 from lab.results.averages import Point

@@ -14,8 +14,8 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.status import BoardNow, LabNow
 from lab.judge.builds import remarks
 from lab.report import view
-from lab.report.against import judged, last_of
 from lab.report.page import render
+from lab.report.view import judged, last_of
 from lab.results import averages, listing
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit

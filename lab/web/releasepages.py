@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.judge.baseline import COMPLETED
-from lab.report.against import Comparison
+from lab.report.view import Comparison
 from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import Place, release_names

@@ -28,14 +28,14 @@ from lab.judge.labels import same_release
 from lab.judge.records import UNSURE
 from lab.judge.store import read_verdicts
 from lab.judge.text import differing
-from lab.report.against import NOT_MEASURED, UNCHANGED, UNCOMPARED, Comparison, JudgedRow, comparison, last_of, line
 from lab.report.names import Names
+from lab.report.view import NOT_MEASURED, UNCHANGED, UNCOMPARED, Comparison, JudgedRow, comparison, last_of, line
 from lab.results.audit import cell
 from lab.results.formatting import label
 from lab.results.series import Attempts, Place, PlaceState, attempts, last_completed, last_runs, states
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
-from lab.shown.templates import MOST_BYTES, cut, environment
+from lab.shown import MOST_BYTES, cut, environment
 
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}

@@ -21,7 +21,7 @@ from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.provision.writer import Plan, Progress, Target, Verified
 from lab.strategies import BoardStrategy
-from lab.strategies.status import Status
+from lab.strategies.drivenboard import Status
 from support.simlab import SimLab
 from support.simrecovery import PlayedSnagflash, images
 from support.simruns import Told

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from attrs import define, field
 
-from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.modes import (
+    CAN,
     MCU,
     MCU_ONLY,
     PARTIAL_IO,
@@ -21,7 +22,7 @@ from lab.benchmarks.lowpower.modes import (
     constraint,
     release_of,
 )
-from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, why_no_mean
+from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, off, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats, write
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.script import FILE, commands, install
@@ -30,14 +31,13 @@ from lab.boards import Release
 from lab.console.moments import MomentFinder
 from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
-from lab.errors import ConfigurationError
+from lab.errors import BoardTransientError, ConfigurationError
 from lab.rails import PhasePower, Range, Sampler
 from lab.rails.phase import cut
-from lab.strategies.clocks import bound_ns
-from lab.strategies.drivenboard import DrivenBoard
-from lab.strategies.lowpower import partialio
+from lab.strategies.clocks import bound_ns, widened
+from lab.strategies.drivenboard import DrivenBoard, Status
+from lab.strategies.following import follow
 from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
-from lab.strategies.status import Status
 
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
@@ -98,7 +98,7 @@ class LowPower:
         self.board.status = Status.unknown
         self.board.lives = False  # until it is awake again, its silence is no sign that it is off
         if plan.mode == PARTIAL_IO:
-            partialio.enter(self.board, plan)
+            enter(self.board, plan)
         else:
             self._monitor = monitor = self._sent(plan, alarm_s)
             while plan.wake != RTC and not monitor.asleep(self._now_ns()):
@@ -163,7 +163,7 @@ class LowPower:
             BoardlabError: one that must be off is up, the board woke, or the rails cannot be sampled.
         """
         try:
-            return partialio.rails_off(self.board, plan, trace)
+            return rails_off(self.board, plan, trace)
         except BaseException:
             self.board.status = Status.unknown
             raise
@@ -176,7 +176,7 @@ class LowPower:
         """
         self.board.status = Status.unknown
         calls.deactivate(self.board.shell, SHELL)
-        return partialio.cold_boot(self.board)
+        return cold_boot(self.board)
 
     def forget(self) -> None:
         """The board was switched off: nothing that was found in it holds any more."""
@@ -271,3 +271,85 @@ class LowPower:
     def _now_ns(self) -> int:
         now_ns: int = self.board.power.clock.now_ns()
         return now_ns
+
+
+# --- Partial I/O: Linux switches the board off but for its CAN pins, and activity on them is a cold boot ---
+
+
+POLL_S = 0.05
+_DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
+
+
+def enter(board: DrivenBoard, plan: SuspendPlan) -> None:
+    """`poweroff` with an armed CAN pin; the kernel says whether it understood.
+
+    Raises:
+        BoardTransientError: it did not power down, or not into partial I/O.
+        BoardStableError: something is known to stand in the way.
+    """
+    preflight(board.linux, board.type, None, plan)
+    arm(board.linux, board.type, plan.wake)
+    board.linux.run("dmesg -n 8")  # its last lines are the evidence
+    console, clock = board.console, board.power.clock
+    from_ = len(console.captured())
+    sent_ns = last_ns = clock.now_ns()
+    console.sendline("poweroff")
+    silence_ns = round(board.type.low_power.asleep_s * 1e9)
+    while _DOWN not in console.captured()[from_:] or clock.now_ns() - last_ns < silence_ns:
+        if console.poll(POLL_S):
+            last_ns = clock.now_ns()
+        if clock.now_ns() - sent_ns > board.type.timeouts.hang_silence_s * 1e9:
+            raise BoardTransientError(
+                f"poweroff did not end in {_DOWN.decode()!r} within {board.type.timeouts.hang_silence_s:g} s; look at the "
+                "attempt's log for the service that does not stop",
+                failure="did_not_suspend",
+            )
+    known = board.type.low_power.wakes.get("can")
+    if _REACHED not in console.captured()[from_:]:
+        raise BoardTransientError(
+            f"the board is off, and not in partial I/O: the kernel did not say {_REACHED.decode()!r}. No CAN pin was armed"
+            + (f"; {known.says}" if known and known.says else ""),
+            failure="wrong_sleep_mode",
+        )
+
+
+def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
+    """What the rails read for `plan.sleep_s`; None where nobody measures them.
+
+    Raises:
+        BoardTransientError: one that must be off is up; or the board came back by itself.
+        LabError: the rails cannot be sampled.
+    """
+    if board.rails is None:
+        return None
+    board.activate(board.rails, RAILS)
+    board.rails.check_clock()
+    clock, console = board.power.clock, board.console
+    heard = len(console.captured())
+    with board.rails.sampling(trace, Range.ACTIVE) as sampler:
+        start_ns = clock.now_ns()
+        while clock.now_ns() < start_ns + plan.sleep_s * 10**9:
+            console.poll(POLL_S)
+        end_ns = clock.now_ns()
+        rails = cut(sampler.trace(end_ns), start_ns, end_ns, bound_ns(clock), bound_ns(clock)).rails
+    if len(console.captured()) > heard:
+        raise BoardTransientError(
+            "the board left partial I/O by itself: its console spoke before the host woke it. Look at the CAN pins: what drives "
+            "them?",
+            failure="early_wake",
+        )
+    return off(rails, board.type)
+
+
+def cold_boot(board: DrivenBoard) -> BootWatch:
+    """Wake a board out of partial I/O, which is a boot to the login prompt.
+
+    Raises:
+        BoardlabError: it did not boot.
+    """
+    requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
+    edge = widened(PowerEdge(requested_ns, acknowledged_ns), board.power.clock)
+    watch = BootWatch(board.type, board.medium, edge)
+    follow(board, watch, woken=True)
+    board.software = dict(watch.software)
+    return watch

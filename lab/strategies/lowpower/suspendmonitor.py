@@ -11,7 +11,7 @@ from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardTransientError
 from lab.strategies.drivenboard import DrivenBoard
-from lab.strategies.outage import power_asked
+from lab.strategies.following import power_asked
 
 POLL_S = 0.05
 

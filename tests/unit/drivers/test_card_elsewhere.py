@@ -25,7 +25,7 @@ from lab.provision.ways.blockwriter import ORDER, WRITE
 from lab.provision.ways.sd_mux import CardHost
 from lab.provision.writer import Progress
 from lab.provision.writer import Target as WayTarget
-from lab.strategies.hubs import hub_of_write
+from lab.strategies.provisioning import hub_of_write
 
 DEADLINE_S = 60.0
 READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"

@@ -16,7 +16,7 @@ from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError
 from lab.host.clock import time_line
 from lab.provision.release import Content, Expected, Image, Recovery, Release, Stage
-from lab.strategies.recovering import recover_by
+from lab.strategies.provisioning import recover_by
 
 OTHER = "another boot"
 

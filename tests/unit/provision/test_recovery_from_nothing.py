@@ -20,7 +20,7 @@ from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
 from lab.provision.writer import Progress
-from lab.strategies import recovering
+from lab.strategies import provisioning as strategies_provisioning
 from virtual.sim import firmware
 
 TENTHS = range(0, 100, either(50, 10))
@@ -73,7 +73,7 @@ def test_by_uart_it_reaches_the_prompt_and_no_medium_is_touched(tmp_path: Path) 
     lab, told = blank(), []
     before = digests(lab)
     with board(lab) as strategy:
-        recovering.by_uart(strategy, recovery(tmp_path), told.append)
+        strategies_provisioning.by_uart(strategy, recovery(tmp_path), told.append)
         assert at_u_boot(strategy)
     assert digests(lab) == before
     assert [progress.done for progress in told] == sorted(progress.done for progress in told)
@@ -87,9 +87,9 @@ def test_an_am62a_comes_up_by_straps_of_its_own(tmp_path: Path, way: str) -> Non
     files = recovery(tmp_path, images("am62axx_sk", "09.02"), way=way)
     with board(lab) as strategy:
         if way == "uart":
-            recovering.by_uart(strategy, files, nothing)
+            strategies_provisioning.by_uart(strategy, files, nothing)
         else:
-            recovering.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab))
+            strategies_provisioning.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab))
         assert at_u_boot(strategy)
         assert lab.straps == {"uart": 0x03B, "usb": 0x053}[way]  # U-Boot doc/board/ti/am62ax_sk.rst
 
@@ -98,7 +98,9 @@ def test_by_usb_it_reaches_the_prompt_and_no_medium_is_touched(tmp_path: Path) -
     lab, told = blank(), []
     before = digests(lab)
     with board(lab) as strategy:
-        recovering.by_usb(strategy, recovery(tmp_path, way="usb"), told.append, run=PlayedSnagrecover(lab))
+        strategies_provisioning.by_usb(
+            strategy, recovery(tmp_path, way="usb"), told.append, run=PlayedSnagrecover(lab)
+        )
         assert at_u_boot(strategy)
     assert digests(lab) == before
     assert told[-1].done == told[-1].total
@@ -119,10 +121,10 @@ def test_a_uart_recovery_that_was_cut_short_is_begun_anew_by_the_next_try(
             lab.off()
 
     with board(lab) as strategy, pytest.raises((KilledError, RecoveryFailedError, WriteStalledError)) as caught:
-        recovering.by_uart(strategy, files, cut)
+        strategies_provisioning.by_uart(strategy, files, cut)
     assert caught.type is KilledError or end == "power lost"
     with board(lab) as strategy:
-        recovering.by_uart(strategy, files, nothing)
+        strategies_provisioning.by_uart(strategy, files, nothing)
         assert at_u_boot(strategy)
 
 
@@ -135,9 +137,9 @@ def test_a_usb_recovery_that_was_cut_short_is_begun_anew_by_the_next_try(tmp_pat
             raise KilledError
 
     with board(lab) as strategy, pytest.raises(KilledError):
-        recovering.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab, cut))
+        strategies_provisioning.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab, cut))
     with board(lab) as strategy:
-        recovering.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab))
+        strategies_provisioning.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab))
         assert at_u_boot(strategy)
 
 
@@ -150,9 +152,9 @@ def test_a_first_stage_that_the_rom_refuses_fails_as_that(tmp_path: Path, wrong:
         made["tiboot3.bin"] = firmware.make("tiboot3.bin", "am62xx_sk", "11.01", device="HS-SE")
     lab = blank()
     with board(lab) as strategy, pytest.raises(RecoveryFailedError, match=r"tispl\.bin: the board's ROM asks again"):
-        recovering.by_uart(strategy, recovery(tmp_path, made), nothing)
+        strategies_provisioning.by_uart(strategy, recovery(tmp_path, made), nothing)
     with board(lab) as strategy:
-        recovering.by_uart(strategy, recovery(tmp_path), nothing)
+        strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
         assert at_u_boot(strategy)
 
 
@@ -163,7 +165,7 @@ def test_a_board_whose_rom_does_not_ask_fails_with_what_to_look_at(tmp_path: Pat
         with pytest.raises(
             RecoveryFailedError, match=r"the console said nothing\. Do the boot-mode switches select UART"
         ):
-            recovering.by_uart(strategy, recovery(tmp_path), nothing)
+            strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
 
 
 def test_a_boot_mode_that_is_assumed_is_said_to_be(tmp_path: Path) -> None:
@@ -172,17 +174,17 @@ def test_a_boot_mode_that_is_assumed_is_said_to_be(tmp_path: Path) -> None:
         assumed = {"recovery": "assumed: nobody tried it"}
         strategy.type = evolve(strategy.type, recovery={"uart": 0x04B}, references=assumed)
         with pytest.raises(RecoveryFailedError, match="0x4b selects UART boot is assumed: nobody tried it"):
-            recovering.by_uart(strategy, recovery(tmp_path), nothing)
+            strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
 
 
 def test_without_stages_or_straps_nothing_is_switched(tmp_path: Path) -> None:
     lab = blank()
     with board(lab) as strategy:
         with pytest.raises(ConfigurationError, match="recovery: uart"):
-            recovering.by_uart(strategy, Recovery(), nothing)
+            strategies_provisioning.by_uart(strategy, Recovery(), nothing)
         strategy.boot_mode = None
         with pytest.raises(ConfigurationError, match="set the switches to 0x3b by hand"):
-            recovering.by_uart(strategy, recovery(tmp_path), nothing)
+            strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
     assert lab.board.cycle == 0
 
 
@@ -193,9 +195,9 @@ def test_a_blank_board_is_provisioned_from_nothing(
     with provisioning(tmp_path, medium) as made:
         for name in made.lab.board.model.board.media:
             made.lab.board.storage.medium(name).wipe()
-        monkeypatch.setattr(recovering, "run_here", PlayedSnagrecover(made.lab))
+        monkeypatch.setattr(strategies_provisioning, "run_here", PlayedSnagrecover(made.lab))
         monkeypatch.setattr(snagboot, "installed", lambda: "snagrecover")
-        recovering.recover_by(made.strategy, made.release(recovery(tmp_path, way=way)), way, nothing)
+        strategies_provisioning.recover_by(made.strategy, made.release(recovery(tmp_path, way=way)), way, nothing)
         before = made.elsewhere()
         made.provision()
         assert made.boots(NEW)
@@ -208,4 +210,4 @@ def test_a_blank_board_is_provisioned_from_nothing(
 )
 def test_a_way_that_cannot_be_is_refused_at_once(tmp_path: Path, way: str, says: str) -> None:
     with provisioning(tmp_path) as made, pytest.raises(ConfigurationError, match=says):
-        recovering.recover_by(made.strategy, made.release(recovery(tmp_path)), way, nothing)
+        strategies_provisioning.recover_by(made.strategy, made.release(recovery(tmp_path)), way, nothing)

@@ -10,8 +10,8 @@ import pytest
 from lab.provision.release import Content, Image
 from lab.provision.snagboot import hub_of
 from lab.provision.writer import Plan, Target
-from lab.strategies import hubs
-from lab.strategies.hubs import hub_of_write, writing
+from lab.strategies import provisioning
+from lab.strategies.provisioning import hub_of_write, writing
 
 READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"
 
@@ -78,4 +78,4 @@ def test_what_hangs_on_no_hub_waits_for_nobody(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
     with writing("b1", None, print, plan()), writing("b2", None, print, plan()):
         assert not (tmp_path / "run").exists()
-    assert hubs.id_path_of("/dev/null") == ""
+    assert provisioning.id_path_of("/dev/null") == ""

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.metrics import Summary
-from lab.report.waterfall import StageKey, waterfalls
+from lab.report.chart import StageKey, waterfalls
 from lab.results.listing import Stage
-from lab.shown.drawing import ticks
+from lab.shown import ticks
 
 
 @pytest.mark.parametrize(

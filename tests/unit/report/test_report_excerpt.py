@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.report.excerpt import LogGap, excerpt
+from lab.report.view import LogGap, excerpt
 from lab.results import MomentRecord
 from lab.results.formatting import LogLine
 

@@ -17,8 +17,8 @@ from lab.cli import main
 from lab.metrics import ALL, Measurement, by_name
 from lab.metrics.catalogue import published
 from lab.report import render
-from lab.report.against import judged
 from lab.report.names import title_of
+from lab.report.view import judged
 from lab.results import AttemptRecord, Run, SampleRecord, open_store
 from lab.results.formatting import export_csv
 from lab.results.listing import Overview, overview

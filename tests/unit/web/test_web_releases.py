@@ -30,12 +30,12 @@ from lab.judge.document import document
 from lab.judge.labels import release_before
 from lab.judge.records import NewVerdict
 from lab.judge.store import review, write_verdicts
-from lab.report.against import JudgedRow, comparison
 from lab.report.names import Names
+from lab.report.view import JudgedRow, comparison
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.snapshot import RunHead, snapshot
-from lab.shown.templates import MOST_BYTES
+from lab.shown import MOST_BYTES
 from lab.web import releasepages, releases
 from lab.web.releases import Compared, ReleaseRun
 from lab.web.site import Site
