@@ -56,7 +56,7 @@ def check(
     *,
     here: Annotated[
         bool,
-        typer.Option("--here", help="Look from here only, and not at the `duties` that farm.yaml names."),
+        typer.Option("--here", help="Look from here only, and not at the `hosts` that farm.yaml names."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -273,7 +273,7 @@ def files(
 ) -> None:
     """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon.
 
-    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and Prometheus' targets, its `duties`.
+    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and Prometheus' targets, its `hosts`.
     """
     if (file is None) != (output is None):
         raise ConfigurationError("`lab farm files` wants both, FILE and --output DIR, or none of them")

@@ -38,42 +38,6 @@ from lab.shown import echo, echo_json, echo_text, table
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
 
 
-@app.command("replay")
-def replay_command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Histories as JSON lines, also .gz; - is stdin.")],
-    *,
-    everything: Annotated[
-        bool, typer.Option("--all", help="A line for every run, also where nothing changed.")
-    ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core).")] = None,
-) -> None:
-    """Judge histories run by run, as if each run had just ended; prints verdicts as JSON lines."""
-    with _opened(file) as lines:
-        for verdict in verdicts(lines, "stdin" if file == "-" else file, everything=everything, jobs=jobs):
-            echo_text(verdict)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[Iterator[str]]:
-    try:
-        if name == "-":
-            yield iter(sys.stdin)
-        elif name.endswith(".gz"):
-            with gzip.open(name, "rt", encoding="utf-8") as lines:
-                yield iter(lines)
-        else:
-            with Path(name).open(encoding="utf-8") as lines:
-                yield iter(lines)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {name}: {error.strerror or error}; name a file of JSON lines, or -"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"cannot read {name}: it is no UTF-8 text ({error.reason}); name a file of JSON lines"
-        ) from error
-
-
 # --- What the commands of `lab judge` take: the run, a date, the store ---
 
 
@@ -113,69 +77,6 @@ def instant(text: str) -> dt.datetime:
     except ValueError:
         raise ConfigurationError(f"{text!r} is no date; write it like 2026-11-22, or 2026-11-22T06:00") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
-
-
-# --- `lab judge compare`: a run's numbers beside those of the runs before, or of a release ---
-
-
-@app.command("compare")
-def compare_command(
-    run: RunName,
-    *,
-    against: Annotated[
-        str | None, typer.Option(metavar="RELEASE", help="A release (default: the last accepted runs).")
-    ] = None,
-    as_json: Json = False,
-    everything: Everything = False,
-    db: Database = None,
-) -> None:
-    """Compare a run with the last accepted runs of its board, or with a release; status 1: one is worse, and nobody accepted it."""
-    with open_store(db, create=False) as store:
-        run_id = number_of(store, run)
-    with watch(db).snapshot() as snapshot:
-        judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
-    order = list(Verdict)
-    shown = [
-        each
-        for each in judged.numbers
-        if everything or each.judgement.verdict not in {Verdict.NOISE, Verdict.NO_HISTORY}
-    ]
-    shown.sort(key=lambda each: order.index(each.judgement.verdict))
-    if as_json:
-        echo_json(document(judged, notes, shown))
-    else:
-        _print(judged, notes, shown)
-    if judged.of(Verdict.REGRESSION) and not judged.is_accepted:
-        raise typer.Exit(1)
-
-
-def _print(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> None:
-    head = judged.head
-    echo(
-        f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.against}"
-    )
-    echo(*(f"note: {note}" for note in notes))
-    if shown:
-        header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
-        echo(*table(header, [_row(each) for each in shown], "<>><>>><"))
-    counts = Counter(each.judgement.verdict for each in judged.numbers)
-    parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
-    echo(f"{len(judged.numbers)} numbers: {', '.join(parts)}" if parts else "no numbers")
-
-
-def _row(each: JudgedNumber) -> list[str]:
-    average, baseline, said = each.average, each.baseline, each.judgement
-    between = "-" if said.low is None or said.high is None else f"{100 * said.low:+.1f} to {100 * said.high:+.1f} %"
-    return [
-        f"{average.metric.name} {label(average.params)}".strip(),
-        "-" if baseline is None else number(baseline.value, baseline.uncertainty, average.metric),
-        number(average.value, average.uncertainty, average.metric),
-        average.metric.unit,
-        "-" if said.effect is None else f"{100 * said.effect:+.1f} %",
-        between,
-        str(len(baseline.runs)) if baseline else "-",
-        f"{said.verdict}: {said.reason}",
-    ]
 
 
 # --- `lab judge run|list|show`: what the judge says of the numbers in the store ---
@@ -351,6 +252,69 @@ def _counted(verdicts: Sequence[RecordsVerdict]) -> str:
     return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"
 
 
+# --- `lab judge compare`: a run's numbers beside those of the runs before, or of a release ---
+
+
+@app.command("compare")
+def compare_command(
+    run: RunName,
+    *,
+    against: Annotated[
+        str | None, typer.Option(metavar="RELEASE", help="A release (default: the last accepted runs).")
+    ] = None,
+    as_json: Json = False,
+    everything: Everything = False,
+    db: Database = None,
+) -> None:
+    """Compare a run with the last accepted runs of its board, or with a release; status 1: one is worse, and nobody accepted it."""
+    with open_store(db, create=False) as store:
+        run_id = number_of(store, run)
+    with watch(db).snapshot() as snapshot:
+        judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
+    order = list(Verdict)
+    shown = [
+        each
+        for each in judged.numbers
+        if everything or each.judgement.verdict not in {Verdict.NOISE, Verdict.NO_HISTORY}
+    ]
+    shown.sort(key=lambda each: order.index(each.judgement.verdict))
+    if as_json:
+        echo_json(document(judged, notes, shown))
+    else:
+        _print(judged, notes, shown)
+    if judged.of(Verdict.REGRESSION) and not judged.is_accepted:
+        raise typer.Exit(1)
+
+
+def _print(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> None:
+    head = judged.head
+    echo(
+        f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.against}"
+    )
+    echo(*(f"note: {note}" for note in notes))
+    if shown:
+        header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
+        echo(*table(header, [_row(each) for each in shown], "<>><>>><"))
+    counts = Counter(each.judgement.verdict for each in judged.numbers)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
+    echo(f"{len(judged.numbers)} numbers: {', '.join(parts)}" if parts else "no numbers")
+
+
+def _row(each: JudgedNumber) -> list[str]:
+    average, baseline, said = each.average, each.baseline, each.judgement
+    between = "-" if said.low is None or said.high is None else f"{100 * said.low:+.1f} to {100 * said.high:+.1f} %"
+    return [
+        f"{average.metric.name} {label(average.params)}".strip(),
+        "-" if baseline is None else number(baseline.value, baseline.uncertainty, average.metric),
+        number(average.value, average.uncertainty, average.metric),
+        average.metric.unit,
+        "-" if said.effect is None else f"{100 * said.effect:+.1f} %",
+        between,
+        str(len(baseline.runs)) if baseline else "-",
+        f"{said.verdict}: {said.reason}",
+    ]
+
+
 # --- `lab judge accept|reject|mute|stats`: what people decide on verdicts, and how good these were ---
 
 
@@ -454,3 +418,42 @@ def _who() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
+
+
+# --- `lab judge replay`: histories from a file ---
+
+
+@app.command("replay")
+def replay_command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Histories as JSON lines, also .gz; - is stdin.")],
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="A line for every run, also where nothing changed.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core).")] = None,
+) -> None:
+    """Judge histories run by run, as if each run had just ended; prints verdicts as JSON lines."""
+    with _opened(file) as lines:
+        for verdict in verdicts(lines, "stdin" if file == "-" else file, everything=everything, jobs=jobs):
+            echo_text(verdict)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[Iterator[str]]:
+    try:
+        if name == "-":
+            yield iter(sys.stdin)
+        elif name.endswith(".gz"):
+            with gzip.open(name, "rt", encoding="utf-8") as lines:
+                yield iter(lines)
+        else:
+            with Path(name).open(encoding="utf-8") as lines:
+                yield iter(lines)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {name}: {error.strerror or error}; name a file of JSON lines, or -"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"cannot read {name}: it is no UTF-8 text ({error.reason}); name a file of JSON lines"
+        ) from error
