@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, find_moments
-from lab.console.reader import ELSEWHERE_S, PortOrder, ResumingClient
+from lab.console.reader import ELSEWHERE_S, PortOrder, ReconnectingReader
 from lab.host.clock import MonotonicRaw
 from lab.host.ssh import SshLink
 
@@ -57,11 +57,11 @@ def main() -> None:
     (folder / f"found{number}").write_text(json.dumps(found))
 
 
-def reader(order: dict[str, Any], device: str) -> ResumingClient:
+def reader(order: dict[str, Any], device: str) -> ReconnectingReader:
     """Connected through ssh."""
     host = order["host"]
     link = SshLink(host, Path(order["sockets"]), order["config"])
-    return ResumingClient(
+    return ReconnectingReader(
         lambda: ConsoleClient(link.forwarded(order["server"]), ELSEWHERE_S), link.reset, PortOrder(device), host
     )
 

@@ -25,7 +25,7 @@ from lab.judge.store import Standing, standing
 from lab.judge.text import Change, Evidence, changes, failing_lines, failing_title
 from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.formatting import label
-from lab.results.snapshot import Watcher
+from lab.results.snapshot import SnapshotReader
 
 _BOARD: Final = ("board", "board_type", "release")
 _PART: Final = 2000  # samples
@@ -243,7 +243,7 @@ _WORDS: Final = ("title", "moved", "since", "boards", "differs", "report", "log"
 class StandingVerdicts:
     """The verdicts that stand in a store."""
 
-    watcher: Watcher
+    watcher: SnapshotReader
     evidence: Evidence
     now: Callable[[], datetime] = utc_now
 
@@ -262,7 +262,7 @@ class StandingVerdicts:
 class StandingFailures:
     """The standing failures of boards in a store."""
 
-    watcher: Watcher
+    watcher: SnapshotReader
     evidence: Evidence
     now: Callable[[], datetime] = utc_now
     _reader: FailureReader = field(factory=FailureReader, init=False)

@@ -16,7 +16,7 @@ from lab.judge.builds import Build, builds
 from lab.metrics import Measurement
 from lab.results.failures import CATALOGUE, OTHER
 from lab.results.records import OK, PUBLISHED
-from lab.results.snapshot import RunHead, StoreSnapshot, Watcher
+from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
 
 # --- Labels and builds that do not fit: how many builds a release's label had, and how many labels its newest build ---
 
@@ -325,7 +325,7 @@ class View:
 class ResultsReader:
     """Reads a store again and again; of a completed run, which never changes, only once."""
 
-    watcher: Watcher
+    watcher: SnapshotReader
     limits: Limits = Limits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)

@@ -139,7 +139,7 @@ class Server:
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self) -> None:
-        door = Door(self._listening, self._context, self._admit, self._answer)
+        door = HttpServer(self._listening, self._context, self._admit, self._answer)
         keeping = asyncio.create_task(door.accept())
         loop = asyncio.get_running_loop()
         self._wake = lambda: _quietly(loop, keeping)
@@ -148,7 +148,7 @@ class Server:
         with contextlib.suppress(asyncio.CancelledError):
             await keeping
 
-    async def _admit(self, asked: Asked) -> HttpResponse | None:
+    async def _admit(self, asked: Request) -> HttpResponse | None:
         if not self._by_name and not is_address(asked.headers.get("host", "")):
             return text(HTTPStatus.FORBIDDEN, "ask by address, e.g. 127.0.0.1, not by name\n")
         header = asked.headers.get("authorization")
@@ -159,7 +159,7 @@ class Server:
             return None
         return text(HTTPStatus.UNAUTHORIZED, "a password is needed\n", {"WWW-Authenticate": "Basic"})
 
-    async def _answer(self, asked: Asked) -> HttpResponse:
+    async def _answer(self, asked: Request) -> HttpResponse:
         match asked.path:
             case "/metrics":
                 gzip = "gzip" in asked.headers.get("accept-encoding", "")
@@ -387,7 +387,7 @@ def origin(address: str) -> str:
 
 
 @frozen
-class Asked:
+class Request:
     """A GET. headers: by their names in small letters. A body is not read."""
 
     path: str
@@ -404,7 +404,7 @@ class HttpResponse:
     headers: Mapping[str, str] = field(default=Factory(dict))
 
 
-class Door:
+class HttpServer:
     """Reads requests of HTTP/1 and writes what `admit` and `answer` say; one request a connection.
 
     Args:
@@ -417,8 +417,8 @@ class Door:
         self,
         listening: socket.socket,
         context: ssl.SSLContext | None,
-        admit: Callable[[Asked], Awaitable[HttpResponse | None]],
-        answer: Callable[[Asked], Awaitable[HttpResponse]],
+        admit: Callable[[Request], Awaitable[HttpResponse | None]],
+        answer: Callable[[Request], Awaitable[HttpResponse]],
     ) -> None:
         self._listening, self._context, self._admit, self._answer = listening, context, admit, answer
         self._connections = Connections(Limits(MOST_OPEN, MOST_OF_ADDRESS, MOST_ANSWERED, REQUEST_S, ANSWER_S))
@@ -447,7 +447,7 @@ class Door:
             if writer is not None:
                 writer.transport.abort()
 
-    async def _hear(self, reader: asyncio.StreamReader) -> Asked | HttpResponse:
+    async def _hear(self, reader: asyncio.StreamReader) -> Request | HttpResponse:
         """A request that shall be answered, or what is said instead."""
         asked = parse(await reader.readuntil(b"\r\n\r\n"))
         return asked if isinstance(asked, HttpResponse) else await self._admit(asked) or asked
@@ -464,13 +464,13 @@ class Door:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-def parse(head: bytes) -> Asked | HttpResponse:
+def parse(head: bytes) -> Request | HttpResponse:
     """The request in the bytes up to the empty line, or the answer to one that is wrong."""
     first, *lines = head.decode("latin-1").split("\r\n")
     match first.split(" "):
         case ["GET", target, version] if version.startswith("HTTP/1."):
             pairs = (line.partition(":") for line in lines)
-            return Asked(target.partition("?")[0], {name.strip().lower(): value.strip() for name, _, value in pairs})
+            return Request(target.partition("?")[0], {name.strip().lower(): value.strip() for name, _, value in pairs})
         case [_, _, version] if version.startswith("HTTP/1."):
             return text(HTTPStatus.METHOD_NOT_ALLOWED, "there is only GET\n", {"Allow": "GET"})
         case _:

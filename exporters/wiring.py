@@ -19,7 +19,7 @@ from exporters.server import Build, Exposition, Page, ResultsSource, Staleness
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import Clock
 from lab.judge.text import Evidence
-from lab.results.snapshot import Watcher
+from lab.results.snapshot import SnapshotReader
 
 
 @frozen
@@ -77,7 +77,7 @@ class Sources:
         return [*([] if self.results is None else [self.results]), *self.live]
 
 
-def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
+def sources(watcher: SnapshotReader, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
     """What a lab host has to be asked."""
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:

@@ -15,7 +15,7 @@ from lab.health import DEFAULT_RULE, Rule, State
 from lab.health.book import healths
 from lab.jobs.records import LEASE_S
 from lab.jobs.reservations import QUARANTINE, standing
-from lab.results.snapshot import JobHead, PastJob, Watcher
+from lab.results.snapshot import JobHead, PastJob, SnapshotReader
 
 LONGEST: Final = 160  # characters of a reason, which is a label
 
@@ -28,7 +28,7 @@ class Healths:
         reference: the board by which the lab is told from a release; empty: there is none. now: None: the store's clock.
     """
 
-    watcher: Watcher
+    watcher: SnapshotReader
     rule: Rule = DEFAULT_RULE
     reference: str = ""
     now: Callable[[], datetime] | None = None
@@ -92,7 +92,7 @@ class Jobs:
         now: None: the store's clock, which heartbeats are of.
     """
 
-    watcher: Watcher
+    watcher: SnapshotReader
     now: Callable[[], datetime] | None = None
 
     def read(self) -> list[Metric]:

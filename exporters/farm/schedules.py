@@ -15,7 +15,7 @@ from exporters.farm.health import state_of
 from exporters.figures import clean
 from lab.jobs.records import BY_LAB_RUN, LEASE_S
 from lab.results.records import OK
-from lab.results.snapshot import PastJob, RunHead, StoreSnapshot, Watcher
+from lab.results.snapshot import PastJob, RunHead, SnapshotReader, StoreSnapshot
 
 # --- What the runs of a job were to give, and what they gave: planned and present samples of each medium, mode or section ---
 
@@ -203,7 +203,7 @@ class Schedules:
         now: None: the store's clock, which heartbeats are of.
     """
 
-    watcher: Watcher
+    watcher: SnapshotReader
     due: Sequence[Due]
     now: Callable[[], datetime] | None = None
     _known: dict[int, Yield] = field(factory=dict, init=False)

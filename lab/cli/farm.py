@@ -30,7 +30,7 @@ from lab.farm.doctor import Finding, duties, examine, patient
 from lab.farm.doctor.duties import outdated
 from lab.farm.labgrid_place import boards_behind, is_at
 from lab.farm.loaded import noted, start_anew
-from lab.farm.local import Desk, Supervised
+from lab.farm.local import LocalFarm, Supervised
 from lab.host import process
 from lab.host.runtime import runtime_dir
 from lab.jobs.queue import JobQueue
@@ -427,7 +427,7 @@ def up(
     The programs are kept running until `lab farm down`, or until the host is switched off. Runs on a timer are systemd's:
     `lab farm units`, or Buildbot's.
     """
-    place = Desk(file.absolute())
+    place = LocalFarm(file.absolute())
     if place.file.exists() and (board_type or count or time_scale or with_buildbot):
         raise ConfigurationError(f"{file} is there, and says what there is: edit its `virtual` and `buildbot`")
     if file != local.FILE and not place.file.exists():
@@ -457,7 +457,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the farm's programs, and the lab as `lab status` has it."""
-    place = Desk(file.absolute())
+    place = LocalFarm(file.absolute())
     states = place.states()
     if as_json:
         echo_json([{"program": s.name, "state": s.state, "pid": s.pid, "said": s.said} for s in states])
@@ -478,7 +478,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
 ) -> None:
     """Show the last lines that a program of the farm wrote."""
-    path = Supervised(Desk(file.absolute()).runtime).log(program)
+    path = Supervised(LocalFarm(file.absolute()).runtime).log(program)
     words = ["tail", "-n", _TAIL, *(["-F"] if follow else []), str(path)]
     sys.stdout.flush()
     os.execvp(words[0], words)  # noqa: S606 - the distribution's program
@@ -488,11 +488,11 @@ def logs(
 def down(file: FarmFileOption = local.FILE) -> None:
     """Take the farm down: runs ended, their boards off, then the programs. Files and results stay."""
     log_to(sys.stderr)
-    place = Desk(file.absolute())
+    place = LocalFarm(file.absolute())
     echo("The farm is down." if place.down() else f"No farm is up in {place.folder}.")
 
 
-def _programs(place: Desk, farm: Farm) -> None:
+def _programs(place: LocalFarm, farm: Farm) -> None:
     addresses = {"exporter": f"http://{farm.exporter.listen}/metrics", "web": f"http://{farm.web.listen}/"}
     addresses |= {"boards": farm.pdudaemon.address, "pdudaemon": farm.pdudaemon.address}
     if farm.buildbot is not None:

@@ -17,7 +17,7 @@ from lab.guide import export, reading, rulebook, show, trend
 from lab.guide import sheet as sheets
 from lab.guide.compare import Earlier
 from lab.guide.rulebook import Severity
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.host.clock import utc_now
 from lab.shown import echo, echo_json, echo_text
 
@@ -96,7 +96,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _with_neighbours(read_sheets: Sequence[Sheet], db: str | None) -> list[Sheet]:
+def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
     from lab.guide import history, stored  # noqa: PLC0415 - the database takes a while to import
 
     with stored.open_existing(db) as store:
@@ -114,7 +114,7 @@ def defines_of(define: Sequence[str] | None) -> dict[str, str]:
     return dict(parameter_of(text, "--define", "CONFIG_part_variant=NAME") for text in define or [])
 
 
-def _print_unknown(read_sheets: Sequence[Sheet], *, as_json: bool) -> None:
+def _print_unknown(read_sheets: Sequence[MeasuredGuide], *, as_json: bool) -> None:
     if as_json:
         print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
         return
@@ -124,7 +124,7 @@ def _print_unknown(read_sheets: Sequence[Sheet], *, as_json: bool) -> None:
 
 def read_all(
     files: Iterable[Path], define: Sequence[str] | None = None
-) -> tuple[list[Sheet], list[ConfigurationError]]:
+) -> tuple[list[MeasuredGuide], list[ConfigurationError]]:
     """Every guide that can be read, and why the others cannot; a file without a cell of results is none."""
     found, errors = [], []
     defines = defines_of(define)
@@ -136,7 +136,7 @@ def read_all(
     return found, errors
 
 
-def _with_numbers(sheet: Sheet) -> Sheet:
+def _with_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
     if not any(r.number is not None for r in sheet.readings):
         guide = sheet.guide
         raise ConfigurationError(
@@ -146,11 +146,11 @@ def _with_numbers(sheet: Sheet) -> Sheet:
     return sheet
 
 
-def _first_unread(sheet: Sheet) -> str:
+def _first_unread(sheet: MeasuredGuide) -> str:
     return f" Line {sheet.guide.unread[0].line}: {sheet.guide.unread[0].reason}" if sheet.guide.unread else ""
 
 
-def finish(read_sheets: Sequence[Sheet], errors: Sequence[ConfigurationError]) -> None:
+def finish(read_sheets: Sequence[MeasuredGuide], errors: Sequence[ConfigurationError]) -> None:
     """Say what was not read and what was mended, one line a cause."""
     for sheet in read_sheets:
         for line in show.unread(sheet):
@@ -214,7 +214,9 @@ def compare(
     finish(sheets_of, [])
 
 
-def _earlier(before: Sequence[Sheet], name: str, old: Sheet, boards: Sequence[str], db: str | None) -> Earlier:
+def _earlier(
+    before: Sequence[MeasuredGuide], name: str, old: MeasuredGuide, boards: Sequence[str], db: str | None
+) -> Earlier:
     """The releases before the older guide: those that are given, else the store's, if the guide is of the store or --db says which."""
     if before or (_is_file(name) and db is None):
         return earlier_guides.of_sheets(before)
@@ -234,7 +236,7 @@ def _is_file(name: str) -> bool:
     return path.is_file() or path.suffix in _SUFFIXES or len(path.parts) > 1
 
 
-def _guide(name: str, db: str | None) -> Sheet:
+def _guide(name: str, db: str | None) -> MeasuredGuide:
     """The guide in a file, or of a release in the store."""
     if _is_file(name):
         return sheets.of_guide(reading.read(Path(name)))

@@ -23,7 +23,7 @@ from lab.host import process
 from lab.jobs.records import BY_PROVISION, Job, Order
 from lab.jobs.reservations import IGNORE
 from lab.provision.history import Provision, ProvisionBook
-from lab.provision.provisioning import Put, Putting, Teller, described
+from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, described
 from lab.provision.releasefile import find
 from lab.results import Store, open_store
 from lab.run.options import PROVISION
@@ -93,14 +93,14 @@ def provision(
             return
         found = find(release, board_type, Path.cwd())
         media = asked or list(found.media)
-        putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
+        putting = Provisioner(found, media, ProgressPrinter(_say), _say, book, person=process.person())
         options = {"medium": media, PROVISION: str(found.path)}
         order = Order(board_type, board, ("provision",), str(path), found.name, None, options)
         with _held(store, order, wait, ignore) as job:
             strategy = made or _strategy(env)
             putting.job_id = job.id
             if from_nothing:
-                recover_by(strategy, found, from_nothing, Teller(_say))
+                recover_by(strategy, found, from_nothing, ProgressPrinter(_say))
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
             finally:
@@ -108,7 +108,7 @@ def provision(
         _tell(found.name, done, as_json=as_json)
 
 
-def _do(strategy: Any, putting: Putting, *, dry_run: bool, verify_only: bool) -> list[Put]:
+def _do(strategy: Any, putting: Provisioner, *, dry_run: bool, verify_only: bool) -> list[Put]:
     strategy.check_lab()
     if dry_run:
         return [Put(plan) for plan in putting.plans(strategy)]

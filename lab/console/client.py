@@ -19,7 +19,7 @@ from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_frame, encode_message, raise_refusal
 from lab.console.serial_line import is_tty, require_own_pty
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
-from lab.console.transport import UnixWay, Way, left_s
+from lab.console.transport import Transport, UnixTransport, left_s
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockReading
@@ -39,7 +39,7 @@ class ConsoleClient:
         server_pid: process id of the server.
     """
 
-    def __init__(self, where: Path | Way, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, where: Path | Transport, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         """Connect to a server.
 
         Args:
@@ -50,12 +50,12 @@ class ConsoleClient:
             LabStableError: the server speaks another protocol.
             ConfigurationError: the socket's folder, or who listens there, is another user's.
         """
-        self._way = UnixWay(where) if isinstance(where, Path) else where
+        self._way = UnixTransport(where) if isinstance(where, Path) else where
         self._timeout_s = timeout_s
         self._deframer = Deframer()
         self._events: deque[Event] = deque()
         self._answers: deque[Message] = deque()
-        self._questions: deque[ClockQuestion] = deque()  # without an answer yet
+        self._questions: deque[ClockQuery] = deque()  # without an answer yet
         self._stream = self._way.connect(timeout_s)
         self.server_pid = self._stream.pid
         try:
@@ -136,15 +136,15 @@ class ConsoleClient:
         return port_info(self._ask("attach", {"name": name, "write": write, "session": session or None, **more}))
 
     def clock(self) -> ClockReading:
-        """What the clock of the stamps shows; raises as `ClockQuestion.reading`."""
+        """What the clock of the stamps shows; raises as `ClockQuery.reading`."""
         question = self.ask_clock()
         while (reading := question.reading()) is None:
             self._hear()
         return reading
 
-    def ask_clock(self) -> ClockQuestion:
+    def ask_clock(self) -> ClockQuery:
         """Ask it without waiting: the question is answered while something is received."""
-        question = ClockQuestion(self._timeout_s)
+        question = ClockQuery(self._timeout_s)
         self._send(encode_message(FrameType.REQUEST, {"op": "clock"}))
         self._questions.append(question)
         return question
@@ -324,7 +324,7 @@ def held(error: LabStableError, path: Path, server_pid: int) -> LabStableError:
 # --- A question for the clock of a console server, on its way beside what is read ---
 
 
-class ClockQuestion:
+class ClockQuery:
     """A question on its way, begun now.
 
     Attributes:

@@ -115,7 +115,7 @@ class Cursor:
         os.close(self._index)
 
 
-class Catchup:
+class Backfill:
     """One reader on its way through the recordings of its port."""
 
     def __init__(
@@ -256,7 +256,7 @@ class ReaderQueue:
         """Nobody waits."""
         self._next_ns = 0
         self._waiting: deque[Connection] = deque()
-        self._catchups: deque[Catchup] = deque()
+        self._catchups: deque[Backfill] = deque()
 
     def timeout_s(self, now_ns: int) -> float | None:
         """How long the loop may sleep before a delivery is due; None: for ever."""
@@ -280,7 +280,7 @@ class ReaderQueue:
         self._next_ns = now_ns + INTERVAL_NS
         return True
 
-    def follow(self, catchup: Catchup) -> None:
+    def follow(self, catchup: Backfill) -> None:
         """Let a reader have what it has missed."""
         self._catchups.append(catchup)
 

@@ -79,7 +79,7 @@ class ConsoleServer:
         self._idle_states = IdleStates()
         self._heartbeat = Heartbeat()
         self._probe = TtyLatencyProbe()
-        self._tally = LateTally()
+        self._tally = LatencyPercentile()
         self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
         self._epoll.register(self._probe.fd, select.EPOLLIN)
         _log.info("pid %d serves %s, %s", os.getpid(), socket_path(runtime), self._scheduling.text)
@@ -311,7 +311,7 @@ _SIZE: Final = 64 * _STEPS
 
 
 @define
-class LateTally:
+class LatencyPercentile:
     """Counts of the present half and the one before."""
 
     _began_ns: int = field(default=0, init=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import define
 
 from lab.console.connection import Connection
-from lab.console.delivery import Catchup, ReaderQueue
+from lab.console.delivery import Backfill, ReaderQueue
 from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind, Suspended
 from lab.console.protocol import encode_event
 from lab.console.recorder import RecordingStore
@@ -212,8 +212,8 @@ class ServedPort:
                 self._drop(reader, event.t_ns)
         self._recording = self._store.rotate(self._recording)
 
-    def _catchup(self, reader: Connection) -> Catchup:
-        return Catchup(reader, lambda: self._recording, self._arrived)
+    def _catchup(self, reader: Connection) -> Backfill:
+        return Backfill(reader, lambda: self._recording, self._arrived)
 
     def _arrived(self, reader: Connection) -> None:
         """It has everything that was recorded, and gets from now on what comes."""

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from attrs import define, field, frozen
 
-from lab.console.client import ClockQuestion, ConsoleClient
+from lab.console.client import ClockQuery, ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind
 from lab.console.status import PortInfo, ServerStatus
 from lab.console.transport import left_s
@@ -47,7 +47,7 @@ class PortOrder:
     board: str | None = None
 
 
-class ResumingClient:
+class ReconnectingReader:
     """Reads one port of a console server that may be on another host; it offers what `ConsoleClient` does.
 
     Attributes:
@@ -77,7 +77,7 @@ class ResumingClient:
         self._connect, self._reset, self._order, self._host = connect, reset, order, host
         self._write_wanted, self._patience_s = write, patience_s
         self._session = secrets.token_hex(8)
-        self._place: Place | None = None  # None until the first attach
+        self._place: StreamPosition | None = None  # None until the first attach
         self._queued: deque[Event] = deque()  # read already, for the next that ask
         self._cut_at: float | None = None
         self._tried_at = 0.0
@@ -264,7 +264,7 @@ class ResumingClient:
             info = client.open(
                 order.device, order.speed_bd, order.adapter_latency_ns, board=order.board, elsewhere=True
             )
-            place = self._place or Place(f"{info.name} on {self._host}", began_ns, info.position)
+            place = self._place or StreamPosition(f"{info.name} on {self._host}", began_ns, info.position)
             client.attach(info.name, write=self._write_wanted, since=place.position, session=self._session)
         except BaseException:
             client.close()
@@ -294,7 +294,7 @@ class ResumingClient:
 
 
 @define
-class Place:
+class StreamPosition:
     """The place of one reader.
 
     Attributes:
@@ -358,7 +358,7 @@ class ClockWatch:
     """
 
     relation: ClockRelation
-    _question: ClockQuestion | None = field(default=None, init=False)
+    _question: ClockQuery | None = field(default=None, init=False)
     _next: float = field(default=0.0, init=False)
 
     def ask(self, client: ConsoleClient) -> ClockReading:

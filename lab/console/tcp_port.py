@@ -31,7 +31,7 @@ _RECEIVE_BYTES: Final = 65536
 
 
 @frozen
-class BarePort:
+class RawTcpPort:
     """Where it is served, and how."""
 
     host: str
@@ -44,14 +44,14 @@ class BarePort:
         return f"{self.protocol}://{self.host}:{self.tcp}"
 
 
-class BareClient:
+class RawTcpClient:
     """Reads such a port; it offers what `ConsoleClient` does.
 
     Attributes:
         info: what is known of it.
     """
 
-    def __init__(self, port: BarePort, clock: Clock | None = None) -> None:
+    def __init__(self, port: RawTcpPort, clock: Clock | None = None) -> None:
         """Connect.
 
         Raises:
@@ -123,7 +123,7 @@ class BareClient:
 class _Raw:
     """Raw TCP, in blocks as they come."""
 
-    def __init__(self, port: BarePort) -> None:
+    def __init__(self, port: RawTcpPort) -> None:
         self._socket = socket.create_connection((port.host, port.tcp), _CONNECT_S)
         keep_alive(self._socket)  # a host that is gone without a word is no silent board
 
@@ -165,7 +165,7 @@ class _Telnet:
         self._line.close()
 
 
-def _telnet(port: BarePort) -> _Telnet:
+def _telnet(port: RawTcpPort) -> _Telnet:
     url = f"rfc2217://{port.host}:{port.tcp}?ign_set_control&timeout={_CONNECT_S:g}"
     line = serial.serial_for_url(url, baudrate=port.speed_bd, timeout=0)
     keep_alive(line._socket)  # as of _Raw; pyserial has no option for it

@@ -48,7 +48,7 @@ class Stream(Protocol):
         """Hang up."""
 
 
-class Way(Protocol):
+class Transport(Protocol):
     """Where a server is."""
 
     @property
@@ -73,7 +73,7 @@ class Way(Protocol):
 
 
 @frozen
-class UnixWay:
+class UnixTransport:
     """A socket of this host.
 
     Attributes:
@@ -84,21 +84,21 @@ class UnixWay:
 
     @property
     def shown(self) -> str:
-        """See `Way`."""
+        """See `Transport`."""
         return str(self.path)
 
     @property
     def log(self) -> str:
-        """See `Way`."""
+        """See `Transport`."""
         return str(self.path.with_name("console.log"))
 
     @property
     def mend(self) -> str:
-        """See `Way`."""
+        """See `Transport`."""
         return "The next run starts a new one"
 
     def connect(self, timeout_s: float) -> UnixStream:
-        """See `Way`."""
+        """See `Transport`."""
         if self.path.parent.exists():
             check_owner(self.path.parent)
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -131,7 +131,7 @@ class UnixWay:
 
 
 @frozen
-class ServedWay:
+class ForwardedTransport:
     """A socket of a server that no run starts: it runs on its own beside an exporter.
 
     Attributes:
@@ -144,22 +144,22 @@ class ServedWay:
 
     @property
     def shown(self) -> str:
-        """See `Way`."""
+        """See `Transport`."""
         return f"{self.remote} on {self.host}"
 
     @property
     def log(self) -> str:
-        """See `Way`."""
+        """See `Transport`."""
         return f"{Path(self.remote).with_name('console.log')} there"
 
     @property
     def mend(self) -> str:
-        """See `Way`."""
+        """See `Transport`."""
         return start_there(self.host)
 
     def connect(self, timeout_s: float) -> UnixStream:
-        """See `Way`."""
-        return UnixWay(self.path).connect(timeout_s)
+        """See `Transport`."""
+        return UnixTransport(self.path).connect(timeout_s)
 
 
 def start_there(host: str) -> str:

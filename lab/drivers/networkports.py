@@ -14,10 +14,10 @@ from labgrid.util.proxy import proxymanager
 
 from lab.console.client import ConsoleClient
 from lab.console.lookup import PublishedPort
-from lab.console.reader import ELSEWHERE_S, PortOrder, ResumingClient
+from lab.console.reader import ELSEWHERE_S, PortOrder, ReconnectingReader
 from lab.console.status import PortInfo
-from lab.console.tcp_port import BareClient, BarePort
-from lab.console.transport import ServedWay
+from lab.console.tcp_port import RawTcpClient, RawTcpPort
+from lab.console.transport import ForwardedTransport
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clockrelation import ClockRelation
@@ -80,13 +80,13 @@ class ServedPort:
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
         connect: Callable[[], ConsoleClient]
         if self.transport == AUTO and self._is_here:
-            way = ServedWay(Path(published.socket), published.host, published.socket)
+            way = ForwardedTransport(Path(published.socket), published.host, published.socket)
             connect, reset = partial(ConsoleClient, way), _nothing
         else:
             ssh = _SshWay(self._link(), published.socket)
             connect, reset = ssh.connect, ssh.reset
         try:
-            client = ResumingClient(connect, reset, theirs, published.host, write=True)
+            client = ReconnectingReader(connect, reset, theirs, published.host, write=True)
         except LabTransientError as error:
             if error.failure != "port_missing":
                 raise
@@ -159,7 +159,7 @@ class BareNetworkPort:
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
         """See `ConsolePort`."""
         host, tcp = proxymanager.get_host_and_port(self.port)
-        client = BareClient(BarePort(host, int(tcp), self.port.protocol, order.speed_bd or self.port.speed))
+        client = RawTcpClient(RawTcpPort(host, int(tcp), self.port.protocol, order.speed_bd or self.port.speed))
         return client, client.info
 
     def relation(self) -> ClockRelation | None:
@@ -190,7 +190,7 @@ class _SshWay:
     def connect(self) -> ConsoleClient:
         local = self.link.forwarded(self.remote)
         self.generation = self.link.generation()
-        return ConsoleClient(ServedWay(local, self.link.host, self.remote), ELSEWHERE_S)
+        return ConsoleClient(ForwardedTransport(local, self.link.host, self.remote), ELSEWHERE_S)
 
     def reset(self) -> None:
         self.link.reset(self.generation)

@@ -11,7 +11,7 @@ from labgrid.resource import SerialPort
 from pexpect import TIMEOUT
 
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.reader import PortOrder, ResumingClient
+from lab.console.reader import PortOrder, ReconnectingReader
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
 from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of
@@ -141,7 +141,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         Raises:
             LabTransientError: it is not (`clock_unrelated`), or its host does not answer; what was measured is to be thrown away.
         """
-        if self.relation is None or not isinstance(self._client, ResumingClient):
+        if self.relation is None or not isinstance(self._client, ReconnectingReader):
             return
         client, clock = self._client, MonotonicRaw()
         try:

@@ -47,7 +47,7 @@ _LAB: Final = Path(sys.executable).with_name("lab")
 
 
 @frozen
-class Desk:
+class LocalFarm:
     """A farm of one user on one machine.
 
     Attributes:
@@ -150,7 +150,7 @@ class Desk:
         draft.replace(self.file)
 
 
-def programs(farm: Farm, desk: Desk) -> list[Program]:
+def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
     """What runs for a farm, in the order in which it is started."""
     lab, runtime, database = str(_LAB), ("--runtime", str(desk.runtime)), ("--db", farm.database)
     found = []
@@ -200,7 +200,7 @@ def _end_jobs(database: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _bench(farm: Farm, boards: VirtualBoards, desk: Desk) -> list[str]:
+def _bench(farm: Farm, boards: VirtualBoards, desk: LocalFarm) -> list[str]:
     words = ["virtual", "up", "sim", "--foreground", "--dir", str(desk.bench), "--switch-port", "0"]
     words += ["--pdu-port", farm.pdudaemon.address.rpartition(":")[2]]
     words += [word for board_type in boards.types for word in ("--type", board_type)]

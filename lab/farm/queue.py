@@ -134,7 +134,7 @@ LOOK_S: Final = 0.5  # whether the board is free: a look costs a thousandth of t
 
 
 @define
-class Queued:
+class JobWaiter:
     """Waits for jobs of a process.
 
     Attributes:

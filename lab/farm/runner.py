@@ -24,7 +24,7 @@ from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import orders, reference_board
 from lab.farm.labgrid_place import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
-from lab.farm.queue import Queued, Room, wish
+from lab.farm.queue import JobWaiter, Room, wish
 from lab.health.state import RELEASES
 from lab.host import locks
 from lab.host.process import go_on
@@ -95,7 +95,7 @@ class Runner:
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = self._deadline = time.monotonic() + wait_s
-                started = Queued(self.book, self.say, lambda: self._stopping, self.room).wait(job, wait_s)
+                started = JobWaiter(self.book, self.say, lambda: self._stopping, self.room).wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY

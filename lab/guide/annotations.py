@@ -13,7 +13,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.model import Cell
 from lab.guide.rulebook import Effect, Finding, Rule, Severity, run
 from lab.guide.rules import outliers
-from lab.guide.sheet import Conditions, Sheet
+from lab.guide.sheet import Conditions, MeasuredGuide
 
 _UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
 _ENOUGH = 4  # numbers that all end in zeros by chance once in 10,000 times
@@ -34,7 +34,7 @@ class AnnotatedGuide:
         digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
-    sheet: Sheet
+    sheet: MeasuredGuide
     conditions: Conditions
     findings: Mapping[_CellKey, Sequence[Finding]]
     udp_rows: Mapping[_CellKey, udp.UdpRow]
@@ -82,7 +82,7 @@ def cell_key(cell: Cell) -> _CellKey:
     return cell.table, cell.line, cell.column
 
 
-def annotate(sheet: Sheet) -> AnnotatedGuide:
+def annotate(sheet: MeasuredGuide) -> AnnotatedGuide:
     """Run the rules over a guide."""
     findings: dict[_CellKey, list[Finding]] = {}
     said = tuple(run(sheet))
@@ -94,7 +94,7 @@ def annotate(sheet: Sheet) -> AnnotatedGuide:
     return AnnotatedGuide(sheet, guide_sheet.of_sheet(sheet), findings, rows, readings, _digits(sheet), said)
 
 
-def _digits(sheet: Sheet) -> dict[str, int]:
+def _digits(sheet: MeasuredGuide) -> dict[str, int]:
     texts = {metric: [r.cell.value.text for r in readings] for metric, readings in sheet.by_metric.items()}
     return {
         metric: max(len(_ZEROS.sub("", text.split("(")[0]).partition(".")[2].strip()) for text in of_metric)

@@ -18,7 +18,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Finding, Severity
 from lab.guide.rules import resolution as rules_resolution
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.guide.text import decimals
 from lab.guide.udp import Definition
 from lab.judge import noise
@@ -115,7 +115,9 @@ class _Key:
         return self.metric, self.params, self.place
 
 
-def compare(old: Sheet, new: Sheet, board: str | None = None, earlier: Earlier | None = None) -> Comparison:
+def compare(
+    old: MeasuredGuide, new: MeasuredGuide, board: str | None = None, earlier: Earlier | None = None
+) -> Comparison:
     """Compare all results of two guides.
 
     Args:
@@ -407,7 +409,7 @@ def key_of(reading: CellReading, board: str | None) -> Key:
     return (board, *reading.key)
 
 
-def of_sheets(sheets: Sequence[Sheet]) -> Earlier:
+def of_sheets(sheets: Sequence[MeasuredGuide]) -> Earlier:
     """The numbers of some guides, given the oldest first."""
     found: dict[Key, list[Number]] = {}
     names: dict[str, None] = {}

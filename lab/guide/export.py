@@ -14,7 +14,7 @@ from lab.guide.compare import Change, Comparison
 from lab.guide.grouping import Cause
 from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Effect, Finding
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.guide.trend import Trend
 
 _CSV_COLUMNS = (
@@ -23,7 +23,7 @@ _CSV_COLUMNS = (
 )
 
 
-def guide(sheet: Sheet) -> dict[str, Any]:
+def guide(sheet: MeasuredGuide) -> dict[str, Any]:
     """One file: its tables, and its cells as a flat list in reading order; `table` is an index into `tables`."""
     source, own = sheet.guide, recovered(sheet)
     return {
@@ -58,7 +58,7 @@ def guide(sheet: Sheet) -> dict[str, Any]:
     }
 
 
-def recovered(sheet: Sheet) -> dict[int, Finding]:
+def recovered(sheet: MeasuredGuide) -> dict[int, Finding]:
     """Reading (by its id) -> the finding that knows its right number."""
     return {
         id(f.reading): f for f in rulebook.run(sheet) if f.rule.effect is Effect.RECOVERED and f.corrected is not None
@@ -88,7 +88,7 @@ def cell(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
     }
 
 
-def unknown_rows(sheet: Sheet) -> list[tuple[int, str, int]]:
+def unknown_rows(sheet: MeasuredGuide) -> list[tuple[int, str, int]]:
     """(Table, row, line) of the results that no metric of boardlab stands for; each row once."""
     found: dict[tuple[int, str, int], None] = {}
     for reading in sheet.readings:
@@ -99,7 +99,7 @@ def unknown_rows(sheet: Sheet) -> list[tuple[int, str, int]]:
     return list(found)
 
 
-def unknown_cells(sheet: Sheet) -> list[dict[str, Any]]:
+def unknown_cells(sheet: MeasuredGuide) -> list[dict[str, Any]]:
     """The numbers that no metric of boardlab stands for, with their file; parameters of a test and repeated names apart."""
     return [
         {"file": sheet.guide.path, **cell(reading)}
@@ -117,7 +117,7 @@ def kinds(source: Guide) -> Counter[CellKind]:
     return Counter(c.kind for t in source.tables for c in t.cells)
 
 
-def to_csv(sheets: Sequence[Sheet]) -> str:
+def to_csv(sheets: Sequence[MeasuredGuide]) -> str:
     """All cells of some guides, one a line."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")

@@ -456,7 +456,7 @@ def _noted(members: Sequence[Change]) -> str:
 
 
 @frozen
-class Nature:
+class MetricGroup:
     """What a result has in common with others.
 
     Attributes:
@@ -496,11 +496,11 @@ def _load() -> tuple[_Entry, ...]:
     )
 
 
-def of(metric: str, params: Mapping[str, str]) -> Nature:
+def of(metric: str, params: Mapping[str, str]) -> MetricGroup:
     """What a result has in common with others."""
     entry = next(entry for entry in _load() if entry.metric.fullmatch(metric))
     words = {"name": metric, "metric": metric.rpartition(".")[2], **params}
-    return Nature(_filled(entry.label, words), _filled(entry.nature, words), entry.gap, entry.alone)
+    return MetricGroup(_filled(entry.label, words), _filled(entry.nature, words), entry.gap, entry.alone)
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from lab.errors import ConfigurationError
 from lab.guide import boards, stored, trend
 from lab.guide.importing import GUIDE_CELLS
 from lab.guide.layout import guide_name
-from lab.guide.sheet import Neighbour, Neighbours, Sheet
+from lab.guide.sheet import MeasuredGuide, Neighbour, Neighbours
 from lab.guide.text import value_of
 from lab.guide.trend import Point, Published, Trend
 from lab.judge.labels import is_real_time, release_key
@@ -55,7 +55,7 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
     return trend.series(found, metric)
 
 
-def with_neighbours(store: Store, one: Sheet) -> Sheet:
+def with_neighbours(store: Store, one: MeasuredGuide) -> MeasuredGuide:
     """A guide with what the store has of its boards in the nearest releases before and after, of the same kernel.
 
     Raises:

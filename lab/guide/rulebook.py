@@ -13,7 +13,7 @@ from attrs import frozen
 from lab.guide import rules
 from lab.guide.catalogue import CellReading
 from lab.guide.model import Cell
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 
 
 class Severity(enum.StrEnum):
@@ -72,7 +72,7 @@ class Rule:
     id: str
     title: str
     severity: Severity
-    check: Callable[[Sheet, Sheet | None], Iterable[Remark]]
+    check: Callable[[MeasuredGuide, MeasuredGuide | None], Iterable[Remark]]
     effect: Effect | None = None
 
     @property
@@ -110,7 +110,7 @@ def load() -> tuple[Rule, ...]:
     return tuple(sorted(found, key=lambda rule: rule.id))
 
 
-def run(sheet: Sheet, older: Sheet | None = None) -> list[Finding]:
+def run(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> list[Finding]:
     """Everything that the rules find in a guide, by line."""
     findings = [
         Finding(

@@ -34,7 +34,7 @@ class Neighbours:
 
 
 @frozen
-class Sheet:
+class MeasuredGuide:
     """A guide and what each of its cells measures.
 
     Attributes:
@@ -66,13 +66,13 @@ class Sheet:
         return tuple(c for c in later if c.after_table == later[0].after_table)
 
 
-def of_guide(guide: Guide) -> Sheet:
+def of_guide(guide: Guide) -> MeasuredGuide:
     """Look up every cell in the catalogue."""
     readings = tuple(catalogue.load().readings(guide))
     by_metric = group(
         (r for r in readings if r.quantity is not None and r.number is not None and not r.is_alias), lambda r: r.metric
     )
-    return Sheet(guide, readings, by_metric)
+    return MeasuredGuide(guide, readings, by_metric)
 
 
 def group(readings: Iterable[CellReading], key: Callable[[CellReading], _K]) -> dict[_K, tuple[CellReading, ...]]:
@@ -108,7 +108,7 @@ class Conditions:
     release: str | None
 
 
-def of_sheet(sheet: Sheet) -> Conditions:
+def of_sheet(sheet: MeasuredGuide) -> Conditions:
     """Collect them."""
     media: dict[tuple[str, str], frozenset[str]] = {}
     for reading in sheet.of("storage.", "uboot."):

@@ -11,14 +11,14 @@ from lab.guide import export, grouping, model
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.guide.trend import Trend, span
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def guide(sheet: Sheet) -> Iterator[str]:
+def guide(sheet: MeasuredGuide) -> Iterator[str]:
     """What a file holds, table by table."""
     source = sheet.guide
     counts = export.kinds(source)
@@ -48,7 +48,7 @@ def guide(sheet: Sheet) -> Iterator[str]:
             yield f"  {line:5}  {source.tables[table_index].title}: {row}"
 
 
-def unknown(sheet: Sheet) -> Iterator[str]:
+def unknown(sheet: MeasuredGuide) -> Iterator[str]:
     """The numbers that no metric stands for, row by row, and their share."""
     cells = export.unknown_cells(sheet)
     numbers = sum(r.number is not None for r in sheet.readings)
@@ -60,7 +60,7 @@ def unknown(sheet: Sheet) -> Iterator[str]:
         yield f"  {cell['line']:5}  {table.name}: {cell['row']} | {board}{cell['metric']}: {cell['text']}"
 
 
-def unread(sheet: Sheet) -> Iterator[str]:
+def unread(sheet: MeasuredGuide) -> Iterator[str]:
     """What was left out of a file and what was mended in it, one line a cause."""
     for what, parts in (("not read", sheet.guide.unread), ("mended", sheet.guide.repairs)):
         for cause in model.of(parts):

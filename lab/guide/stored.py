@@ -15,7 +15,7 @@ from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.layout import guide_name
 from lab.guide.model import Guide
-from lab.guide.sheet import Sheet, of_guide
+from lab.guide.sheet import MeasuredGuide, of_guide
 from lab.judge.labels import release_key
 from lab.judge.store import reviews
 from lab.metrics import Measurement, summarise
@@ -125,7 +125,7 @@ def is_virtual(run: Run) -> bool:
     return run.provenance.get("virtual") is True
 
 
-def sheet(store: Store, name: str) -> Sheet:
+def sheet(store: Store, name: str) -> MeasuredGuide:
     """A release of the store as a guide to compare: its only published file, or else the guide that would be written.
 
     Raises:

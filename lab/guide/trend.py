@@ -12,7 +12,7 @@ from lab.guide import boards, compare
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.judge.labels import is_real_time, release_key
 from lab.metrics import by_name
 
@@ -117,7 +117,7 @@ def span(values: Sequence[float]) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
+def of_guides(sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
     """The series of a metric in guides.
 
     Args:
@@ -210,7 +210,7 @@ def _difference(line: _Line, of_params: Sequence[_Line]) -> str:
     return ", ".join(text for text in said if text)
 
 
-def _nothing(sheets: Sequence[Sheet], metric: str, board: str) -> str:
+def _nothing(sheets: Sequence[MeasuredGuide], metric: str, board: str) -> str:
     boards_there = sorted({b for sheet in sheets for b in sheet.guide.boards})
     metrics = sorted({name for sheet in sheets for name in sheet.by_metric})
     if not any(metric in sheet.by_metric for sheet in sheets):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from lab.guide.catalogue import CellReading
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _DATAGRAM = "datagram_bytes"  # the parameter of tables whose first column is the datagram
 OVERHEAD_BYTES = 46  # Ethernet 18, IPv4 20, UDP 8: frame size with its checksum less the datagram
@@ -115,7 +115,7 @@ def meaning(row: UdpRow) -> tuple[Meaning, str]:
     return Meaning.UNDECIDED, f"{rate:.2f} Mbit/s allows both: {limits}"
 
 
-def tables(sheet: Sheet) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:
+def tables(sheet: MeasuredGuide) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:
     """(Table, board) -> its rows by frame size."""
     by_row = group(
         sheet.of("ethernet.udp.throughput", "ethernet.udp.packets", "ethernet.udp.loss", "ethernet.udp.cpu_load"),

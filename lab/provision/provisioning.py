@@ -70,7 +70,7 @@ def at_once(_plan: Plan) -> AbstractContextManager[None]:
 
 
 @define
-class Putting:
+class Provisioner:
     """Puts one release on some media of a board.
 
     Attributes:
@@ -420,7 +420,7 @@ _SLOW_S = 30.0
 
 
 @define
-class Teller:
+class ProgressPrinter:
     """Says a line for each tenth of a plan, and for each half minute without one: for a terminal and for a log alike."""
 
     say: Callable[[str], None]

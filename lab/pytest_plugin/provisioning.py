@@ -10,7 +10,7 @@ import pytest
 from lab.errors import ConfigurationError
 from lab.host import process
 from lab.provision.history import Provision, ProvisionBook
-from lab.provision.provisioning import Putting, Teller, content_digest
+from lab.provision.provisioning import ProgressPrinter, Provisioner, content_digest
 from lab.provision.release import Release
 from lab.provision.releasefile import find
 from lab.pytest_plugin.guest import ending_off, measures
@@ -55,7 +55,7 @@ def provision(config: pytest.Config) -> None:
         return
     write(f"provisioning {strategy.board} with {release.name}: {', '.join(media)}")
     medium = strategy.medium
-    strategy.putting = Putting(release, media, Teller(write), write, book, job, process.person())
+    strategy.putting = Provisioner(release, media, ProgressPrinter(write), write, book, job, process.person())
     with ending_off(strategy):
         strategy.transition("provisioned")
         strategy.select_medium(medium)

@@ -303,7 +303,7 @@ class StoreSnapshot:
 
 
 @define
-class Watcher:
+class SnapshotReader:
     """Looks at a store. Make one with `watch`; nothing needs to be there yet."""
 
     location: Location
@@ -330,7 +330,7 @@ class Watcher:
                 yield StoreSnapshot(session, self.location)
 
 
-def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watcher:
+def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> SnapshotReader:
     """A watcher of the results in `url`, else $LAB_DB, else the user's data directory.
 
     Args:
@@ -340,7 +340,7 @@ def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watch
         ConfigurationError: not a URL or path of a database that boardlab can use.
     """
     location = locate(url)
-    return Watcher(location, database.watching(location, timeout_s))
+    return SnapshotReader(location, database.watching(location, timeout_s))
 
 
 def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]:
@@ -353,7 +353,7 @@ def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]
 
 
 @define
-class KeptStore:
+class SharedStore:
     """Gives the same store each time: its queries are compiled once, and a server's connections are used again.
 
     SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.

@@ -29,7 +29,7 @@ from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
-from lab.provision.provisioning import Putting
+from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
 from lab.provision.writer import Way
 from lab.strategies.clocks import relate, widened
@@ -95,12 +95,12 @@ class BoardStrategy(Strategy):
         self._off_verified = False
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
-        self.putting: Putting | None = None
+        self.putting: Provisioner | None = None
         self.from_nothing: Callable[[Any], None] | None = None
         self.ram_linux: Callable[[Any], None] | None = None
         self.recovery = Recovery()
         self.expected: Mapping[str, Mapping[str, str]] = {}
-        self.places = HeldPlaces(self.target)
+        self.places = PlaceHolders(self.target)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
         self.console.board = self.board
@@ -438,7 +438,7 @@ _log = logging.getLogger(__name__)
 
 
 @define
-class HeldPlaces:
+class PlaceHolders:
     """The places of a target, and who held them when they were first looked at.
 
     labgrid looks once, when it makes the target; whoever takes the place afterwards switches the board's power, too.

@@ -20,7 +20,7 @@ from lab.host import locks, process
 from lab.provision import snagboot, uart_boot
 from lab.provision.failures import RecoveryFailedError, ReleaseMismatchError
 from lab.provision.image import open_image
-from lab.provision.provisioning import Putting, WritableBoard
+from lab.provision.provisioning import Provisioner, WritableBoard
 from lab.provision.release import Recovery, Release
 from lab.provision.releasefile import answer
 from lab.provision.snagboot import hub_of, hub_of_disk, run_here, turn_at
@@ -36,7 +36,7 @@ class ProvisionedBoard(WritableBoard, DrivenBoard, Protocol):
         expected: medium -> "uboot" and "kernel" -> the version line of the boot after it was provisioned.
     """
 
-    putting: Putting | None
+    putting: Provisioner | None
     expected: Mapping[str, Mapping[str, str]]
 
     def off(self) -> None:
@@ -53,7 +53,7 @@ def provision(board: ProvisionedBoard) -> None:
 
     Raises:
         ConfigurationError: it was told nothing.
-        BoardlabError: as of lab.provision.provisioning.Putting.put.
+        BoardlabError: as of lab.provision.provisioning.Provisioner.put.
     """
     if board.putting is None:
         raise ConfigurationError(

@@ -18,13 +18,13 @@ from lab.results.audit import LONGEST_COMMENT, Audit
 from lab.results.store import Store
 from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS
 from lab.web import job_control
-from lab.web.audit_log import Deeds, field
+from lab.web.audit_log import AuditLog, field
 
 SUITES: Final = ("boot", LOW_POWER, SECTIONS, "guide")
 Board = Annotated[str, Path(max_length=200)]
 
 
-def router(deeds: Deeds) -> APIRouter:
+def router(deeds: AuditLog) -> APIRouter:
     """The actions' addresses."""
     routes = APIRouter(include_in_schema=False)
     site = deeds.site

@@ -32,10 +32,10 @@ from lab.web import (
     streams,
     triage,
 )
-from lab.web.audit_log import Deeds
+from lab.web.audit_log import AuditLog
 from lab.web.auth import Access
 from lab.web.consoles import Consoles
-from lab.web.middleware import GuardedDoor, TaggedAnswers
+from lab.web.middleware import AccessMiddleware, TaggedAnswers
 from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
 from lab.web.site import Site
@@ -71,7 +71,7 @@ def create(
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
     app.include_router(api.board_router(site))
-    deeds = Deeds(site, access.now)
+    deeds = AuditLog(site, access.now)
     for router in (
         login.router(renderer, access, deeds),
         actions.router(deeds),
@@ -102,7 +102,7 @@ def create(
 
     app.add_middleware(TaggedAnswers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
-    app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to, refused=deeds.refuse)
+    app.add_middleware(AccessMiddleware, access=access, tell=renderer.show_to, refused=deeds.refuse)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     return app
 

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @define
-class Deed(Act):
+class Action(Act):
     """What a person does here."""
 
     store: Store
@@ -43,7 +43,7 @@ class Deed(Act):
 
 
 @define
-class Deeds:
+class AuditLog:
     """What people do on a site; `now` is monotonic, in seconds."""
 
     site: Site
@@ -55,7 +55,7 @@ class Deeds:
         self._refused = Window(self.now)
 
     @contextmanager
-    def noted(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Deed]:
+    def noted(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Action]:
         """Around an action: its outcome is in the audit, whether it is done or not.
 
         Raises:
@@ -64,7 +64,7 @@ class Deeds:
         """
         person: Person = request.state.person
         with self.site.store(create=True) as store:
-            deed = Deed(store, person, about=about)
+            deed = Action(store, person, about=about)
             said = {"person": person.name, "address": address(request), "board": board}
             try:
                 with Audit(store).acting(deed, action, **said):

@@ -19,7 +19,7 @@ from lab.console.lookup import attached
 from lab.errors import BoardlabError, ConfigurationError
 from lab.jobs.reservations import ReservationBook
 from lab.web.actions import Board, back
-from lab.web.audit_log import Deeds
+from lab.web.audit_log import AuditLog
 from lab.web.audit_log import field as audit_log_field
 from lab.web.site import Site
 from lab.web.sse import Still, event, events
@@ -167,7 +167,7 @@ def typed(line: str, end: str) -> bytes:
 # --- The addresses by which a person types at a console ---
 
 
-def router(deeds: Deeds) -> APIRouter:
+def router(deeds: AuditLog) -> APIRouter:
     """A line at a time, or as long as a page is open."""
     routes = APIRouter(include_in_schema=False)
     writers = Writers(deeds.site)

@@ -31,7 +31,7 @@ from lab.web.sse import event
 
 
 @define
-class Said:
+class ConsoleText:
     """Text that was not given yet: one event serves all viewers, and a burst of reads.
 
     Attributes:
@@ -82,7 +82,7 @@ class Hearing:
     _text: LiveText = field(factory=LiveText, init=False)
     _begun_ns: int | None = field(default=None, init=False)  # of the line that is open
 
-    def hear(self, came: Event, said: Said) -> None:
+    def hear(self, came: Event, said: ConsoleText) -> None:
         """Add what came to what is to be given."""
         if not isinstance(came, Chunk):
             self.finder.feed(came)
@@ -107,14 +107,14 @@ class Hearing:
         return lines
 
 
-def stamped(data: bytes, events: Iterable[Event]) -> Said:
+def stamped(data: bytes, events: Iterable[Event]) -> ConsoleText:
     """The last bytes of a recording as text, with the stamps of those that have one.
 
     Args:
         events: of these bytes, as far as they are known.
     """
     reads = [each for each in events if isinstance(each, Chunk)]
-    text, said, at = LiveText(), Said(), max(0, len(data) - sum(len(read.data) for read in reads))
+    text, said, at = LiveText(), ConsoleText(), max(0, len(data) - sum(len(read.data) for read in reads))
     said.add(text.feed(data[:at]), None)
     for read in reads:
         said.add(text.feed(data[at : at + len(read.data)]), read.t_ns)
@@ -284,7 +284,7 @@ class _Feed:
 
     def run(self) -> None:
         """Read until nobody looks, or the port cannot be read any more."""
-        waiting, due_s = Said(), 0.0
+        waiting, due_s = ConsoleText(), 0.0
         with self.client:
             self._give(self._before())
             while self._wanted():
@@ -299,22 +299,22 @@ class _Feed:
                     self.hearing.hear(came, waiting)
                 if waiting.anything and time.monotonic() >= due_s:
                     self._give(waiting)
-                    waiting, due_s = Said(), time.monotonic() + self._together_s
+                    waiting, due_s = ConsoleText(), time.monotonic() + self._together_s
 
     @property
     def _together_s(self) -> float:
         """What comes within it after a piece goes out as one: a screen shows no more, and each piece costs each viewer's share."""
         return min(_TOGETHER_S, _TOGETHER_S / 4 + _EACH_S * len(self.viewers))
 
-    def _before(self) -> Said:
+    def _before(self) -> ConsoleText:
         """The moments that came before anybody looked, and the stamp of the line that goes on."""
-        said = Said()
+        said = ConsoleText()
         with contextlib.suppress(BoardlabError):  # then they begin now
             for each in last_events(self.info, SEARCHED_BYTES):
                 said.moments += self.hearing.moments(each)
         return said
 
-    def _give(self, waiting: Said) -> None:
+    def _give(self, waiting: ConsoleText) -> None:
         piece = Piece(waiting.events().encode())
         with self.lock:
             self.moments += waiting.moments
@@ -346,7 +346,7 @@ class Consoles:
     _handing: Handing = field(factory=Handing, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def look(self, board: str, viewer: Viewer, board_type: str = "") -> Said:
+    def look(self, board: str, viewer: Viewer, board_type: str = "") -> ConsoleText:
         """Show a console to a viewer from now on; returns what came before, without a time of its own.
 
         Args:
@@ -382,7 +382,7 @@ def hearing(info: PortInfo, board_type: str) -> Hearing:
     return Hearing(MomentFinder(patterns, info.meta.timing))
 
 
-def before(info: PortInfo, moments: list[tuple[Moment, int]]) -> Said:
+def before(info: PortInfo, moments: list[tuple[Moment, int]]) -> ConsoleText:
     """What came on a port before a viewer: its last lines, and the moments.
 
     Raises:

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from lab.results.audit import DONE
-from lab.web.audit_log import Deeds, address, form
+from lab.web.audit_log import AuditLog, address, form
 from lab.web.auth import SESSION_S, Access
 from lab.web.middleware import LOGGED_IN, LOGIN, TOO_MANY, WRONG_LOGIN, cookie_name
 from lab.web.rendering import Renderer
@@ -21,7 +21,7 @@ _OLD_LINK: Final = "This link is of another start of `lab web`: take the one tha
 Text = Annotated[str, Query(max_length=500)]
 
 
-def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
+def router(renderer: Renderer, access: Access, deeds: AuditLog) -> APIRouter:
     """The addresses to log in and out."""
     routes = APIRouter(include_in_schema=False)
 

@@ -66,7 +66,7 @@ def cookie_name(scope: Scope) -> str:
 
 
 @define
-class GuardedDoor:
+class AccessMiddleware:
     """ASGI middleware.
 
     Attributes:

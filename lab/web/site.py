@@ -21,7 +21,7 @@ from lab.host.runtime import runtime_dir
 from lab.results import snapshot
 from lab.results.listing import LatestEnded
 from lab.results.revision import revision
-from lab.results.snapshot import KeptStore, StoreSnapshot
+from lab.results.snapshot import SharedStore, StoreSnapshot
 from lab.results.store import Store
 from lab.web import wall
 from lab.web.wall import Spark, Sparks
@@ -72,7 +72,7 @@ class Site:
     _fresh_s: float = field(default=LOOK_S, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
     _ended: LatestEnded = field(factory=LatestEnded, init=False)
-    _results: KeptStore = field(factory=KeptStore, init=False)
+    _results: SharedStore = field(factory=SharedStore, init=False)
     _sparks: Sparks = field(factory=Sparks, init=False)
 
     def seen(self) -> Seen:

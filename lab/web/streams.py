@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.lookup import last_events
 from lab.console.status import PortInfo
 from lab.errors import ConfigurationError
-from lab.web.consoles import SEARCHED_BYTES, Consoles, Said, Viewer, before, boots, hearing
+from lab.web.consoles import SEARCHED_BYTES, Consoles, ConsoleText, Viewer, before, boots, hearing
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
@@ -41,7 +41,7 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
 
 
 async def console(
-    consoles: Consoles, board: str, viewer: Viewer, before: Said, still: Still = lambda: True
+    consoles: Consoles, board: str, viewer: Viewer, before: ConsoleText, still: Still = lambda: True
 ) -> AsyncIterator[str | bytes]:
     """What a console says, `before` first, as long as its reader may look."""
     try:
@@ -123,7 +123,7 @@ def tail_router(site: Site, renderer: Renderer) -> APIRouter:
     return routes
 
 
-def heard(info: PortInfo, board_type: str) -> Said:
+def heard(info: PortInfo, board_type: str) -> ConsoleText:
     """The last lines of a port and the moments before them and in them.
 
     Raises:
@@ -133,7 +133,7 @@ def heard(info: PortInfo, board_type: str) -> Said:
     return before(info, [each for event in last_events(info, SEARCHED_BYTES) for each in finding.moments(event)])
 
 
-def stamps(said: Said) -> list[TailLine]:
+def stamps(said: ConsoleText) -> list[TailLine]:
     """The lines, each with the seconds since its boot began, or since the first line where none has yet."""
     texts = said.text.replace("\r\n", "\n").split("\n")
     begins = boots(said.moments)

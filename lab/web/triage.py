@@ -20,7 +20,7 @@ from lab.results.records import LAST_ID
 from lab.results.store import Store
 from lab.web import job_control
 from lab.web.actions import back, own
-from lab.web.audit_log import Deeds, field, form
+from lab.web.audit_log import AuditLog, field, form
 from lab.web.login import inside
 
 _LATELY: Final = dt.timedelta(days=90)
@@ -30,7 +30,7 @@ _DIGITS: Final = 12
 _DECISIONS: Final[Mapping[str, Decision]] = {"accept": "accepted", "reject": "rejected"}
 
 
-def router(deeds: Deeds) -> APIRouter:
+def router(deeds: AuditLog) -> APIRouter:
     """The addresses that decide."""
     routes = APIRouter(include_in_schema=False)
 

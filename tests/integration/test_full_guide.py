@@ -17,7 +17,7 @@ from lab.guide import reading, stored, vendor, write_rst
 from lab.guide import sheet as sheets
 from lab.guide.catalogue import CellReading
 from lab.guide.entries import GuideRelease
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.metrics import Flag
 from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
@@ -46,7 +46,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SectionBench]:
         yield bench
 
 
-def rows(one: Sheet, board: str) -> Mapping[tuple[str, str], set[object]]:
+def rows(one: MeasuredGuide, board: str) -> Mapping[tuple[str, str], set[object]]:
     """(Top chapter, table) -> what its rows are, for one board and for rows that no board can be given."""
     found: dict[tuple[str, str], set[object]] = defaultdict(set)
     for r in one.readings:
@@ -62,7 +62,7 @@ def row(r: CellReading) -> object:
     return (r.cell.row.lower(), "alias") if r.is_alias else r.key
 
 
-def chapters(one: Sheet) -> list[str]:
+def chapters(one: MeasuredGuide) -> list[str]:
     """The top chapters in their order."""
     return [name for name in dict.fromkeys(t.chapter[0] for t in one.guide.tables) if name not in ELSEWHERE]
 
@@ -152,5 +152,5 @@ def release(full: SectionBench) -> GuideRelease:
     return stored.release(full.store, "11.01", [])
 
 
-def sheet(text: str) -> Sheet:
+def sheet(text: str) -> MeasuredGuide:
     return sheets.of_guide(reading.parse("written.rst", text))

@@ -19,7 +19,7 @@ import requests
 from attrs import define, field, frozen
 
 from lab.farm import buildbot, config
-from lab.farm.local import Desk
+from lab.farm.local import LocalFarm
 from lab.results import open_store
 from virtual.ports import free_port
 
@@ -137,7 +137,7 @@ class BuildbotFarm:
         calls: the orders that were played. builders: name -> number.
     """
 
-    desk: Desk
+    desk: LocalFarm
     listener: Listener
     session: requests.Session = field(factory=requests.Session)
     builders: dict[str, int] = field(factory=dict)
@@ -253,7 +253,7 @@ def lab(folder: Path, *words: str) -> str:
 @contextmanager
 def running_farm(folder: Path, count: int, time_scale: float, attempts: int = 6) -> Iterator[BuildbotFarm]:
     """Bring one up. Its first board has a schedule `new` over the folder `releases`, which is there and empty."""
-    place = Desk(folder / ".lab" / "farm" / "farm.yaml")
+    place = LocalFarm(folder / ".lab" / "farm" / "farm.yaml")
     program = folder / "lab"
     boards = [f"am62xx_sk-{number}" for number in range(1, count + 1)]
     program.write_text(PROGRAM.format(board=boards[0], calls=place.folder / "calls", lab=LAB))

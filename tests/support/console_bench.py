@@ -14,7 +14,7 @@ from pathlib import Path
 from attrs import define, field
 
 from lab.console import Chunk, ConsoleClient, Event, LineTiming, PortInfo, Recording, ensure_server
-from lab.console.reader import ResumingClient
+from lab.console.reader import ReconnectingReader
 from lab.errors import BoardlabError
 
 KERNEL_START_NS = 7 * 10**12  # the host's clock when the kernel's was 0
@@ -164,7 +164,7 @@ def running_bench() -> Iterator[ConsoleBench]:
             bench.close()
 
 
-def taken(client: ResumingClient | ConsoleClient, count: int) -> list[Chunk]:
+def taken(client: ReconnectingReader | ConsoleClient, count: int) -> list[Chunk]:
     """The chunks of the next `count` bytes, across cuts."""
     chunks: list[Chunk] = []
     tries = 0

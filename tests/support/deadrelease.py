@@ -14,7 +14,7 @@ from lab.drivers.calls import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.history import Provision, ProvisionBook
-from lab.provision.provisioning import Put, Putting
+from lab.provision.provisioning import Provisioner, Put
 from lab.provision.release import Content, Expected, Release
 from lab.provision.ways.emmc_boot_partitions import from_uboot
 from lab.provision.writer import Way
@@ -68,7 +68,7 @@ class Emmc:
         file = Release(
             release, [BOARD_TYPE], dict.fromkeys(self.media, given), Expected(uboot=expected or UBOOT_OF[release])
         )
-        return Putting(file, self.media, self.made.reached, self.said.append, self.book).put(strategy)
+        return Provisioner(file, self.media, self.made.reached, self.said.append, self.book).put(strategy)
 
     def ways(self) -> Mapping[str, Way]:
         """Of the board."""

@@ -23,7 +23,7 @@ from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStu
 from netlab import inside
 
 from lab.farm import buildbot
-from lab.farm.local import Desk, Program, Supervised
+from lab.farm.local import LocalFarm, Program, Supervised
 from support.buildbot_farm import DEADLINE_S, LAB, BuildbotFarm, Listener
 from support.hostnet import Host, await_ssh, left, network, ssh_config
 
@@ -72,9 +72,9 @@ class HostFarm:
         """Of the boards, and of their places; neighbours hang on different hosts."""
         return [place(host.name, number) for number in range(1, self.boards + 1) for host in self.boarded]
 
-    def desk(self, name: str) -> Desk:
+    def desk(self, name: str) -> LocalFarm:
         """What `lab farm up` brings up on a host."""
-        return Desk(self.hosts[name].folder / "farm.yaml")
+        return LocalFarm(self.hosts[name].folder / "farm.yaml")
 
     def supervised(self) -> Supervised:
         """Of the coordinator's host."""

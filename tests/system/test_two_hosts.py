@@ -23,7 +23,7 @@ from support.railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording
 from lab.console.lookup import PublishedPort
-from lab.console.reader import PortOrder, ResumingClient
+from lab.console.reader import PortOrder, ReconnectingReader
 from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
@@ -90,9 +90,9 @@ def through(link: SshLink, server: Path) -> ConsoleClient:
     return ConsoleClient(link.forwarded(str(server)))
 
 
-def reader(link: SshLink, server: Path, device: Path) -> ResumingClient:
+def reader(link: SshLink, server: Path, device: Path) -> ReconnectingReader:
     order = PortOrder(str(device), 115200)
-    return ResumingClient(partial(through, link, server), link.reset, order, netlab.HOST, write=True)
+    return ReconnectingReader(partial(through, link, server), link.reset, order, netlab.HOST, write=True)
 
 
 def masters_of(link: SshLink) -> list[psutil.Process]:

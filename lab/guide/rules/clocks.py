@@ -10,12 +10,12 @@ from lab.guide import boards
 from lab.guide.catalogue import CellReading
 from lab.guide.model import Module
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _APART = 1.01
 
 
-def check_clock_average(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """1310 MHz of 1250 and 1400: no board ran at it, and every CPU-bound average mixes the two."""
     for reading in sheet.of("cpu.clock"):
         value = reading.cell.value
@@ -38,7 +38,7 @@ CLOCK_AVERAGE = Rule(
 _TOLERANCE = 0.02
 
 
-def check_clock_contradicts(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_clock_contradicts(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Arithmetic latencies count clock cycles, so a sister board with a known clock says which of the two is right."""
     clocks = {r.board: r for r in sheet.of("cpu.clock") if r.board and r.number}
     modules = {board: boards.module_of(sheet.guide, board) for board in clocks}
@@ -49,7 +49,7 @@ def check_clock_contradicts(sheet: Sheet, _older: Sheet | None) -> Iterator[Rema
             yield _remark(sheet, reading, module, sound)
 
 
-def _remark(sheet: Sheet, reading: CellReading, module: Module, sound: list[str]) -> Remark:
+def _remark(sheet: MeasuredGuide, reading: CellReading, module: Module, sound: list[str]) -> Remark:
     text = (
         f"the benchmark was told {reading.cell.value.text} MHz, but line {module.line} says that {module.name} runs at "
         f"{module.clock_mhz:g} MHz"
@@ -70,7 +70,7 @@ def _remark(sheet: Sheet, reading: CellReading, module: Module, sound: list[str]
     return Remark(f"{text}; the arithmetic latencies say {measured:.0f} MHz, which is neither", reading)
 
 
-def _measured_mhz(sheet: Sheet, board: str, sound: list[str]) -> float | None:
+def _measured_mhz(sheet: MeasuredGuide, board: str, sound: list[str]) -> float | None:
     """The clock from lat_ops, by a board of the same device family whose clock is not in doubt."""
     clocks = {r.board: r.number for r in sheet.of("cpu.clock")}
     latencies = {(r.board, r.key): r.number for r in sheet.of("lmbench.lat_ops") if r.number}
@@ -119,7 +119,7 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 _Clocks = Mapping[str | None, float]
 
 
-def check_clock_ratio(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
+def check_clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Memory, compilers and libraries change rows differently; one clock changes all alike."""
     clocks = _clocks(sheet)
     for readings in group(_judged(sheet), lambda r: (r.board, r.metric)).values():
@@ -132,7 +132,7 @@ def check_clock_ratio(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
 
 
 def _peers(
-    sheet: Sheet, older: Sheet | None, board: str | None
+    sheet: MeasuredGuide, older: MeasuredGuide | None, board: str | None
 ) -> Iterator[tuple[Mapping[_Key, float], str, float | None]]:
     """What a board's rows are held against: the older guide's, then each board of the same product."""
     if older is not None:
@@ -176,11 +176,11 @@ def _compared(
     )
 
 
-def _judged(sheet: Sheet) -> Iterable[CellReading]:
+def _judged(sheet: MeasuredGuide) -> Iterable[CellReading]:
     return (r for r in sheet.of(*(m for m in sheet.by_metric if m.startswith(_JUDGED))) if r.cell.metric is not None)
 
 
-def _clocks(sheet: Sheet) -> _Clocks:
+def _clocks(sheet: MeasuredGuide) -> _Clocks:
     return {r.board: r.number for r in sheet.of("cpu.clock") if r.number}
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _JIFFIES = 1.0  # percent: ticks that fall into the neighbouring second
 _FULL = 98.0
 
 
-def check_cpu_load_range(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A share of all cores lies between 0 and 100."""
     for reading in sheet.readings:
         load = reading.number
@@ -45,7 +45,7 @@ _LEAST_TABLES = 2
 _ABOVE = 3.0  # percent: what the lightest test adds
 
 
-def check_load_floor(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A test that waits for a card needs a few percent; where nothing is below 25, one of four cores does something else."""
     loads = sheet.of(
         *(m for m in sheet.by_metric if m.endswith("cpu_load") and not m.startswith(("openssl.", "crypto.")))

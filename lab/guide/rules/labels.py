@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _FILE_SYSTEM = re.compile(r"ext[234]|vfat|ubifs", re.IGNORECASE)
 _RAW = re.compile(r"\braw\b", re.IGNORECASE)
 
 
-def check_raw_label(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The test script writes files in both; only the column's name was copied from another table."""
     readings = sheet.of("storage.file.throughput", "storage.fio.throughput")
     for table_index, members in group(readings, lambda r: r.cell.table).items():
@@ -48,7 +48,7 @@ _DECIMAL = {
 _FACTOR = {"mbytes/sec": 2**20 / 1e6, "kbytes/sec": 1.024}
 
 
-def check_units_lie(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A guide that prints both powers of ten and of two under one unit misleads; the binary ones are converted."""
     decimal = {unit: r for r in sheet.of(*_DECIMAL) for unit in [_unit(r)] if unit in _FACTOR}
     for (_, unit), readings in group(sheet.of(*_BINARY), lambda r: (r.metric, _unit(r))).items():
@@ -81,7 +81,7 @@ UNITS_LIE = Rule(id="units-lie", title="One unit, two meanings", severity=Severi
 # --- Two rows print the same sample under two names, and differ ---
 
 
-def check_alias_disagrees(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Both rows come from one line of output, so they are equal to the last digit."""
     first = {(r.board, r.key): r for r in sheet.of("lmbench.")}
     for alias in sheet.readings:
@@ -113,7 +113,7 @@ _CODEC_TOLERANCE = 0.005
 _CODEC_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000, 176400, 192000)
 
 
-def check_audio_rate(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The throughput is the sampling rate that the codec really ran at."""
     for reading in sheet.of("audio.throughput"):
         rate = reading.params.get("rate_hz", "")
@@ -146,7 +146,7 @@ AUDIO_RATE = Rule(id="audio-rate", title="Another sampling rate", severity=Sever
 _SAME = 0.02
 
 
-def check_glmark_size(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A screen of 1920x1080 has four times the pixels of the default window, so equal scores are of equal sizes."""
     for reading in sheet.readings:
         score = reading.number
@@ -183,7 +183,7 @@ GLMARK_SIZE = Rule(
 _DISK_MB = 16
 
 
-def check_usb_blocks(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The gadget's disk is a file of 16 MB, and dd stops where it is full."""
     for reading in sheet.of("usb.device.throughput"):
         blocks = reading.params.get("blocks", "")

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _ROUNDING = 0.011
 
 
-def check_lmbench_false_zero(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_lmbench_false_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A minimum of 0.00 in the alias of lat_mem_rd 1000k is a misread line of lat_mmap."""
     own = {r.board: r.number for r in sheet.of("lmbench.lat_mem_rd") if r.params["size"] == "1000k"}
     for reading in sheet.readings:
@@ -58,7 +58,7 @@ _MOST_OFF = 0.25  # relative, in 99 of 100
 _LEAST_LINKS = 2
 
 
-def check_lmbench_pairing(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Walk each chain of one board and size from its single end, bcopy, backwards.
 
     A chain counts as paired only if every link fits: the neighbour's own value lies inside the printed range, and so

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _DEAD_MBIT_S = 5.0  # no board of the family, however slow, is within two orders of magnitude
 
 
-def check_tcp_dead(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_tcp_dead(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A gigabit port with a few Mbit/s had no connection for most of the minute."""
     rows = group(sheet.of("ethernet.tcp."), lambda r: (r.cell.table, r.cell.row, r.board))
     for readings in rows.values():
@@ -33,7 +33,7 @@ TCP_DEAD = Rule(
 # --- CPU load of an ingress test under netperf's word for the other side ---
 
 
-def check_ingress_cpu_label(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_ingress_cpu_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """For ingress the client runs on the tester, so the board is netperf's remote side."""
     loads = [
         r
@@ -61,7 +61,7 @@ DEAD_MBIT_S = 5.0
 _SPREAD = 10.0  # largest run over smallest, in one cell
 
 
-def check_ipsec_broken(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_ipsec_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A tunnel that works carries tens of Mbit/s on the slowest board; a few Mbit/s are a tunnel that kept breaking."""
     rows = group(sheet.of("ipsec."), lambda r: (r.cell.table, r.cell.row, r.board))
     best: dict[str | None, float] = {}
@@ -109,7 +109,7 @@ IPSEC_BROKEN = Rule(
 _PACKET_BYTES = (900, 1700)  # what a packet of the test can carry, the truncation of the rate included
 
 
-def check_ipsec_kilopackets(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """267 Mbit/s in 23 packets would be packets of a megabyte each; in 23 thousand they have 1400 bytes."""
     rows = group(sheet.of("ipsec."), lambda r: (r.cell.table, r.cell.row, r.board))
     for readings in rows.values():

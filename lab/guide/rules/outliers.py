@@ -11,7 +11,7 @@ from lab.guide import udp
 from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import Neighbours, Sheet, group
+from lab.guide.sheet import MeasuredGuide, Neighbours, group
 from lab.judge import noise
 
 _FAR = 3.0  # times, beyond the board's usual distance
@@ -24,7 +24,7 @@ _NOT_COMPARED = ("ethernet.udp.", "ipsec.", "power.", "cpu.", "lmbench.lat_ctx",
 _ENDS_NOT_COMPARED = ("cpu_load",)
 
 
-def check_outlier_boards(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Compare each number with the median of the product's other boards, less the board's usual distance in that metric.
 
     UDP and IPSec have rules of their own; the cache edges of lat_mem_rd and the loads of idle CPUs scatter by design.
@@ -106,7 +106,7 @@ _NOT_FOLLOWED = (
 )
 
 
-def check_outlier_older(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
+def check_outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Only with an older guide, and only what has no explanation of its own.
 
     A change that the other boards made too is the release's, not a fault of one run; another SD card is a condition; the
@@ -159,7 +159,7 @@ _NO_SPIKES = ("ethernet.udp.", "ipsec.", "cpu.", "lmbench.bw_mem", "lmbench.lat_
 _ENDS_NO_SPIKES = ("cpu_load", ".loss", ".datagram")
 
 
-def check_spike(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Only with neighbours. A change that stays is the release's; one that the next release takes back may be one run's."""
     known = guide_sheet.of_sheet(sheet)
     for metric in sheet.by_metric:
@@ -221,7 +221,7 @@ _REPEATS = ("whetstone.", "cpu.", "dhrystone.", "camera.", "ethernet.udp.datagra
 _Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
 
 
-def check_carried_over(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
+def check_carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Only with an older guide. A measurement repeats to its last digit now and then, a table of them never."""
     if older is None:
         return
@@ -276,7 +276,7 @@ _NOT_JUDGED = ("lmbench.bw_mem", "lmbench.lat_ctx", "ipsec.", "cyclictest.")
 _LEAST_LOAD = 1.0  # percent: below it a tick of the accounting clock is a multiple
 
 
-def check_wide_range(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The average of a boot of 15 s and one of 128 s is no boot time."""
     for metric in sheet.by_metric:
         for reading in () if metric.startswith(_NOT_JUDGED) else sheet.of(metric):
@@ -313,7 +313,7 @@ _TCP_MBIT_S = 2 * 949.3  # 1460 of 1538 bytes on the wire, both directions
 _FASTER_LINKS = 2.5  # the next step of Ethernet
 
 
-def check_physical_limit(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """What the medium cannot carry was not measured: a cache answered, a clock was wrong, or a digit is."""
     for reading in sheet.of(
         "storage.fio.throughput", "storage.file.throughput", "uboot.throughput", "ospi.raw.throughput"

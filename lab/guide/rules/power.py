@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 
 _ROUNDING_MW = 0.005  # of each printed rail
 _SLACK_MW = 0.01
 _APPROXIMATE = 0.1  # relative, where a rail is printed as about so much
 
 
-def check_rail_total(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The vendor sums unrounded powers, so each rail may add half a unit of its last digit."""
     rails = group(sheet.of("power.rail"), lambda r: (r.cell.table, r.cell.column))
     for total in sheet.of("power.total"):
@@ -46,7 +46,7 @@ _DDR4_V = 1.2
 _LPDDR4_V = 1.1
 
 
-def check_ddr_voltage(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_ddr_voltage(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The voltage column is nominal; DDR4 has 1.2 V, LPDDR4 1.1 V."""
     for reading in sheet.of("power.rail"):
         rail = reading.params.get("rail", "")

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 from lab.guide.text import decimals
 
 _TICK_S = 0.01
 _WORTH_SAYING = 0.01  # relative
 
 
-def check_quantised_dd(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_quantised_dd(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """50 MiB in 0.29 s: the next possible result is 3 % away."""
     for reading in sheet.of("ospi.raw.throughput"):
         value = reading.number
@@ -52,7 +52,7 @@ _TOLERANCE = 1e-6  # it prints in single precision
 _DECIMAL = 0.1  # DMIPS/MHz has one decimal
 
 
-def check_quantised_dhrystone(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """One tick of the clock is several percent of the result."""
     per_mhz = {r.board: r for r in sheet.of("dhrystone.per_mhz")}
     for reading in sheet.of("dhrystone.rate"):
@@ -85,7 +85,7 @@ QUANTISED_DHRYSTONE = Rule(
 # --- U-Boot transfers: a size over U-Boot's `time`, which has 1 ms ---
 
 
-def check_quantised_uboot(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_quantised_uboot(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A short transfer takes few milliseconds, and one of them is several percent."""
     for reading in sheet.of("uboot.throughput"):
         size = reading.params.get("file", "")
@@ -114,7 +114,7 @@ _PRINTED = 0.06  # one decimal
 _MOST_SECONDS = 20
 
 
-def check_quantised_whetstone(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The result can only be 10000, 5000, 3333.3 ...: a halving may be one tick."""
     for reading in sheet.of("whetstone.rate"):
         value = reading.cell.value
@@ -149,7 +149,7 @@ QUANTISED_WHETSTONE = Rule(
 _DIGITS = 0.1  # the last printed digit is at least this share of the number
 
 
-def check_printed_resolution(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """0.01 us may be anything from 0.005 to 0.015; 0.00 is no latency at all."""
     for reading in sheet.of("lmbench."):
         number, text = reading.number, reading.cell.value.text
@@ -191,7 +191,7 @@ LEAST_STEPS = 5
 _LEAST_COUNT = 0.5  # of a sensor that does not average
 
 
-def check_sensor_resolution(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Below five steps an unaveraged reading has no second digit; a table with a value below half a step was averaged."""
     for readings in group(sheet.of("power.rail"), lambda r: r.cell.table).values():
         steps = [(r, r.number / step) for r in readings if (step := step_mw(r)) and r.number is not None]

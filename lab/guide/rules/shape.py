@@ -9,11 +9,11 @@ from lab.guide import model
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind, Table
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import Sheet, group
+from lab.guide.sheet import MeasuredGuide, group
 from lab.judge import noise
 
 
-def check_overlong_row(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A cell too many, perhaps a comma outside quotes, shifts an unknown part of the row; said once for rows alike."""
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     rows = group(loose, lambda r: (r.cell.table, r.cell.line))
@@ -42,7 +42,7 @@ OVERLONG_ROW = Rule(
 # --- Rows that lost a board's cells and moved the others to the left ---
 
 
-def check_left_packed(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Which board a cell of a short row belongs to is not printed, and filling from the left gives it its neighbour's."""
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     for (table_index, _line), readings in group(loose, lambda r: (r.cell.table, r.cell.line)).items():
@@ -66,7 +66,7 @@ LEFT_PACKED = Rule(id="left-packed", title="A short row", severity=Severity.WARN
 # --- The same measurement twice, with different numbers ---
 
 
-def check_duplicate_row(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Two rows of one table, board and column that a reader cannot tell apart, and that differ."""
     attributed = (r for r in sheet.readings if r.cell.metric is not None and r.quantity is not None and not r.is_alias)
     places = group(attributed, lambda r: (r.cell.table, r.cell.column, _same(r)))
@@ -96,7 +96,7 @@ DUPLICATE_ROW = Rule(id="duplicate-row", title="One row twice", severity=Severit
 _LEAST_NUMBERS = 2
 
 
-def check_duplicate_table(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Two tables with the same header and cells; two rows whose names differ only in letter case."""
     first: dict[object, Table] = {}
     for table in sheet.guide.tables:
@@ -131,7 +131,7 @@ DUPLICATE_TABLE = Rule(
 # --- Malformed tables that were read all the same ---
 
 
-def check_mended(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """docutils and Sphinx drop such a table, or show it otherwise than it was meant."""
     for cause in model.of(sheet.guide.repairs):
         yield Remark(f"mended: {cause.text}", line=cause.lines[0])
@@ -143,7 +143,7 @@ MENDED = Rule(id="mended", title="Malformed, and read all the same", severity=Se
 # --- Parts of the file that were left out ---
 
 
-def check_not_read(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_not_read(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Whatever else is found, is found in the rest only."""
     for cause in model.of(sheet.guide.unread):
         yield Remark(f"not read: {cause.text}", line=cause.lines[0])
@@ -158,7 +158,7 @@ NOT_READ = Rule(id="not-read", title="A part that was not read", severity=Severi
 _ROUNDING = 0.0101  # average and bound are each rounded to two decimals
 
 
-def check_range_order(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_range_order(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """An average outside its own range is of other samples than the range, or a digit is wrong."""
     for reading in sheet.readings:
         value = reading.cell.value
@@ -185,7 +185,7 @@ _LEAST_TABLES = 8
 _FAMILY_LETTERS = 4  # am62, am43, j721
 
 
-def check_foreign_board(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """One table with a board of another device family was likely copied from that family's guide."""
     tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
     counts = Counter(board for boards in tables for board in boards)
@@ -210,7 +210,7 @@ FOREIGN_BOARD = Rule(
 # --- Names that are printed as numbers ---
 
 
-def check_identifier(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_identifier(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """GLBenchmark's test 2500005 became 2500005.00 on its way through a table of floating-point numbers."""
     names = (r for r in sheet.readings if r.cell.kind is CellKind.IDENTIFIER)
     for readings in group(names, lambda r: (r.cell.table, r.cell.column)).values():
@@ -232,7 +232,7 @@ IDENTIFIER = Rule(id="identifier", title="A name printed as a number", severity=
 _LEAST_ROWS = 2
 
 
-def check_all_zero(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Zero in every row is a test whose output was not understood: no sample became 0."""
     results = (r for r in sheet.readings if r.number is not None and r.quantity is not None)
     for readings in group(results, lambda r: (r.cell.table, r.cell.column)).values():

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from lab.guide import udp
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 
 
-def check_udp_definition(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
+def check_udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Say for each table and board what its throughput counts, row by row where rows differ, and which rows fit nothing."""
     before = _definitions(older) if older else {}
     for rows in udp.tables(sheet).values():
@@ -69,7 +69,7 @@ def _counted(rows: tuple[udp.UdpRow, ...]) -> str:
     return f"{text}; {found}" + ("; the other rows allow both" if len(decided) < len(named) else "")
 
 
-def _definitions(sheet: Sheet) -> dict[tuple[str | None, str, str], udp.Definition | None]:
+def _definitions(sheet: MeasuredGuide) -> dict[tuple[str | None, str, str], udp.Definition | None]:
     return {_place(rows[0]): rows[0].definition for rows in udp.tables(sheet).values()}
 
 
@@ -90,7 +90,7 @@ _COLLAPSE = 0.2  # of the bits that a smaller frame carries
 _LOST = 50.0  # percent
 
 
-def check_udp_link_broken(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_udp_link_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Larger frames need fewer packets for the same bits, so a collapse there is the link or the run, not the board."""
     for rows in udp.tables(sheet).values():
         if rows[0].throughput.params.get("loss") != "possible loss":
@@ -123,7 +123,7 @@ UDP_LINK_BROKEN = Rule(
 _FEW_K = 10  # below it, half a thousand is more than 5 %
 
 
-def check_udp_packets_rounded(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_udp_packets_rounded(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The throughput has two decimals and gives the rate back."""
     for rows in udp.tables(sheet).values():
         for row in rows:
@@ -157,7 +157,7 @@ _SUSPECT = 0.7
 _LITTLE_LOSS = 1.0  # percent: almost the rate without loss
 
 
-def check_udp_search_stuck(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The work is per packet, so a smaller frame allows at least the packet rate of a larger one.
 
     A rate that is far below the one at a larger frame, or below the one that the unlimited test reaches there with
@@ -230,7 +230,7 @@ _LARGEST_FRAME, _LARGEST_DATAGRAM = 1518, 1472
 _CLOCKS = 1.0005  # two ends' clocks
 
 
-def check_udp_size_label(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+def check_udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """1472 is the largest datagram; and no frame of 1024 bytes carries 939 Mbit/s of payload."""
     for rows in udp.tables(sheet).values():
         sizes = {row.size for row in rows}

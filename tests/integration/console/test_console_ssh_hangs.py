@@ -24,7 +24,7 @@ from support.railsserved import hwmon, running_rails_server
 from lab.console import ConsoleClient, Recording
 from lab.console import reader as console_reader
 from lab.console.lookup import PublishedHost
-from lab.console.reader import PortOrder, ResumingClient
+from lab.console.reader import PortOrder, ReconnectingReader
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -102,13 +102,13 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
             process.kill()
 
 
-def reader(host: Host, bench: ConsoleBench, device: Path) -> ResumingClient:
+def reader(host: Host, bench: ConsoleBench, device: Path) -> ReconnectingReader:
     bench.client().close()
 
     def through() -> ConsoleClient:
         return ConsoleClient(host.link.forwarded(str(socket_path(bench.runtime))), SILENT_S)
 
-    return ResumingClient(through, host.link.reset, PortOrder(str(device), 115200), "lab", write=True)
+    return ReconnectingReader(through, host.link.reset, PortOrder(str(device), 115200), "lab", write=True)
 
 
 ENDS = pytest.mark.parametrize("end", ["master", "sshd"])

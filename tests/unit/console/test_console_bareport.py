@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serial import rfc2217
 
-from lab.console.tcp_port import RAW, RFC2217, BareClient, BarePort
+from lab.console.tcp_port import RAW, RFC2217, RawTcpClient, RawTcpPort
 
 
 class Line:
@@ -39,7 +39,7 @@ def test_the_connection_is_looked_after_by_the_kernel(protocol: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        client = BareClient(BarePort("127.0.0.1", listener.getsockname()[1], protocol, 115200))
+        client = RawTcpClient(RawTcpPort("127.0.0.1", listener.getsockname()[1], protocol, 115200))
         line = client._line if protocol == RAW else client._line._line
         assert line._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert line._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) > 0

@@ -13,7 +13,7 @@ import pytest
 
 from lab.console import Chunk
 from lab.console.connection import Connection
-from lab.console.delivery import Catchup, Cursor, ReaderQueue
+from lab.console.delivery import Backfill, Cursor, ReaderQueue
 from lab.console.model import Event, Gap, RecordKind
 from lab.console.port import ServedPort
 from lab.console.protocol import Deframer
@@ -56,7 +56,7 @@ def test_bytes_of_a_recording_that_was_thrown_away_meanwhile_are_a_gap(
     writer = store.open(meta())
     arrived: list[Connection] = []
     writer.append(Chunk(1, 0, b"0"))
-    catchup = Catchup(connection, lambda: writer, arrived.append)
+    catchup = Backfill(connection, lambda: writer, arrived.append)
     catchup.since(0)
     for n in range(1, KEPT + 4):  # which throws away those of the bytes 1 and 2
         writer = store.change(writer, writer.meta)

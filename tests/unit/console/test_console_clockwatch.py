@@ -11,7 +11,7 @@ from lab.console import reader as console_reader
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk
 from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_event, encode_message
-from lab.console.reader import PortOrder, ResumingClient
+from lab.console.reader import PortOrder, ReconnectingReader
 from lab.errors import LabTransientError
 
 META: Message = {"name": "uart0", "device": "/dev/ttyUSB0", "speed_bd": 115200}
@@ -79,15 +79,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.fixture
-def reader(server: Server) -> Callable[..., ResumingClient]:
-    def made(timeout_s: float = 60.0) -> ResumingClient:
+def reader(server: Server) -> Callable[..., ReconnectingReader]:
+    def made(timeout_s: float = 60.0) -> ReconnectingReader:
         order = PortOrder("/dev/ttyUSB0")
-        return ResumingClient(lambda: ConsoleClient(server, timeout_s), lambda: None, order, "lab-2")
+        return ReconnectingReader(lambda: ConsoleClient(server, timeout_s), lambda: None, order, "lab-2")
 
     return made
 
 
-def test_bytes_do_not_wait_for_the_clocks_answer(server: Server, reader: Callable[..., ResumingClient]) -> None:
+def test_bytes_do_not_wait_for_the_clocks_answer(server: Server, reader: Callable[..., ReconnectingReader]) -> None:
     with reader() as client:
         before, server.holds = server.asked, True
         for position, data in enumerate((b"a", b"b", b"c")):
@@ -97,7 +97,7 @@ def test_bytes_do_not_wait_for_the_clocks_answer(server: Server, reader: Callabl
         assert client.cuts == 0
 
 
-def test_an_answer_that_comes_behind_bytes_is_taken(server: Server, reader: Callable[..., ResumingClient]) -> None:
+def test_an_answer_that_comes_behind_bytes_is_taken(server: Server, reader: Callable[..., ReconnectingReader]) -> None:
     with reader() as client:
         server.holds, server.line = True, "another boot"
         server.say(0, b"a")
@@ -110,7 +110,7 @@ def test_an_answer_that_comes_behind_bytes_is_taken(server: Server, reader: Call
 
 
 def test_an_answer_on_its_way_is_not_taken_for_that_of_the_next_question(
-    server: Server, reader: Callable[..., ResumingClient]
+    server: Server, reader: Callable[..., ReconnectingReader]
 ) -> None:
     with reader() as client:
         server.holds = True
@@ -120,7 +120,7 @@ def test_an_answer_on_its_way_is_not_taken_for_that_of_the_next_question(
         assert client.status().pid == 7
 
 
-def test_a_server_that_says_nothing_more_is_left(server: Server, reader: Callable[..., ResumingClient]) -> None:
+def test_a_server_that_says_nothing_more_is_left(server: Server, reader: Callable[..., ReconnectingReader]) -> None:
     with reader(timeout_s=0.0) as client:
         server.holds = True
         for position, data in enumerate((b"a", b"b")):  # as long as it says something it is not silent
@@ -133,7 +133,7 @@ def test_a_server_that_says_nothing_more_is_left(server: Server, reader: Callabl
 
 
 def test_a_server_that_stays_out_of_reach_is_said_once(
-    server: Server, reader: Callable[..., ResumingClient], monkeypatch: pytest.MonkeyPatch
+    server: Server, reader: Callable[..., ReconnectingReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reader(timeout_s=0.0) as client:
         server.holds = True

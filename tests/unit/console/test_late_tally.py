@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console.loop import HALF_NS, LEAST, LateTally
+from lab.console.loop import HALF_NS, LEAST, LatencyPercentile
 
 START_NS = 10**15
 
 
 @given(st.lists(st.integers(0, 10**10), min_size=LEAST, max_size=LEAST + 300))
 def test_the_percentile_is_within_a_step_above_that_of_the_values(late_ns: list[int]) -> None:
-    tally = LateTally()
+    tally = LatencyPercentile()
     for late in late_ns:
         tally.add(START_NS, late)
     true_ns = sorted(late_ns)[len(late_ns) - 1 - len(late_ns) // 100]
@@ -22,7 +22,7 @@ def test_the_percentile_is_within_a_step_above_that_of_the_values(late_ns: list[
 
 
 def test_a_minute_later_it_is_forgotten_and_half_a_minute_later_it_is_not() -> None:
-    tally = LateTally()
+    tally = LatencyPercentile()
     for _ in range(LEAST):
         tally.add(START_NS, 5_000_000)
     assert tally.p99_ns(START_NS + HALF_NS) is not None
@@ -30,7 +30,7 @@ def test_a_minute_later_it_is_forgotten_and_half_a_minute_later_it_is_not() -> N
 
 
 def test_too_few_bytes_say_nothing() -> None:
-    tally = LateTally()
+    tally = LatencyPercentile()
     for _ in range(LEAST - 1):
         tally.add(START_NS, 5_000_000)
     assert tally.p99_ns(START_NS) is None

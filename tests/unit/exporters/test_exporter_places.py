@@ -10,7 +10,7 @@ from labgrid.resource.remote import RemotePlace
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabStableError, LabTransientError
-from lab.strategies.boardstrategy import HeldPlaces
+from lab.strategies.boardstrategy import PlaceHolders
 
 
 class Place(RemotePlace):
@@ -40,7 +40,7 @@ def holders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def checked(holders: list[str], *answers: str) -> None:
     holders += answers
     target: Any = SimpleNamespace(resources=[SimpleNamespace(name="a port"), Place()])
-    places = HeldPlaces(target)
+    places = PlaceHolders(target)
     while holders:
         places.check()
 
@@ -59,4 +59,4 @@ def test_a_place_that_is_anothers_is_not_touched(holders: list[str], answers: li
 
 def test_a_board_without_a_place_asks_nobody() -> None:
     target: Any = SimpleNamespace(resources=[])
-    HeldPlaces(target).check()
+    PlaceHolders(target).check()

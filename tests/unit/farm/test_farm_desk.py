@@ -19,7 +19,7 @@ from lab.cli import farm
 from lab.errors import ConfigurationError
 from lab.farm import config, local, services
 from lab.farm.config import VirtualBoards
-from lab.farm.local import Desk, Program, ProgramState, Supervised, programs
+from lab.farm.local import LocalFarm, Program, ProgramState, Supervised, programs
 from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
 from lab.host.runtime import prepare, socket_path
 from virtual.ports import free_port
@@ -30,12 +30,12 @@ REAL = (
 )
 
 
-def desk(folder: Path, text: str) -> Desk:
+def desk(folder: Path, text: str) -> LocalFarm:
     (folder / "farm.yaml").write_text(text)
-    return Desk(folder / "farm.yaml")
+    return LocalFarm(folder / "farm.yaml")
 
 
-def commands(place: Desk) -> dict[str, list[str]]:
+def commands(place: LocalFarm) -> dict[str, list[str]]:
     return {program.name: list(program.command[1:]) for program in programs(config.load(place.file), place)}
 
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_brought_up_is_said_before_anything_starts(
 def test_a_folder_that_farm_yaml_cannot_name_leaves_none_behind(tmp_path: Path) -> None:
     file = tmp_path / "my lab" / "farm.yaml"
     with pytest.raises(ConfigurationError, match="no blanks"):
-        Desk(file).up(VirtualBoards(["am62xx_sk"], 1))
+        LocalFarm(file).up(VirtualBoards(["am62xx_sk"], 1))
     assert list(file.parent.iterdir()) == []
 
 

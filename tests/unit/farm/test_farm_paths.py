@@ -15,7 +15,7 @@ from lab.farm import config, services, status
 from lab.farm.buildbot import described
 from lab.farm.config import Farm
 from lab.farm.loaded import digest
-from lab.farm.local import Desk, programs
+from lab.farm.local import LocalFarm, programs
 from lab.farm.systemd import units
 from lab.run.options import PROVISION
 from lab.web.site import Site
@@ -80,7 +80,9 @@ def test_every_path_is_absolute_and_begins_where_farm_yaml_is(lab: Path) -> None
         f"{lab}/releases/1.yaml",
         f"newest in {lab}/releases",
     ]
-    words = {program: word for name in programs(farm, Desk(lab / "farm.yaml")) for program, *_, word in [name.command]}
+    words = {
+        program: word for name in programs(farm, LocalFarm(lab / "farm.yaml")) for program, *_, word in [name.command]
+    }
     assert all(Path(program).is_absolute() for program in words)
 
 

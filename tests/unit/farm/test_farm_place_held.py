@@ -15,7 +15,7 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.farm import labgrid_place, lease
 from lab.farm import queue as farm_queue
 from lab.farm.lease import BusyBoardError, held
-from lab.farm.queue import Queued
+from lab.farm.queue import JobWaiter
 from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
 from lab.jobs.queue import JobQueue
@@ -117,14 +117,14 @@ def test_who_has_the_place_by_hand_gets_the_board_before_the_job_that_waits_for_
 
     def look() -> bool:
         if lenas.job(own.id).state == "queued" and anns.job(job.id).yields_to:
-            started = Queued(lenas, said.append, lambda: False).wait(own, 0)
+            started = JobWaiter(lenas, said.append, lambda: False).wait(own, 0)
             assert started is not None, said
         elif lenas.holder_of("b1") is not None:
             lenas.finish(own.id, "completed")
             played.acquired = played.reserved = ""
         return False
 
-    started = Queued(anns, said.append, look).wait(job, 600)
+    started = JobWaiter(anns, said.append, look).wait(job, 600)
     assert started is not None
     assert started.yields_to == ""
     assert lenas.job(own.id).state == "completed"
@@ -305,7 +305,7 @@ def test_who_has_the_place_by_hand_gets_the_board_before_a_check_that_waits_for_
     anns, lenas = queue(store, "ann"), queue(store, "lena")
 
     def say(_line: str) -> None:
-        started = Queued(lenas, said.append, lambda: False).wait(enqueued(lenas, tmp_path), 0)
+        started = JobWaiter(lenas, said.append, lambda: False).wait(enqueued(lenas, tmp_path), 0)
         assert started is not None, said
         lenas.finish(started.id, "completed")
         played.acquired = ""

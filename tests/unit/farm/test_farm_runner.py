@@ -117,14 +117,14 @@ def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
     book = JobQueue(store, process.identity(), process.has_died, person="lena", priority=priority)
     said: list[str] = []
     job = book.enqueue(order(tmp_path))
-    assert queue.Queued(book, said.append, lambda: False).wait(job, 0) is None
+    assert queue.JobWaiter(book, said.append, lambda: False).wait(job, 0) is None
     assert "one.yaml" in said[0]
 
     def saved(_self: object, _job: object) -> None:
         env.write_text("targets: {main: {resources: []}}")
 
-    monkeypatch.setattr(queue.Queued, "_rest", saved)
-    taken = queue.Queued(book, said.append, lambda: False).wait(job, 3600)
+    monkeypatch.setattr(queue.JobWaiter, "_rest", saved)
+    taken = queue.JobWaiter(book, said.append, lambda: False).wait(job, 3600)
     assert taken is not None
     assert (taken.state, taken.yields_to) == ("running", "")
 
@@ -192,7 +192,7 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
 
     monkeypatch.setattr(queue, "wish", slow)
     book = timers(store)
-    assert queue.Queued(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
+    assert queue.JobWaiter(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
 
 
 @pytest.mark.parametrize(("status", "begun"), [("completed", 0), ("interrupted", 1)])

@@ -11,7 +11,7 @@ from support import guide_family
 from lab.guide import compare, reading, sheet
 from lab.guide.compare import Comparison
 from lab.guide.model import Guide
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +25,10 @@ def guides(paths: Mapping[str, Path]) -> Mapping[str, Guide]:
 
 
 @pytest.fixture(scope="session")
-def sheets(guides: Mapping[str, Guide]) -> Mapping[str, Sheet]:
+def sheets(guides: Mapping[str, Guide]) -> Mapping[str, MeasuredGuide]:
     return {name: sheet.of_guide(guide) for name, guide in guides.items()}
 
 
 @pytest.fixture(scope="session")
-def comparison(sheets: Mapping[str, Sheet]) -> Comparison:
+def comparison(sheets: Mapping[str, MeasuredGuide]) -> Comparison:
     return compare.compare(sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"])

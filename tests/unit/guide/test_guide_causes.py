@@ -14,7 +14,7 @@ from lab.cli import main
 from lab.guide import change_page, compare, export, grouping, reading, rulebook, sheet
 from lab.guide.compare import Comparison, Earlier
 from lab.guide.grouping import Cause, Kind
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
 from lab.results.snapshot import watch
@@ -28,7 +28,7 @@ def text_of(release: str, *tables: TableText) -> str:
     return write_rst(GuideText(f"Linux {release} Performance Guide", tables=list(tables)))
 
 
-def guide(release: str, *tables: TableText) -> Sheet:
+def guide(release: str, *tables: TableText) -> MeasuredGuide:
     return sheet.of_guide(reading.parse(f"a1-{release}.rst", text_of(release, *tables)))
 
 
@@ -84,7 +84,7 @@ def test_no_path_and_no_release_is_repeated_in_a_cause(comparison: Comparison) -
 
 
 def test_what_our_rules_suspect_is_never_called_worse_or_better(
-    comparison: Comparison, sheets: dict[str, Sheet]
+    comparison: Comparison, sheets: dict[str, MeasuredGuide]
 ) -> None:
     suspects = {
         (cell.board or cell.likely_board, cell.line, cell.value.text)
@@ -228,7 +228,7 @@ def pipe(value: float) -> TableText:
     return table("Benchmarks,a1-fs: perf", f"lat_pipe (us),{value:.2f}", title="LMBench Benchmarks")
 
 
-def series(*values: float) -> list[Sheet]:
+def series(*values: float) -> list[MeasuredGuide]:
     return [guide(f"{9 + place}.00", pipe(value)) for place, value in enumerate(values)]
 
 

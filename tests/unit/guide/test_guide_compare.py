@@ -11,7 +11,7 @@ from support.guide_family import GuideText, TableText, table, write_rst
 from lab.guide import assemble, compare, rst, sheet
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import Guide
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.judge.verdicts import Verdict
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
@@ -154,20 +154,20 @@ def test_what_matters_comes_first(comparison: Comparison) -> None:
     assert weights == sorted(weights)
 
 
-def test_one_board_alone_leaves_the_others_out(sheets: Mapping[str, Sheet], comparison: Comparison) -> None:
+def test_one_board_alone_leaves_the_others_out(sheets: Mapping[str, MeasuredGuide], comparison: Comparison) -> None:
     one = compare.compare(sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"], SK)
     assert {c.board for c in one.changes} == {SK, None}
     assert len([c for c in one.changes if c.board == SK]) == len([c for c in comparison.changes if c.board == SK])
 
 
 @pytest.mark.parametrize("name", ["am62x-11.01.rst", "am437x.rst", "am65x-09.03-rt.txt"])
-def test_a_guide_did_not_move_against_itself(sheets: Mapping[str, Sheet], name: str) -> None:
+def test_a_guide_did_not_move_against_itself(sheets: Mapping[str, MeasuredGuide], name: str) -> None:
     found = compare.compare(sheets[name], sheets[name])
     assert {c.verdict for c in found.changes} <= {Verdict.NOISE, Verdict.BROKEN_RUN, Verdict.NOT_COMPARABLE}
     assert (found.only_old, found.only_new) == ((), ())
 
 
-def test_guides_of_different_boards_have_nothing_in_common(sheets: Mapping[str, Sheet]) -> None:
+def test_guides_of_different_boards_have_nothing_in_common(sheets: Mapping[str, MeasuredGuide]) -> None:
     found = compare.compare(sheets["am437x.rst"], sheets["am62ax-09.02.rst"])
     assert found.changes == ()
     assert found.only_old
@@ -177,7 +177,7 @@ def test_guides_of_different_boards_have_nothing_in_common(sheets: Mapping[str, 
 # --- judges -------------------------------------------------------------------------------------------------------------
 
 
-def sheet_of(release: str, tables: Sequence[TableText], conditions: Sequence[tuple[int, str]] = ()) -> Sheet:
+def sheet_of(release: str, tables: Sequence[TableText], conditions: Sequence[tuple[int, str]] = ()) -> MeasuredGuide:
     text = write_rst(GuideText(f"Linux {release} Performance Guide", tables=list(tables), conditions=list(conditions)))
     document = rst.read("g.rst", text)
     guide = Guide(

@@ -11,7 +11,7 @@ from support import guide_family
 from lab.guide import export, reading, rulebook
 from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Severity
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 
 # Counted in the files without this reader: lines that begin with a quoted cell inside a csv-table, and the cells after
 # the first of each; in the rendered text the lines that are a number with two decimals, and the second key of OpenSSL.
@@ -86,12 +86,12 @@ def test_the_four_tables_under_one_heading_of_09_02_are_told_apart_by_their_chap
     ]
 
 
-def test_every_result_of_the_five_has_a_metric(sheets: Mapping[str, Sheet]) -> None:
+def test_every_result_of_the_five_has_a_metric(sheets: Mapping[str, MeasuredGuide]) -> None:
     for sheet in sheets.values():
         assert export.unknown_rows(sheet) == []
 
 
-def test_no_two_results_of_a_board_have_one_key(sheets: Mapping[str, Sheet]) -> None:
+def test_no_two_results_of_a_board_have_one_key(sheets: Mapping[str, MeasuredGuide]) -> None:
     for sheet in sheets.values():
         keys = Counter(
             (r.board, r.key) for r in sheet.of(*sheet.by_metric) if r.cell.kind is not CellKind.UNATTRIBUTED
@@ -110,7 +110,7 @@ def test_no_two_results_of_a_board_have_one_key(sheets: Mapping[str, Sheet]) -> 
     ],
 )
 def test_all_288_paired_cells_are_found_and_recovered_to_a_printed_sample(
-    sheets: Mapping[str, Sheet], name: str, pairs: int
+    sheets: Mapping[str, MeasuredGuide], name: str, pairs: int
 ) -> None:
     sheet = sheets[name]
     found = [f for f in rulebook.run(sheet) if f.rule.id == "lmbench-pairing"]
@@ -137,7 +137,7 @@ def test_all_288_paired_cells_are_found_and_recovered_to_a_printed_sample(
         ),
     ],
 )
-def test_the_own_values_of_a_chain(sheets: Mapping[str, Sheet], board: str, own: Mapping[str, float]) -> None:
+def test_the_own_values_of_a_chain(sheets: Mapping[str, MeasuredGuide], board: str, own: Mapping[str, float]) -> None:
     found = {
         f.reading.params["operation"]: f.corrected
         for f in rulebook.run(sheets["am62x-11.01.rst"])
@@ -237,7 +237,7 @@ FINDINGS = {
 
 
 @pytest.mark.parametrize("name", guide_family.NAMES)
-def test_the_rules_say_what_the_page_of_findings_counts(sheets: Mapping[str, Sheet], name: str) -> None:
+def test_the_rules_say_what_the_page_of_findings_counts(sheets: Mapping[str, MeasuredGuide], name: str) -> None:
     found = Counter((f.rule.id, str(f.severity)) for f in rulebook.run(sheets[name]))
     assert dict(sorted(found.items())) == FINDINGS[name]
 

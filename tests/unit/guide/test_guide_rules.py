@@ -18,11 +18,11 @@ from lab.guide import udp as guide_udp
 from lab.guide.model import Guide
 from lab.guide.rulebook import Finding
 from lab.guide.rules.lmbench import ORDER
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.results.store import open_store
 
 
-def sheet_of(text: str) -> Sheet:
+def sheet_of(text: str) -> MeasuredGuide:
     document = rst.read("g.rst", text)
     modules, tables = tuple(document.modules), assemble.tables(document.tables)
     return sheet.of_guide(

@@ -27,7 +27,7 @@ from lab.errors import ConfigurationError, TestStableError
 from lab.guide import compare, compose, history, importing, layout, page, reading, sheet, stored, write_rst, writing
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.model import Guide
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.guide.text import escaped, unescaped
 from lab.judge.store import review
 from lab.metrics import by_name
@@ -96,7 +96,7 @@ def put(store: Store, path: Path, release: str, board: str | None = None) -> lis
     return import_guide(store, path, release, board, NOW)
 
 
-def texts(one: Sheet, nameless: str | None = None) -> dict[tuple[str | None, object], str]:
+def texts(one: MeasuredGuide, nameless: str | None = None) -> dict[tuple[str | None, object], str]:
     """What each number of a guide is printed as; without aliases and what no board can be given."""
     return {
         (r.board or nameless, r.key if r.quantity else (r.cell.row, r.cell.metric)): r.cell.value.text
@@ -108,7 +108,7 @@ def texts(one: Sheet, nameless: str | None = None) -> dict[tuple[str | None, obj
     }
 
 
-def reread(release: GuideRelease) -> Sheet:
+def reread(release: GuideRelease) -> MeasuredGuide:
     guide = reading.parse("written.rst", write_rst.write(release))
     assert guide.unread == ()
     return sheet.of_guide(guide)
@@ -204,7 +204,7 @@ def test_a_board_that_the_guide_says_nothing_of_is_refused(store: Store, small: 
 
 @pytest.mark.parametrize("name", guide_family.NAMES)
 def test_a_guide_that_is_imported_and_written_says_the_same(
-    library: Store, sheets: Mapping[str, Sheet], name: str
+    library: Store, sheets: Mapping[str, MeasuredGuide], name: str
 ) -> None:
     assert texts(reread(stored.release(library, RELEASES[name], ()))) == texts(sheets[name], SK)
 

@@ -15,11 +15,11 @@ from support.guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
 from lab.guide import reading, sheet, show, trend, trend_plot
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.guide.trend import Point, Published, Trend
 
 
-def releases(folder: Path, values: Mapping[str, str]) -> list[Sheet]:
+def releases(folder: Path, values: Mapping[str, str]) -> list[MeasuredGuide]:
     found = []
     for release, row in values.items():
         text = GuideText(
@@ -52,7 +52,7 @@ def test_points_follow_their_releases_not_the_order_of_the_files(tmp_path: Path)
     assert list(show.trend([series]))[-1].strip() == "▁▂▃█"
 
 
-def test_each_set_of_parameters_is_a_series_and_may_be_chosen(sheets: Mapping[str, Sheet]) -> None:
+def test_each_set_of_parameters_is_a_series_and_may_be_chosen(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-11.01.rst"], sheets["am62x-09.02.rst"]]
     found = trend.of_guides(two, "lmbench.bw_mem", "am62xx_sk-fs", {"size": "1mb"})
     assert len(found) == 9
@@ -60,18 +60,18 @@ def test_each_set_of_parameters_is_a_series_and_may_be_chosen(sheets: Mapping[st
     assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02.00", 1282.29, None), ("11.01", 1303.54, None)]
 
 
-def test_a_broken_run_is_marked(sheets: Mapping[str, Sheet]) -> None:
+def test_a_broken_run_is_marked(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]]
     (aes,) = trend.of_guides(two, "ipsec.throughput", "am62xx_sk-fs", {"algorithm": "aes128"})
     assert [bool(p.note) for p in aes.points] == [False, True]
 
 
-def test_ranges_are_kept(sheets: Mapping[str, Sheet]) -> None:
+def test_ranges_are_kept(sheets: Mapping[str, MeasuredGuide]) -> None:
     boot = trend.of_guides([sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
     assert [(p.low, p.high) for p in boot[0].points] == [(15.96, 16.42)]
 
 
-def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, Sheet], tmp_path: Path) -> None:
+def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:
     one = [sheets["am62x-11.01.rst"]]
     with pytest.raises(ConfigurationError, match=r"no guide has the metric 'boot.tyme'; there are: .*boot.time"):
         trend.of_guides(one, "boot.tyme", "am62xx_sk-fs", {})
@@ -87,7 +87,7 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, Sheet], tmp
         trend.of_guides([sheet.of_guide(reading.read(path))], "lmbench.latency", "a1-fs", {})
 
 
-def test_a_trend_is_drawn(sheets: Mapping[str, Sheet], tmp_path: Path) -> None:
+def test_a_trend_is_drawn(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:
     found = trend.of_guides([sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
     trend_plot.write(found, tmp_path / "boot.svg")
     drawn = (tmp_path / "boot.svg").read_text()
@@ -174,7 +174,7 @@ def test_products_are_never_one_series() -> None:
     assert [(one.product, len(one.points)) for one in trend.series(found, "boot.time")] == [("a1", 1), ("b2", 1)]
 
 
-def test_a_product_stands_for_each_of_its_boards(sheets: Mapping[str, Sheet]) -> None:
+def test_a_product_stands_for_each_of_its_boards(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-11.01.rst"], sheets["am62ax-09.02.rst"]]
     found = trend.of_guides(two, "whetstone.rate", "AM62x", {})
     assert [(one.board, one.product) for one in found] == [
@@ -182,7 +182,7 @@ def test_a_product_stands_for_each_of_its_boards(sheets: Mapping[str, Sheet]) ->
     ]  # fmt: skip
 
 
-def test_cards_of_two_releases_are_two_series(sheets: Mapping[str, Sheet]) -> None:
+def test_cards_of_two_releases_are_two_series(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]]
     wanted = {"medium": "sd", "buffer": "1m", "direction": "write"}
     found = trend.of_guides(two, "storage.fio.throughput", "am62xx_lp_sk-fs", wanted)

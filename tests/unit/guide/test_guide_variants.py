@@ -18,7 +18,7 @@ from support.guide_generator import Generated
 
 from lab.guide import export, reading, sheet, stored, write_rst
 from lab.guide.model import CellKind
-from lab.guide.sheet import Sheet
+from lab.guide.sheet import MeasuredGuide
 from lab.results import Store, open_store
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
@@ -66,7 +66,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-def texts(one: Sheet) -> dict[tuple[str | None, object], str]:
+def texts(one: MeasuredGuide) -> dict[tuple[str | None, object], str]:
     return {
         (r.board, r.key if r.quantity else (r.cell.row, r.cell.metric)): r.cell.value.text
         for r in one.readings
@@ -77,7 +77,7 @@ def texts(one: Sheet) -> dict[tuple[str | None, object], str]:
     }
 
 
-def shared_keys(one: Sheet) -> list[object]:
+def shared_keys(one: MeasuredGuide) -> list[object]:
     """Board and key of each two cells that would be taken for one measurement."""
     keys = Counter(
         (r.board, r.key)
@@ -91,7 +91,7 @@ def shared_keys(one: Sheet) -> list[object]:
     return [key for key, count in keys.items() if count > 1]
 
 
-def round_trip(store: Store, path: Path, release: str) -> tuple[Sheet, Sheet]:
+def round_trip(store: Store, path: Path, release: str) -> tuple[MeasuredGuide, MeasuredGuide]:
     import_guide(store, path, release, None, NOW)
     text = write_rst.write(stored.release(store, release, ()))
     return sheet.of_guide(reading.read(path)), sheet.of_guide(reading.parse("written", text))
@@ -125,7 +125,7 @@ def test_a_built_guide_comes_back_from_the_store(store: Store, tmp_path: Path, f
 
 
 def test_a_history_of_guides_has_a_metric_for_nearly_every_number_and_no_shared_key(
-    sheets: Mapping[str, Sheet], tmp_path: Path
+    sheets: Mapping[str, MeasuredGuide], tmp_path: Path
 ) -> None:
     built = [sheet.of_guide(reading.read(path)) for path in guide_history.write(tmp_path, 10)]
     for one in (*sheets.values(), *built):

@@ -11,7 +11,7 @@ import pytest
 from lab.errors import ConfigurationError
 from lab.provision import labels
 from lab.provision.history import Provision, ProvisionState
-from lab.provision.provisioning import Teller, line
+from lab.provision.provisioning import ProgressPrinter, line
 from lab.provision.release import Expected
 from lab.provision.releasefile import answer, differences, find, questions
 from lab.provision.writer import Meter, Progress
@@ -118,7 +118,7 @@ def test_the_newest_release_of_a_folder_is_the_last_written_for_the_board_type(t
 
 def test_progress_is_told_each_tenth_and_each_half_minute() -> None:
     said: list[str] = []
-    teller = Teller(said.append)
+    teller = ProgressPrinter(said.append)
     mib = 1024 * 1024
     for percent in range(101):
         teller(Progress("rootfs", percent * mib, 100 * mib, percent * 10**8))

@@ -23,7 +23,7 @@ from lab.provision.failures import (
     ReleaseMismatchError,
 )
 from lab.provision.history import NewProvision, ProvisionBook
-from lab.provision.provisioning import Putting, content_digest
+from lab.provision.provisioning import Provisioner, content_digest
 from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Release
 from lab.provision.ways import linuxemmc
 from lab.provision.ways.command import Command
@@ -173,7 +173,7 @@ def put(
     chosen = from_linux(evolve(way(board, folder), begin=begin, end=lambda: done.append("end")))
     played: dict[str, Any] = {"emmc": chosen}
     there = PlayedBoard(played, {"emmc": {"kernel": kernel}}, boots=done)
-    putting = Putting(
+    putting = Provisioner(
         Release("11.01", ["some_board"], {"emmc": given}, Expected(kernel="Linux version 6")),
         ["emmc"],
         lambda _progress: None,

@@ -20,7 +20,7 @@ from lab.provision.failures import (
     WrongImageForBoardError,
 )
 from lab.provision.history import NewProvision, ProvisionBook
-from lab.provision.provisioning import Putting, content_digest, first_boot
+from lab.provision.provisioning import Provisioner, content_digest, first_boot
 from lab.provision.release import Release
 from lab.provision.releasefile import load
 from lab.provision.writer import Progress
@@ -66,8 +66,8 @@ def a_board(**says: str) -> PlayedBoard:
     return PlayedBoard({"sd": PlayedWay(), "emmc": PlayedWay()}, {"sd": said, "emmc": said})
 
 
-def putting(release: Release, book: ProvisionBook | None, *media: str, report: Any = lambda _p: None) -> Putting:
-    return Putting(release, media or ("sd", "emmc"), report, lambda _line: None, book, job_id=3, person="lena")
+def putting(release: Release, book: ProvisionBook | None, *media: str, report: Any = lambda _p: None) -> Provisioner:
+    return Provisioner(release, media or ("sd", "emmc"), report, lambda _line: None, book, job_id=3, person="lena")
 
 
 def test_all_media_are_written_read_back_booted_and_recorded(release: Release, book: ProvisionBook) -> None:

@@ -11,7 +11,7 @@ import sqlalchemy.exc
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results import Store, open_store
 from lab.results.location import locate
-from lab.results.snapshot import KeptStore, snapshot
+from lab.results.snapshot import SharedStore, snapshot
 from lab.results.store import guarded
 
 AT_ONCE = 20  # a pool of SQLAlchemy has 15 connections unless one says otherwise
@@ -28,7 +28,7 @@ def begin(url: str, board: str) -> None:
 
 
 def test_what_others_write_is_seen_and_the_queries_are_kept(database: str) -> None:
-    kept = KeptStore()
+    kept = SharedStore()
     begin(database, "a")
     with kept.opened(database) as first:
         assert boards(first) == ["a"]
@@ -39,7 +39,7 @@ def test_what_others_write_is_seen_and_the_queries_are_kept(database: str) -> No
 
 
 def test_a_file_that_is_moved_away_is_missed_and_another_in_its_place_is_read(tmp_path: Path) -> None:
-    kept, path = KeptStore(), tmp_path / "results.db"
+    kept, path = SharedStore(), tmp_path / "results.db"
     begin(str(path), "old")
     with kept.opened(str(path)) as store:
         assert boards(store) == ["old"]
@@ -52,7 +52,7 @@ def test_a_file_that_is_moved_away_is_missed_and_another_in_its_place_is_read(tm
 
 
 def test_another_database_is_opened_when_it_is_asked_for(tmp_path: Path) -> None:
-    kept = KeptStore()
+    kept = SharedStore()
     for name in ("one", "two"):
         begin(str(tmp_path / f"{name}.db"), name)
         with kept.opened(str(tmp_path / f"{name}.db")) as store:
@@ -62,7 +62,7 @@ def test_another_database_is_opened_when_it_is_asked_for(tmp_path: Path) -> None
 def test_what_is_written_while_another_request_is_in_progress_goes_to_the_file_that_is_there_now(
     tmp_path: Path,
 ) -> None:
-    kept, path = KeptStore(), tmp_path / "results.db"
+    kept, path = SharedStore(), tmp_path / "results.db"
     begin(str(path), "old")
     with kept.opened(str(path)) as held:
         assert boards(held) == ["old"]
@@ -75,7 +75,7 @@ def test_what_is_written_while_another_request_is_in_progress_goes_to_the_file_t
 
 
 def test_many_requests_at_once_wait_for_nothing(database: str) -> None:
-    kept = KeptStore()
+    kept = SharedStore()
     begin(database, "a")
     with ExitStack() as requests, open_store(database) as shared:
         for _ in range(AT_ONCE):
@@ -90,7 +90,7 @@ def test_a_program_without_a_free_connection_says_to_try_again(tmp_path: Path) -
 
 
 def test_the_store_of_another_database_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = KeptStore()
+    kept = SharedStore()
     closed: list[Store] = []
     for name in ("one", "two"):
         begin(str(tmp_path / f"{name}.db"), name)

@@ -19,7 +19,7 @@ from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
 from lab.results.listing import overview
-from lab.results.snapshot import KeptStore, watch
+from lab.results.snapshot import SharedStore, watch
 
 pytestmark = pytest.mark.longer
 
@@ -308,7 +308,7 @@ def test_what_only_looks_on_for_long_is_told_the_same(tmp_path: Path, whole: byt
     connection.close()
     with (
         pytest.raises(LabStableError, match=r"KeyError.*\.recover.*overview\.py"),
-        KeptStore().opened(str(path)) as store,
+        SharedStore().opened(str(path)) as store,
     ):
         overview(store, 1).stages  # noqa: B018
     with pytest.raises(LabStableError, match=r"ZeroDivisionError.*\.recover"), watch(str(path)).snapshot() as snapshot:

@@ -16,7 +16,7 @@ from lab.results import Store, open_store
 from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.models import RunRow
 from lab.results.records import AttemptRecord
-from lab.results.snapshot import Watcher, watch
+from lab.results.snapshot import SnapshotReader, watch
 
 FIRST = dt.datetime(2026, 11, 24, 2, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -31,7 +31,7 @@ class Lab:
     """A store with a run a night, and its reader."""
 
     store: Store
-    watcher: Watcher
+    watcher: SnapshotReader
     reader: FailureReader = field(factory=FailureReader)
     nights: int = 0
 

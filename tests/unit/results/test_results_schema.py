@@ -22,7 +22,7 @@ from lab.farm import lease
 from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
 from lab.results.schema import NEWEST, _config
-from lab.results.snapshot import KeptStore, watch
+from lab.results.snapshot import SharedStore, watch
 
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = [
@@ -120,7 +120,7 @@ def test_no_command_but_those_that_measure_migrates_and_each_says_what_to_do(
 def test_the_site_and_the_exporter_migrate_nothing_and_say_what_to_do(older: str) -> None:
     before = state(older)
     for create in (False, True):
-        with pytest.raises(BoardlabError, match="lab results migrate"), KeptStore().opened(older, create=create):
+        with pytest.raises(BoardlabError, match="lab results migrate"), SharedStore().opened(older, create=create):
             pass
     with pytest.raises(BoardlabError, match="lab results migrate"), watch(older).snapshot():
         pass

@@ -17,7 +17,7 @@ from lab.console.lookup import last_events
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError
-from lab.web.consoles import Consoles, Hearing, Said, Viewer, boots, stamped
+from lab.web.consoles import Consoles, ConsoleText, Hearing, Viewer, boots, stamped
 from lab.web.site import Site
 from lab.web.streams import heard, stamps
 
@@ -30,12 +30,12 @@ def bench() -> Iterator[ConsoleBench]:
         yield bench
 
 
-def lines(said: Said) -> list[tuple[int | None, str]]:
+def lines(said: ConsoleText) -> list[tuple[int | None, str]]:
     return list(zip(said.begun_ns, said.text.split("\n"), strict=True))
 
 
 def test_a_line_has_the_stamp_of_the_read_that_brought_its_first_byte() -> None:
-    said, hearing, at = Said(), Hearing(MomentFinder([], LineTiming(115200))), 0
+    said, hearing, at = ConsoleText(), Hearing(MomentFinder([], LineTiming(115200))), 0
     for t_ns, data in enumerate(
         (b"one", b" goes on\r", b"\ntwo\r\n\r\nth", b"ree \xe2", b"\x82\xac\r\n", b"<b>"), start=1
     ):
@@ -58,7 +58,7 @@ def test_a_boot_begins_with_the_line_of_its_first_moment() -> None:
 
     found = [(moment("spl"), 5), (moment("uboot"), 7), (moment("spl"), 50), (moment("uboot"), 60)]
     assert boots(found) == [5, 50]
-    said = Said("\r\n".join("abcde"), [3, 5, 7, 50_000_000_050, None], found)
+    said = ConsoleText("\r\n".join("abcde"), [3, 5, 7, 50_000_000_050, None], found)
     assert [(line.at, line.text) for line in stamps(said)] == [
         ("0.000", "a"),
         ("0.000", "b"),
@@ -78,7 +78,7 @@ def test_who_looks_after_a_boot_has_its_moments_and_its_lines_stamps(bench: Cons
         read_bytes(reader, len(BOOT))
         info = reader.attach("uart0", write=False)
 
-    async def look() -> tuple[Said, str]:
+    async def look() -> tuple[ConsoleText, str]:
         live, viewer = Consoles(bench.runtime), Viewer(asyncio.get_running_loop())
         said = await asyncio.to_thread(live.look, "b", viewer, "qemu-virt")
         async with asyncio.timeout(LIMIT_S):

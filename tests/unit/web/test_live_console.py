@@ -10,7 +10,7 @@ import pytest
 from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
-from lab.web.consoles import Consoles, Piece, Said, Viewer
+from lab.web.consoles import Consoles, ConsoleText, Piece, Viewer
 from lab.web.streams import console
 
 LIMIT_S = 60
@@ -75,7 +75,7 @@ def test_a_viewer_who_is_too_slow_is_told_how_much_was_left_out(monkeypatch: pyt
         viewer = Viewer(asyncio.get_running_loop(), asyncio.Queue(2))
         for number in range(5):
             viewer.put(Piece(f"event: text\ndata: {json.dumps({'text': str(number)})}\n\n".encode()))
-        stream = console(Consoles(), "b", viewer, Said())
+        stream = console(Consoles(), "b", viewer, ConsoleText())
         said = [await anext(stream) for _ in range(3)]
         viewer.put(Piece(b"event: text\ndata: {}\n\n"))
         viewer.put(Piece(b'event: gone\ndata: {"error": "x"}\n\n', "x"))
