@@ -24,13 +24,13 @@ from judge_peers import PEERS, otava, verdicts
 from judge_score import Score, score
 from stamps_compare import print_table
 
-from lab.judge.history import CONSTANTS, Series, Verdict, judge
+from lab.judge.history import CONSTANTS, Series, StepVerdict, judge
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Walk
 from lab.judge.replay import replay
 
 Pairs = list[tuple[Series, Truth]]
-Judge = Callable[[Sequence[Series]], Sequence[Sequence[Verdict]]]
+Judge = Callable[[Sequence[Series]], Sequence[Sequence[StepVerdict]]]
 QUIET = Change("none")
 CHANGES = {
     "+5 %": Change("step", 0.05),
@@ -80,13 +80,13 @@ class Aim:
         return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 
-def ours(series: Sequence[Series]) -> list[list[Verdict]]:
+def ours(series: Sequence[Series]) -> list[list[StepVerdict]]:
     """Our verdicts, in parts that fit into memory."""
     parts = [series[first : first + 200] for first in range(0, len(series), 200)]
     return [each for part in parts for each in judge(part, everything=False)]
 
 
-def without_reruns(series: Sequence[Series]) -> list[list[Verdict]]:
+def without_reruns(series: Sequence[Series]) -> list[list[StepVerdict]]:
     """Ours, where nobody runs anything again."""
     return ours([evolve(one, runs=tuple(evolve(run, reruns=None) for run in one.runs)) for one in series])
 
@@ -101,7 +101,7 @@ def judges(skip_otava: bool) -> Iterator[tuple[str, Judge, bool]]:
         yield "Apache Otava, window 30, p 1e-4", _otava, True
 
 
-def _otava(series: Sequence[Series]) -> list[list[Verdict]]:
+def _otava(series: Sequence[Series]) -> list[list[StepVerdict]]:
     return [verdicts(one, calls) for one, calls in zip(series, otava(series), strict=True)]
 
 

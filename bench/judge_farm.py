@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from lab.judge.history import Run, Series
+from lab.judge.history import HistoryRun, Series
 
 NIGHTS: Final = 365
 RERUNS: Final = 3
@@ -101,7 +101,7 @@ def _one(farm: Farm, change: Change, name: str, rng: np.random.Generator) -> tup
         boots += math.log1p(change.size) * (rng.random(boots.shape) < 0.2) * changed[:, None, None]
     readings = np.rint(10 ** rng.uniform(5.5, 7.5) * np.exp(boots))  # microseconds
     runs = tuple(
-        Run(
+        HistoryRun(
             readings[night, 0],
             {"image": f"image {images[night]}", "board": f"board {board[night]:d}", "card": f"card {card[night]:d}"},
             tuple(readings[night, 1:]),
@@ -150,7 +150,7 @@ def real(path: Path, size: float, seed: int) -> list[tuple[Series, Truth]]:
             shift = int(rng.integers(week))
             begins = week * int(rng.integers(5, max(6, (nights - 20) // week))) + week - shift if size else None
             runs = tuple(
-                Run(
+                HistoryRun(
                     np.array(run["samples"], dtype=float) * (1 + size * (begins is not None and night >= begins)),
                     {"image": f"image {(night + shift) // week}"},
                 )

@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from lab.judge.history import Outcome, Series, Verdict
+from lab.judge.history import Outcome, Series, StepVerdict
 
 Calls = list[tuple[int, int]]
 OTAVA = Path(__file__).with_name("judge_otava.py")
 
 
-def verdicts(series: Series, calls: Calls) -> list[Verdict]:
+def verdicts(series: Series, calls: Calls) -> list[StepVerdict]:
     """Calls as our verdicts."""
     return [
-        Verdict(series.name, run, Outcome.REGRESSION if sign > 0 else Outcome.IMPROVEMENT, since=run)
+        StepVerdict(series.name, run, Outcome.REGRESSION if sign > 0 else Outcome.IMPROVEMENT, since=run)
         for run, sign in calls
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 from judge_farm import Truth
 
-from lab.judge.history import Outcome, Series, Verdict
+from lab.judge.history import Outcome, Series, StepVerdict
 
 AGAIN = 7  # runs after which an alarm that still stands disturbs again
 CALLS = {Outcome.REGRESSION, Outcome.IMPROVEMENT}
@@ -27,7 +27,7 @@ class Score:
     within: dict[int, float]
 
 
-def score(pairs: Sequence[tuple[Series, Truth]], said: Sequence[Sequence[Verdict]]) -> Score:
+def score(pairs: Sequence[tuple[Series, Truth]], said: Sequence[Sequence[StepVerdict]]) -> Score:
     """The figures of a judge's verdicts on these series."""
     years = false = reruns = length = 0.0
     delays: list[float] = []

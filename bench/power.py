@@ -31,7 +31,7 @@ from power_witness import LATE_NS, witness
 
 from lab.cli.rails import config_of
 from lab.host.clock import MonotonicRaw
-from lab.rails import Range, Sampler, Trace, sampling
+from lab.rails import AdcRange, Sampler, Trace, sampling
 from virtual.state import expect
 
 LAB = Path(sys.executable).with_name("lab")
@@ -135,7 +135,7 @@ def main() -> None:
         subprocess.run([LAB, "virtual", "up", "sim", "--type", TYPE, "--dir", folder, *ports], check=True)
         try:
             config = config_of(str(folder / "env.yaml"))
-            with sampling(config, Path(name) / "power.trace", Range.ACTIVE) as sampler:
+            with sampling(config, Path(name) / "power.trace", AdcRange.ACTIVE) as sampler:
                 meta = sampler.trace().meta
                 print(f"{len(meta.channels)} rails, {meta.settings}: {1e9 / meta.period_ns:.0f} samples/s each")
                 print(f"sampler: {meta.scheduling}")

@@ -41,7 +41,7 @@ from typing import Final
 
 from lab.provision.release import Content, Image
 from lab.provision.ways.sd_mux import CardWay, Disk
-from lab.provision.writer import Plan, Target
+from lab.provision.writer import Plan, WriteTarget
 from lab.shown import bad, echo, table
 
 MIB: Final = 1 << 20
@@ -76,7 +76,7 @@ def there(disk: Disk) -> Iterator[Disk]:
 def planned(content: Content, target: Path, size: int) -> tuple[CardWay, Plan]:
     disk = Disk(str(target), size)
     way = CardWay("sd-mux", lambda: there(disk))
-    return way, way.plan(content, Target("bench", "any", "sd"))
+    return way, way.plan(content, WriteTarget("bench", "any", "sd"))
 
 
 def dd(image: Path, target: Path) -> None:

@@ -21,8 +21,8 @@ from lab.env.powered import parts
 from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image
-from lab.provision.ways.command import Prompt
-from lab.provision.writer import Target
+from lab.provision.ways.command import CommandPrompt
+from lab.provision.writer import WriteTarget
 from lab.shown import echo, table
 
 LOAD: Final = "tftpboot"
@@ -78,7 +78,7 @@ def qemu_board(folder: Path, emmc_bytes: int, driver: str = "") -> Iterator[Any]
 class Timed:
     """A prompt of U-Boot or Linux, and the seconds that each command took."""
 
-    prompt: Prompt
+    prompt: CommandPrompt
     seconds: dict[str, float] = field(factory=dict)
 
     def run(self, cmd: str, timeout: float = 30.0) -> tuple[list[str], list[str], int]:
@@ -96,7 +96,7 @@ def emmc(folder: Path, mib: int, times: int) -> bool:
     shares = []
     with qemu_board(folder, mib * MIB) as strategy:
         given = strategy.ways()["emmc"]
-        plan = given.plan(content, Target("bench", strategy.type.name, "emmc"))
+        plan = given.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
         for _ in range(times):
             timed = Timed(given.begin())
             way = evolve(given, begin=lambda timed=timed: timed)
@@ -124,7 +124,7 @@ def linux(folder: Path, mib: int, times: int) -> bool:
     shares = []
     with qemu_board(folder, mib * MIB, FROM_LINUX) as strategy:
         way = strategy.ways()["emmc"]
-        plan = way.plan(content, Target("bench", strategy.type.name, "emmc"))
+        plan = way.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
         prompt = way.begin()
         with way.carrier.server.offered_file("alone", image) as url:
             for _ in range(times):

@@ -18,11 +18,11 @@ from prometheus_client.samples import Sample
 from exporters.farm.build import LabelledValue as BuildLabelledValue
 from exporters.farm.build import gauge
 from exporters.figures import ExportedMeasurement, Labels, LatestRun, RunKey, clean
-from exporters.results import BUCKETS, Counts, CycleKey, LabelledBuilds, Tallies, View, rows
+from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
 from exporters.verdicts import Against, MetricChange
 from lab.host.clock import utc_now
 from lab.judge.store import Standing, standing
-from lab.judge.text import Change, Evidence, changes, failing_lines, failing_title
+from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
 from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.formatting import label
 from lab.results.snapshot import SnapshotReader
@@ -41,7 +41,7 @@ class Results(Collector):
     """A view of the store; set `view` to the newest one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.view: View | None = None
+        self.view: ExportView | None = None
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -152,7 +152,7 @@ def _key_labels(key: RunKey, more: Labels) -> dict[str, str]:
     return {**own, **place, **dict(more)}
 
 
-def _last_runs(view: View) -> Iterator[Metric]:
+def _last_runs(view: ExportView) -> Iterator[Metric]:
     completion = GaugeMetricFamily(
         "boardlab_last_completion_timestamp_seconds",
         "When a run of this kind last ended, well or not.",
@@ -244,7 +244,7 @@ class StandingVerdicts:
     """The verdicts that stand in a store."""
 
     watcher: SnapshotReader
-    evidence: Evidence
+    evidence: EvidenceLinks
     now: Callable[[], datetime] = utc_now
 
     def read(self) -> list[Metric]:
@@ -263,7 +263,7 @@ class StandingFailures:
     """The standing failures of boards in a store."""
 
     watcher: SnapshotReader
-    evidence: Evidence
+    evidence: EvidenceLinks
     now: Callable[[], datetime] = utc_now
     _reader: FailureReader = field(factory=FailureReader, init=False)
 
@@ -278,7 +278,7 @@ class StandingFailures:
         return list(_failures(found, explained, self.evidence))
 
 
-def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence: Evidence) -> Iterator[Metric]:
+def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence: EvidenceLinks) -> Iterator[Metric]:
     shown = found[:MAX_CHANGES]
     counts = [(_failure_labels(each), float(each.failed)) for each in shown]
     about = "How many attempts of a board failed for a cause since the run that it began with."
@@ -305,7 +305,7 @@ def _failure_labels(each: Failing) -> tuple[str, ...]:
     return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state)
 
 
-def families(found: Standing, evidence: Evidence) -> Iterator[Metric]:
+def families(found: Standing, evidence: EvidenceLinks) -> Iterator[Metric]:
     """The families of verdicts that stand."""
     every = changes(found.heard, found.began)
     shown = every[:MAX_CHANGES]
@@ -331,7 +331,7 @@ def families(found: Standing, evidence: Evidence) -> Iterator[Metric]:
     yield gauge("boardlab_verdict_left_out", "How many that moved are not shown.", (), [((), float(left_out))])
 
 
-def _words(shown: Sequence[Change], evidence: Evidence) -> Metric:
+def _words(shown: Sequence[VerdictChange], evidence: EvidenceLinks) -> Metric:
     family = GaugeMetricFamily(
         "boardlab_verdict_change_info", "What a person is told of a change.", labels=[*_CHANGE, *_WORDS]
     )
@@ -342,5 +342,5 @@ def _words(shown: Sequence[Change], evidence: Evidence) -> Metric:
     return family
 
 
-def _standing_labels(change: Change) -> tuple[str, str, str, str]:
+def _standing_labels(change: VerdictChange) -> tuple[str, str, str, str]:
     return (change.board, change.board_type, change.outcome, str(change.began.run))

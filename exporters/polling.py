@@ -86,7 +86,7 @@ class Poller(Generic[Outcome]):
 
 
 class Source(Protocol):
-    """What `Health` says of a source."""
+    """What `SourceHealth` says of a source."""
 
     @property
     def name(self) -> str: ...
@@ -111,7 +111,7 @@ class FreshMetrics(Collector):
                 yield from source.latest
 
 
-class Health(Collector):
+class SourceHealth(Collector):
     """How the sources are: one is never hidden by another."""
 
     def __init__(self, registry: CollectorRegistry, sources: Sequence[Source]) -> None:

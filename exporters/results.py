@@ -283,7 +283,7 @@ def _labels(head: RunHead) -> tuple[str, str, str]:
 
 
 @frozen
-class Limits:
+class ExportLimits:
     """What bounds the number of series; see docs/farm-metrics.md. What is left out is counted."""
 
     boards: int = 2000
@@ -305,7 +305,7 @@ class LastRun:
 
 
 @frozen
-class View:
+class ExportView:
     """What the store said.
 
     Attributes:
@@ -326,7 +326,7 @@ class ResultsReader:
     """Reads a store again and again; of a completed run, which never changes, only once."""
 
     watcher: SnapshotReader
-    limits: Limits = Limits()
+    limits: ExportLimits = ExportLimits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)
     _builds: BuildReader = field(factory=BuildReader, init=False)
@@ -341,7 +341,7 @@ class ResultsReader:
     def __attrs_post_init__(self) -> None:
         self._judge = Judge(self._maker, self.limits.figures_per_group)
 
-    def read(self) -> View:
+    def read(self) -> ExportView:
         """What the store says now.
 
         Raises:
@@ -374,7 +374,7 @@ class ResultsReader:
         groups = tuple(group for _, group in taken.values())
         left_out["figures"] = sum(group.left_out for group in groups)
         kept = {(clean(head.board), clean(head.release)) for head in heads}
-        return View(groups, changes, builds, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
+        return ExportView(groups, changes, builds, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
 
     def _changes(
         self,

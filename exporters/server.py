@@ -87,7 +87,7 @@ class Guard:
         return user, self._users.get(user, _NOBODY), password
 
 
-class Server:
+class ExporterServer:
     """Serves an exposition, in the thread that calls `serve_forever`; see `exporters.server` for who comes in."""
 
     def __init__(self, host: str, port: int, exposition: ExpositionProtocol, config: WebConfig | None) -> None:
@@ -234,7 +234,7 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 @frozen
-class Limits:
+class RequestLimits:
     """The limits of a server's connections.
 
     Attributes:
@@ -265,7 +265,7 @@ class Connections:
     A task is cancelled at a deadline or a limit.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._clients: dict[Task, _Client] = {}  # in the order of their last step
         self._origins: Counter[str] = Counter()
@@ -421,7 +421,7 @@ class HttpServer:
         answer: Callable[[Request], Awaitable[HttpResponse]],
     ) -> None:
         self._listening, self._context, self._admit, self._answer = listening, context, admit, answer
-        self._connections = Connections(Limits(MOST_OPEN, MOST_OF_ADDRESS, MOST_ANSWERED, REQUEST_S, ANSWER_S))
+        self._connections = Connections(RequestLimits(MOST_OPEN, MOST_OF_ADDRESS, MOST_ANSWERED, REQUEST_S, ANSWER_S))
 
     async def accept(self) -> None:
         """Let clients in until this is cancelled."""
@@ -608,7 +608,7 @@ class Staleness(Collector):
         yield stale
 
 
-class Build(Collector):
+class ExporterBuild(Collector):
     """Which boardlab this is."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

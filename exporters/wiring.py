@@ -9,16 +9,25 @@ from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
 
 from exporters.families import StandingFailures, StandingVerdicts
-from exporters.farm.consoles import Consoles, Disks, Outlets, PduDaemonProbe, RailsCollector, RealUdev, Usb, UsbDevice
+from exporters.farm.consoles import (
+    ConsoleCollector,
+    Disks,
+    Outlets,
+    PduDaemonProbe,
+    RailsCollector,
+    RealUdev,
+    Usb,
+    UsbDevice,
+)
 from exporters.farm.health import Healths, Jobs
-from exporters.farm.places import Places
+from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Due, Schedules
-from exporters.polling import FreshMetrics, Health, Poller
+from exporters.polling import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
-from exporters.server import Build, Exposition, Page, ResultsSource, Staleness
-from lab.health import DEFAULT_RULE, Rule
+from exporters.server import ExporterBuild, Exposition, Page, ResultsSource, Staleness
+from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.clock import Clock
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 from lab.results.snapshot import SnapshotReader
 
 
@@ -36,8 +45,8 @@ class Watched:
     pdudaemon: str = ""
     coordinator: str = ""
     usb: Sequence[UsbDevice] = ()
-    evidence: Evidence = field(factory=lambda: Evidence(""))
-    rule: Rule = DEFAULT_RULE
+    evidence: EvidenceLinks = field(factory=lambda: EvidenceLinks(""))
+    rule: QuarantineRule = DEFAULT_RULE
     reference: str = ""
 
 
@@ -67,8 +76,8 @@ class Sources:
         registry = CollectorRegistry(auto_describe=False)
         if self.results is not None:
             Staleness(registry, self.results)
-        Build(registry)
-        Health(registry, self._all)
+        ExporterBuild(registry)
+        SourceHealth(registry, self._all)
         FreshMetrics(registry, self.live)
         return Exposition(self.results, registry)
 
@@ -110,7 +119,7 @@ def host_sources(data: Path, runtime: Path, watched: Watched, interval_s: float,
 def _of_host(runtime: Path, folders: Mapping[str, Path], watched: Watched) -> dict[str, Callable[[], list[Metric]]]:
     """What each host has, whoever has the results."""
     live: dict[str, Callable[[], list[Metric]]] = {
-        "console": Consoles(runtime).read,
+        "console": ConsoleCollector(runtime).read,
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
         "disks": Disks(folders).read,
@@ -120,7 +129,7 @@ def _of_host(runtime: Path, folders: Mapping[str, Path], watched: Watched) -> di
     if watched.coordinator:
         from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes memory that most hosts save
 
-        live["coordinator"] = Places(Coordinator(watched.coordinator).state).read
+        live["coordinator"] = PlaceCollector(Coordinator(watched.coordinator).state).read
     if watched.usb:
         live["usb"] = Usb(list(watched.usb), RealUdev()).read
     return live

@@ -25,7 +25,7 @@ OPEN = "open"
 
 
 @frozen
-class Consoles:
+class ConsoleCollector:
     """The console server of a runtime folder."""
 
     runtime: Path

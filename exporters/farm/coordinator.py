@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
-from exporters.farm.places import Away, CoordinatorState, Place
+from exporters.farm.places import Away, CoordinatorState, PlaceRow
 from lab.errors import ConfigurationError, LabTransientError
 
 TIMEOUT_S: Final = 5.0
@@ -199,7 +199,7 @@ class Coordinator:
             ) from error
         named = {match.exporter for place in places for match in place.matches if not _ANY & set(match.exporter)}
         return CoordinatorState(
-            places=tuple(Place(p.name, p.acquired, p.changed) for p in places),
+            places=tuple(PlaceRow(p.name, p.acquired, p.changed) for p in places),
             reservations=dict(Counter(_STATES[reservation.state] for reservation in reservations)),
             exporters={name: offered[name] for name in sorted(named | offered.keys())},
         )

@@ -11,7 +11,7 @@ from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import gauge
-from lab.health import DEFAULT_RULE, Rule, State
+from lab.health import DEFAULT_RULE, QuarantineRule, State
 from lab.health.book import healths
 from lab.jobs.records import LEASE_S
 from lab.jobs.reservations import QUARANTINE, standing
@@ -29,7 +29,7 @@ class Healths:
     """
 
     watcher: SnapshotReader
-    rule: Rule = DEFAULT_RULE
+    rule: QuarantineRule = DEFAULT_RULE
     reference: str = ""
     now: Callable[[], datetime] | None = None
 

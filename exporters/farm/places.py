@@ -60,7 +60,7 @@ class Away:
 
 
 @frozen
-class Place:
+class PlaceRow:
     """A place. holder: "host/user", empty when free. changed_at: seconds since 1970."""
 
     name: str
@@ -87,13 +87,13 @@ class CoordinatorState:
         exporters: name -> how many resources it offers now; 0 where a place wants it and it is away.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[PlaceRow, ...]
     reservations: dict[str, int]
     exporters: dict[str, int]
 
 
 @frozen
-class Places:
+class PlaceCollector:
     """The places of a coordinator.
 
     Attributes:

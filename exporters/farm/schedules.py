@@ -180,7 +180,7 @@ def _measuring(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @frozen
-class Outcome:
+class ScheduleOutcome:
     """What became of a schedule.
 
     Attributes:
@@ -225,7 +225,7 @@ class Schedules:
 
     def _outcome(
         self, snapshot: StoreSnapshot, due: Due, ended: Iterable[PastJob], heads: Sequence[RunHead]
-    ) -> Outcome:
+    ) -> ScheduleOutcome:
         jobs = [job for job in ended if due.ordered(job)]
         runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
         self._learn(snapshot, [head for its in runs.values() for head in its])
@@ -239,7 +239,7 @@ class Schedules:
         for one in last:
             planned.update(one.planned)
             present.update(one.present)
-        return Outcome(
+        return ScheduleOutcome(
             max((job.ended_at for job in good), default=None),
             max((job.ended_at for job in bad), default=None),
             {**planned, **gone_items(last, before)},
@@ -276,12 +276,12 @@ def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
     return found
 
 
-def _families(found: Sequence[tuple[Due, Outcome]], now: datetime) -> Iterator[Metric]:
-    def times(of: Callable[[Due, Outcome], datetime | None]) -> list[LabelledValue]:
+def _families(found: Sequence[tuple[Due, ScheduleOutcome]], now: datetime) -> Iterator[Metric]:
+    def times(of: Callable[[Due, ScheduleOutcome], datetime | None]) -> list[LabelledValue]:
         each = ((due.labels, of(due, outcome)) for due, outcome in found)
         return [(labels, at.timestamp()) for labels, at in each if at is not None]
 
-    def items(of: Callable[[Outcome, Item], int]) -> list[LabelledValue]:
+    def items(of: Callable[[ScheduleOutcome, Item], int]) -> list[LabelledValue]:
         return [
             ((due.schedule, due.board, item.kind, item.name), of(outcome, item))
             for due, outcome in found

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 @frozen
-class Attempt(Generic[Result]):
+class CycleAttempt(Generic[Result]):
     """One try of one cycle.
 
     Attributes:
@@ -78,7 +78,7 @@ def unheeding() -> None:
 def run_cycles(
     cycles: Iterable[int],
     measure: Callable[[int, int], Result],
-    record: Callable[[Attempt[Result]], None],
+    record: Callable[[CycleAttempt[Result]], None],
     *,
     retries: int,
     sleep: Callable[[float], None],
@@ -104,10 +104,10 @@ def run_cycles(
                 result = measure(cycle, number)
             except BoardlabError as error:
                 pause_s = tries.pause_s(error)
-                record(Attempt(cycle, number, None, error, again=pause_s is not None))
+                record(CycleAttempt(cycle, number, None, error, again=pause_s is not None))
                 if pause_s is None:
                     raise
                 sleep(pause_s)
             else:
-                record(Attempt(cycle, number, result, None))
+                record(CycleAttempt(cycle, number, result, None))
                 break

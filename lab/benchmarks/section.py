@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from attrs import Factory, field, frozen
 
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 from lab.boards import BoardType
 from lab.metrics import Flag
 
@@ -65,7 +65,7 @@ class Marks:
 
 
 @frozen
-class Span:
+class OutputSpan:
     """How long the board took from one text to another, by the console's stamps.
 
     Attributes:
@@ -83,7 +83,7 @@ class Span:
     between_s: float = 0.0
 
 
-SpanParser: TypeAlias = Callable[[bytes, Span], "list[ParsedReading]"]
+SpanParser: TypeAlias = Callable[[bytes, OutputSpan], "list[ParsedReading]"]
 
 
 class Bench(Protocol):
@@ -95,7 +95,7 @@ class Bench(Protocol):
         ...
 
     @property
-    def site(self) -> Site:
+    def site(self) -> LabSite:
         """What the environment says about the lab around it."""
         ...
 

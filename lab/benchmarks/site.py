@@ -15,7 +15,7 @@ MINUTE_S = 60
 
 
 @frozen
-class Site:
+class LabSite:
     """Addresses, folders and what may be overwritten.
 
     Attributes:
@@ -56,7 +56,7 @@ class Site:
         return frozenset({Flag.SHORTENED}) if self.seconds < MINUTE_S else frozenset()
 
 
-def of_options(options: object, where: str) -> Site:
+def of_options(options: object, where: str) -> LabSite:
     """The site of an environment's target option.
 
     Args:
@@ -65,9 +65,9 @@ def of_options(options: object, where: str) -> Site:
     Raises:
         ConfigurationError: an unknown key, or a value of another kind.
     """
-    known = ", ".join(option.name for option in fields(Site))
+    known = ", ".join(option.name for option in fields(LabSite))
     try:
-        return cattrs.Converter(forbid_extra_keys=True).structure(options or {}, Site)
+        return cattrs.Converter(forbid_extra_keys=True).structure(options or {}, LabSite)
     except (cattrs.BaseValidationError, TypeError, AttributeError) as error:
         reasons = (
             cattrs.transform_error(error, path=OPTION) if isinstance(error, cattrs.BaseValidationError) else [error]

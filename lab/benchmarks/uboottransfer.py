@@ -12,7 +12,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import cut_time, lines, missing, read, refused, rule
-from lab.benchmarks.section import Bench, Marks, ParsedReading, Row, Rows, Section, Span, has_medium, whole
+from lab.benchmarks.section import Bench, Marks, OutputSpan, ParsedReading, Row, Rows, Section, has_medium, whole
 from lab.errors import BoardStableError, ConfigurationError, LabTransientError
 from lab.metrics import Flag
 
@@ -205,7 +205,7 @@ _TRANSFERRED = r"Bytes transferred = (\d+) \(([0-9a-f]+) hex\)"
 
 
 def parse_read(
-    output: bytes, span: Span, metric: str, pattern: str, params: dict[str, str], unit: int, asked: int = 0
+    output: bytes, span: OutputSpan, metric: str, pattern: str, params: dict[str, str], unit: int, asked: int = 0
 ) -> list[ParsedReading]:
     """The rate of a read that went well.
 
@@ -264,7 +264,7 @@ def _media(bench: Bench) -> Rows:
             )
 
 
-def parse_tftp(output: bytes, span: Span) -> list[ParsedReading]:
+def parse_tftp(output: bytes, span: OutputSpan) -> list[ParsedReading]:
     """The rate of a transfer in which nothing was lost; see `parse_read`.
 
     Raises:

@@ -11,14 +11,14 @@ from lab.boards.hardware import (
     Blocker,
     Identity,
     Link,
-    LowPower,
+    LowPowerModes,
     Rail,
     WakeSource,
 )
 from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPattern, Sign, quiet_flow, way_of
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
 from lab.boards.registry import Pattern, load, load_file, names, patterns, shipped
-from lab.boards.release import Published, PublishedRange, Release, TransferRates
+from lab.boards.release import Published, PublishedRange, SdkRelease, TransferRates
 
 __all__ = [
     "FEATURES",
@@ -32,7 +32,7 @@ __all__ = [
     "Flow",
     "Identity",
     "Link",
-    "LowPower",
+    "LowPowerModes",
     "Medium",
     "MediumEvidence",
     "MomentPattern",
@@ -41,7 +41,7 @@ __all__ = [
     "Published",
     "PublishedRange",
     "Rail",
-    "Release",
+    "SdkRelease",
     "Sign",
     "Timeouts",
     "TransferRates",

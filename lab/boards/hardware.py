@@ -158,7 +158,7 @@ class Blocker:
 
 
 @frozen
-class LowPower:
+class LowPowerModes:
     """Sleep and wake-up of a board type.
 
     Attributes:

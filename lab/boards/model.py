@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import Factory, evolve, field, fields, frozen, validators
 
-from lab.boards.hardware import FEATURES, SLEEP_MODES, Benchmarks, Identity, Link, LowPower, Rail
+from lab.boards.hardware import FEATURES, SLEEP_MODES, Benchmarks, Identity, Link, LowPowerModes, Rail
 from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex, way_of
-from lab.boards.release import Release
+from lab.boards.release import SdkRelease
 
 # What has its reference in the table `references`: facts about the board, and patterns.
 FACTS = ("features", *(f"benchmarks.{each.name}" for each in fields(Benchmarks)))
@@ -150,8 +150,8 @@ class BoardType:
     features: list[str] = Factory(list)
     benchmarks: Benchmarks = Factory(Benchmarks)
     sleep: list[str] = Factory(list)
-    low_power: LowPower = Factory(LowPower)
-    releases: dict[str, Release] = Factory(dict)
+    low_power: LowPowerModes = Factory(LowPowerModes)
+    releases: dict[str, SdkRelease] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:
         for name, medium in self.media.items():
@@ -198,7 +198,7 @@ class BoardType:
             if moment not in names:
                 raise ValueError(f"{where} names {moment!r}, which is not under its moments")
 
-    def _check_published(self, where: str, release: Release) -> None:
+    def _check_published(self, where: str, release: SdkRelease) -> None:
         published = release.published
         for medium in (*published.boot_s, *published.shell_boot_s, *published.uboot_kib_s):
             if medium not in self.media:

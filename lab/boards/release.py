@@ -67,7 +67,7 @@ class Published:
 
 
 @frozen
-class Release:
+class SdkRelease:
     """The software of one release on one board type, in the words of its console.
 
     Attributes:

@@ -9,7 +9,7 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.farm.doctor import Finding, examine, patient
+from lab.farm.doctor import DoctorFinding, examine, patient
 from lab.shown import bad, doubtful, echo, echo_json, table
 
 NOT_WELL: Final = 1
@@ -46,7 +46,7 @@ def doctor(
         raise typer.Exit(NOT_WELL)
 
 
-def lines(found: list[Finding]) -> list[str]:
+def lines(found: list[DoctorFinding]) -> list[str]:
     """The worst first: a table of everything, and what to do about each thing that is not well."""
     ordered = sorted(found, key=lambda each: _ORDER.index(each.level))
     rows = [[MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]

@@ -14,7 +14,7 @@ from prometheus_client import Metric
 from exporters.farm.consoles import UsbDevice
 from exporters.farm.schedules import Due
 from exporters.polling import Poller
-from exporters.server import Server
+from exporters.server import ExporterServer
 from exporters.webconfig import check_address, load
 from exporters.wiring import Sources, Watched, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
@@ -24,7 +24,7 @@ from lab.farm.config import Exporter, Farm, Schedule
 from lab.farm.loaded import noted, start_anew
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 from lab.results.location import locate
 from lab.results.snapshot import watch
 from lab.shown import echo, log_to
@@ -49,7 +49,7 @@ def watched(farm: Farm | None, host: str = "") -> Watched:
     if name != farm.first_host:
         return Watched(pdudaemon=farm.own_pdudaemon, usb=usb)
     due = [_due(schedule) for schedule in farm.timed]
-    evidence = Evidence(farm.run_page)
+    evidence = EvidenceLinks(farm.run_page)
     return Watched(
         due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference
     )
@@ -122,7 +122,7 @@ def exporter(
             return []
 
         asked.live.append(Poller("farm_file", look, interval, MonotonicRaw()))
-    server = Server(where, port, asked.exposition(), protection)
+    server = ExporterServer(where, port, asked.exposition(), protection)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: server.shutdown())
     sys.setswitchinterval(SWITCH_S)

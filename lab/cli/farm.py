@@ -26,7 +26,7 @@ from lab.farm import check as farm_check
 from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
 from lab.farm.config import Farm, VirtualBoards, load
-from lab.farm.doctor import Finding, duties, examine, patient
+from lab.farm.doctor import DoctorFinding, duties, examine, patient
 from lab.farm.doctor.duties import outdated
 from lab.farm.labgrid_place import boards_behind, is_at
 from lab.farm.loaded import noted, start_anew
@@ -86,7 +86,7 @@ def check(
         raise typer.Exit(2)
 
 
-def _own(farm: Farm, file: Path) -> Iterator[Finding]:
+def _own(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
     """Problems of the results, the services' files and the running programs."""
     yield from farm_check.results(farm, file)
     if duties.is_here(farm):
@@ -95,11 +95,11 @@ def _own(farm: Farm, file: Path) -> Iterator[Finding]:
         yield from outdated(host, services.runtime_of(host), file)
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: DoctorFinding) -> str:
     return f"{finding.subject}: {finding.said}; {finding.mend}"
 
 
-def _doctor(file: Path, host: str) -> list[Finding]:
+def _doctor(file: Path, host: str) -> list[DoctorFinding]:
     return list(examine(patient(None, file, None, host)))
 
 
@@ -162,7 +162,7 @@ def buildbot_folders(
     farm = load(file)
     if farm.buildbot is None:
         raise ConfigurationError(f"{file}: it has no `buildbot`; docs/farm/buildbot.md says what that needs")
-    site = buildbot.Site(output.absolute())
+    site = buildbot.BuildbotSite(output.absolute())
     buildbot.write(farm, farm.buildbot, site, farm.environ, file)
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
@@ -253,7 +253,7 @@ def notify_build(
     page: Annotated[str, typer.Option(metavar="URL", help="Where the build is shown.")],
 ) -> None:
     """Send an alert that a build of a schedule failed; Buildbot's master starts this."""
-    notify.build_failed(load(file), notify.Build(builder, schedule, board, said, page))
+    notify.build_failed(load(file), notify.FailedBuild(builder, schedule, board, said, page))
     echo(f"sent to Alertmanager: {builder} failed")
 
 

@@ -363,10 +363,10 @@ def write(
     from lab.guide import stored, writing  # noqa: PLC0415 - the database and matplotlib take a while to import
 
     with stored.open_existing(db) as store:
-        if view not in list(writing.View):
-            raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.View)}")
+        if view not in list(writing.GuideView):
+            raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.GuideView)}")
         forms = [form] if form else list(Format)
         for path in writing.write(
-            store, release, board or [], folder, forms, writing.View(view), lambda text: echo(text, err=True)
+            store, release, board or [], folder, forms, writing.GuideView(view), lambda text: echo(text, err=True)
         ):
             echo(str(path))

@@ -24,7 +24,7 @@ from lab.farm.labgrid_place import Patience, place_of, placed
 from lab.farm.lease import BusyBoardError, held, opened
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
-from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
+from lab.health import DEFAULT_RULE, Check, CheckedPart, Health, QuarantineRule
 from lab.health.book import HealthBook
 from lab.health.state import counts
 from lab.host.clock import utc_now
@@ -94,7 +94,7 @@ def health(
         raise typer.Exit(FAILED)
 
 
-def _checked(store: Store, rule: Rule, path: Path, wait_s: float, *, ignore: bool) -> Check:
+def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> Check:
     """Hold the board, check it, and keep what was found."""
     board_type, name = envfile.board_of(path)
     book = lease.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
@@ -127,7 +127,7 @@ def _noted(book: HealthBook, made: Check) -> Iterator[None]:
         yield
     except BoardlabError as error:
         if counts(error.fault, error.failure):
-            part = Part(part_of(error.failure), "failed", error.failure, error.fault, str(error))
+            part = CheckedPart(part_of(error.failure), "failed", error.failure, error.fault, str(error))
             book.record(evolve(made, at=utc_now(), parts=(part,)))
         raise
 
@@ -238,7 +238,7 @@ def check_document(check: Check) -> dict[str, object]:
     }
 
 
-def _part_document(part: Part) -> dict[str, str]:
+def _part_document(part: CheckedPart) -> dict[str, str]:
     keys = ("name", "outcome", "failure", "fault", "message", "said")
     return {key: getattr(part, key) for key in keys}
 

@@ -23,11 +23,11 @@ from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
 from lab.judge.records import CALLED, UNSURE, Decision
-from lab.judge.records import Verdict as RecordsVerdict
+from lab.judge.records import StoredVerdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
 from lab.judge.statistics import by_month
 from lab.judge.store import mute, read_verdicts, review, verdicts_with
-from lab.judge.text import Evidence, plain_document, size
+from lab.judge.text import EvidenceLinks, plain_document, size
 from lab.judge.verdicts import Verdict
 from lab.results.formatting import label, number
 from lab.results.records import LAST_ID
@@ -104,7 +104,7 @@ def run_command(
     from lab.judge import summary  # noqa: PLC0415 - jinja2
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
-    evidence = Evidence(reports)
+    evidence = EvidenceLinks(reports)
     for file in summaries or ():
         summary.form_of(file)
     with open_store(db, create=False) as store:

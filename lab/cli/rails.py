@@ -23,9 +23,9 @@ from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
-from lab.rails import RailsConfig, Range, Trace, from_env, live, sampling, selftest, server
+from lab.rails import AdcRange, RailsConfig, Trace, from_env, live, sampling, selftest, server
 from lab.rails.display import (
-    Event,
+    DisplayEvent,
     answer_lines,
     document,
     guide_lines,
@@ -40,7 +40,7 @@ from lab.shown import echo, echo_json, echo_text, log_to, plain_text
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
 BenchConfig = Annotated[
-    Range,
+    AdcRange,
     typer.Option("--range", help="active: a running board, 1 kHz; sleep: milliwatts, averaged over a second."),
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="SVG", help="Draw the rails, stacked.")]
@@ -57,7 +57,7 @@ def trace(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace.")] = Path("power.trace"),
     seconds: Annotated[float, typer.Option(help="How long; 0: until Ctrl-C.")] = 0.0,
-    wanted: BenchConfig = Range.ACTIVE,
+    wanted: BenchConfig = AdcRange.ACTIVE,
     plot: Plot = None,
     console: Console = None,
     as_json: Json = False,
@@ -94,7 +94,7 @@ def show(
 
 
 @app.command()
-def watch(env: Env, *, wanted: BenchConfig = Range.ACTIVE) -> None:
+def watch(env: Env, *, wanted: BenchConfig = AdcRange.ACTIVE) -> None:
     """Show the power of the rails, until Ctrl-C. Nothing is stored."""
     views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
     if not sys.stdout.isatty():
@@ -186,7 +186,7 @@ def _show(  # what `trace` and `show` have in common
             echo("", *stage_lines(boot))
     if plot is not None:
         try:
-            plot.write_text(stacked(seen, [Event(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")
+            plot.write_text(stacked(seen, [DisplayEvent(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"{plot}: cannot be written: {error.strerror}") from error
 

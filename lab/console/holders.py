@@ -30,7 +30,7 @@ _PTYS = range(
 
 
 @frozen
-class Holder:
+class PortHolder:
     """A process that has a port open.
 
     Attributes:
@@ -50,7 +50,7 @@ class Holder:
         return f"pid {self.pid} ({self.program}, user {self.user}{seen})"
 
 
-def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list[Holder]:
+def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list[PortHolder]:
     """Other processes that have the device open; none where none can be seen.
 
     Not among them: this process, those of `ours` and their children, and whoever holds the other end of a pty, since that
@@ -70,7 +70,7 @@ def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list
     return sorted(found, key=lambda holder: holder.pid)
 
 
-def _found(entries: Iterable[Path], target: Path, names: set[str], ours: Collection[int]) -> list[Holder]:
+def _found(entries: Iterable[Path], target: Path, names: set[str], ours: Collection[int]) -> list[PortHolder]:
     found = []
     for entry in entries:
         if not entry.name.isdigit() or int(entry.name) in {os.getpid(), *ours}:
@@ -98,7 +98,7 @@ def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTr
     )
 
 
-def _holder(entry: Path, target: Path, names: set[str]) -> Holder | None:
+def _holder(entry: Path, target: Path, names: set[str]) -> PortHolder | None:
     try:
         descriptors = list(_descriptors(entry))
     except PermissionError:
@@ -129,10 +129,10 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_rdev, found.st_dev if os.major(found.st_rdev) in _PTYS else 0
 
 
-def _described(entry: Path, *, reads: bool, guessed: bool = False) -> Holder:
+def _described(entry: Path, *, reads: bool, guessed: bool = False) -> PortHolder:
     user = user_name(entry.stat().st_uid)
     program = (entry / "comm").read_text("utf-8", "replace").strip()
-    return Holder(int(entry.name), program, user, reads, guessed)
+    return PortHolder(int(entry.name), program, user, reads, guessed)
 
 
 def _reads(descriptor: Path) -> bool:

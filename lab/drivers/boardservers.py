@@ -12,7 +12,7 @@ from attrs import define, field
 
 from lab.errors import ConfigurationError
 from lab.host.tcp import is_loopback, own_address
-from lab.provision.ways.command import Prompt
+from lab.provision.ways.command import CommandPrompt
 from lab.provision.ways.linux import FolderServer
 from lab.provision.ways.serving import serving
 from lab.provision.ways.uboot import USUAL_RATE, Network, Tftp
@@ -69,7 +69,7 @@ class BoardServer:
                 "write over the console (`over: console` of UBootWriterDriver)"
             )
 
-    def prepare(self, prompt: Prompt) -> None:
+    def prepare(self, prompt: CommandPrompt) -> None:
         """See `lab.provision.ways.uboot.Loader`; the server of an earlier use ends before, as it may have the port."""
         self.rest()
         folder = self._made(self._over_tftp, self.folder)
@@ -81,7 +81,7 @@ class BoardServer:
         self._tftp = tftp = Tftp(folder, Network(self.server or self.listen, port, self.board_address), prefix)
         tftp.prepare(prompt)
 
-    def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
+    def load(self, prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
         """See `lab.provision.ways.uboot.Loader`."""
         if self._tftp is None:
             self.prepare(prompt)
@@ -90,13 +90,13 @@ class BoardServer:
 
     @contextmanager
     def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `lab.provision.ways.linux.Server`."""
+        """See `lab.provision.ways.linux.FileServer`."""
         with self._over_http().offered(name, data) as url:
             yield url
 
     @contextmanager
     def offered_file(self, name: str, path: Path) -> Iterator[str]:
-        """See `lab.provision.ways.linux.Server`."""
+        """See `lab.provision.ways.linux.FileServer`."""
         with self._over_http().offered_file(name, path) as url:
             yield url
 

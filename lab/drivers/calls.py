@@ -164,7 +164,7 @@ def _interrupted(error: BaseException | None, handled: BaseException | None) -> 
 def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> BoardlabError:
     cause = root(error)
     if isinstance(error, TimeLimitError):
-        found, said = Meaning("timeout", True), f"{error}, and was given up"
+        found, said = FailureMeaning("timeout", True), f"{error}, and was given up"
     else:
         if _is_gone(driver, cause):
             return LabTransientError(
@@ -239,7 +239,7 @@ def _said(error: BaseException) -> str:
 
 
 @frozen
-class Meaning:
+class FailureMeaning:
     """A failure of any driver.
 
     Attributes:
@@ -254,20 +254,20 @@ class Meaning:
     configuration: bool = False
 
 
-_UNREACHABLE: Final = Meaning("unreachable", transient=True)
-_FAILED: Final = Meaning("failed", transient=True)
-_WRONG_URL: Final = Meaning("failed", mend="mend the URL of its resource in the env", configuration=True)
-_WRONG_WIRING: Final = Meaning(
+_UNREACHABLE: Final = FailureMeaning("unreachable", transient=True)
+_FAILED: Final = FailureMeaning("failed", transient=True)
+_WRONG_URL: Final = FailureMeaning("failed", mend="mend the URL of its resource in the env", configuration=True)
+_WRONG_WIRING: Final = FailureMeaning(
     "failed", mend="mend the target in the env; `lab env check` finds more", configuration=True
 )
 
 # The first that fits counts: a special one stands before the general one.
-_MEANINGS: Final[tuple[tuple[type[BaseException], Meaning], ...]] = (
-    (pexpect.TIMEOUT, Meaning("timeout", transient=True)),
+_MEANINGS: Final[tuple[tuple[type[BaseException], FailureMeaning], ...]] = (
+    (pexpect.TIMEOUT, FailureMeaning("timeout", transient=True)),
     (pexpect.EOF, _UNREACHABLE),
-    (requests.Timeout, Meaning("timeout", transient=True)),
-    (subprocess.TimeoutExpired, Meaning("timeout", transient=True)),
-    (TimeoutError, Meaning("timeout", transient=True)),
+    (requests.Timeout, FailureMeaning("timeout", transient=True)),
+    (subprocess.TimeoutExpired, FailureMeaning("timeout", transient=True)),
+    (TimeoutError, FailureMeaning("timeout", transient=True)),
     (requests.exceptions.InvalidURL, _WRONG_URL),
     (requests.exceptions.InvalidSchema, _WRONG_URL),
     (requests.exceptions.MissingSchema, _WRONG_URL),
@@ -277,29 +277,35 @@ _MEANINGS: Final[tuple[tuple[type[BaseException], Meaning], ...]] = (
     (subprocess.CalledProcessError, _FAILED),
     (ExecutionError, _FAILED),
     (http.client.HTTPException, _FAILED),
-    (NoSupplierFoundError, Meaning("missing", mend="is it plugged in, and its resource in the env right?")),
+    (NoSupplierFoundError, FailureMeaning("missing", mend="is it plugged in, and its resource in the env right?")),
     (BindingError, _WRONG_WIRING),
     (StateError, _WRONG_WIRING),
     (InvalidConfigError, _WRONG_WIRING),
     (NoConfigFoundError, _WRONG_WIRING),
     (RegistrationError, _WRONG_WIRING),
-    (ImportError, Meaning("missing", mend="install what this driver of labgrid needs", configuration=True)),
-    (FileNotFoundError, Meaning("missing", mend="is it plugged in or installed, and its name in the env right?")),
-    (PermissionError, Meaning("missing", mend="give this user the right to it (a udev rule, a group), then resume")),
-    (EOFError, Meaning("missing", mend="nobody is there to be asked: run it in a terminal")),
+    (ImportError, FailureMeaning("missing", mend="install what this driver of labgrid needs", configuration=True)),
+    (
+        FileNotFoundError,
+        FailureMeaning("missing", mend="is it plugged in or installed, and its name in the env right?"),
+    ),
+    (
+        PermissionError,
+        FailureMeaning("missing", mend="give this user the right to it (a udev rule, a group), then resume"),
+    ),
+    (EOFError, FailureMeaning("missing", mend="nobody is there to be asked: run it in a terminal")),
     (OSError, _UNREACHABLE),
     (ValueError, _FAILED),  # an answer that is no number, no UTF-8 …
 )
-_BROKEN: Final = Meaning(
+_BROKEN: Final = FailureMeaning(
     "broken",
     mend="this is a defect of the driver; `-o log_cli=true --log-level=DEBUG` shows where. Report it with that output",
 )
 
 
-def meaning(error: Exception) -> Meaning:
+def meaning(error: Exception) -> FailureMeaning:
     """What an exception means that a driver has raised."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
-        return Meaning("refused", transient=error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR)
+        return FailureMeaning("refused", transient=error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR)
     if isinstance(error, requests.RequestException) and any(
         isinstance(e, http.client.HTTPException) for e in _causes(error)
     ):

@@ -154,7 +154,7 @@ def new_client(runtime: str) -> Iterator[ConsoleClient]:
 
 @frozen
 class ConsoleLine:
-    """A `lab.provision.ymodem.SerialLine`: a console that the console server owns and records.
+    """A `lab.provision.ymodem.YmodemLine`: a console that the console server owns and records.
 
     Attributes:
         console: a StampedConsoleDriver. clock: that of the power switch's instants.

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from lab.benchmarks.output import missing
-from lab.benchmarks.section import Marks, Span
+from lab.benchmarks.section import Marks, OutputSpan
 from lab.boards import MomentPattern
 from lab.console.model import Chunk, Event, Gap, LineTiming, Moment, Suspended, interval
 from lab.console.moments import find_moments
@@ -28,17 +28,17 @@ class ConsoleStamps:
     console: Any
     timing: Callable[[], LineTiming]
 
-    def since_now(self) -> Callable[[Marks], Span]:
+    def since_now(self) -> Callable[[Marks], OutputSpan]:
         """See `lab.run.session.Stamps`."""
         before = len(self.console.capture)
 
-        def span(marks: Marks) -> Span:
+        def span(marks: Marks) -> OutputSpan:
             return _span(self.console.capture, before, marks, self.timing())
 
         return span
 
 
-def _span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming) -> Span:
+def _span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming) -> OutputSpan:
     """Of the events behind the first `before`; those are looked at, too, since they tell how late the reader is."""
     _check(events[before:])
     start = next((event.position for event in events[before:] if isinstance(event, Chunk)), 0)
@@ -48,7 +48,7 @@ def _span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming
     end = _first([moment for moment in found if moment.position > begin.position], _END, marks.end)
     took = interval(begin, end)
     between = end.position - begin.position
-    return Span(
+    return OutputSpan(
         took.seconds, took.uncertainty_s, timing.bytes_ns(len(begin.text)) / 1e9, timing.bytes_ns(between) / 1e9
     )
 

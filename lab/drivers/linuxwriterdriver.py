@@ -25,9 +25,9 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
 from lab.provision.failures import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
-from lab.provision.release import Stage
+from lab.provision.release import RecoveryStage
 from lab.provision.ways import emmc_boot_partitions, linuxemmc
-from lab.provision.ways.command import SHORT_S, Command, Prompt, carry_out, limit_s
+from lab.provision.ways.command import SHORT_S, Command, CommandPrompt, carry_out, limit_s
 from lab.provision.ways.linux import Carrier, LinuxWay, OverHttp, OverSsh
 from lab.provision.ways.linuxanswers import refuse
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
@@ -99,7 +99,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         return {name: self._way(strategy, device) for name, device in self.media.items()}
 
     def _way(self, strategy: Any, device: str) -> Way:
-        def begin() -> Prompt:
+        def begin() -> CommandPrompt:
             if self.over == HTTP or self.boot_from == RAM:
                 self._server.check_reached(getattr(strategy.console, "board_host", ""))
             if self.boot_from == RAM:
@@ -107,7 +107,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             else:
                 strategy.select_medium(self.boot_from)
                 strategy.transition("linux")
-            prompt: Prompt = strategy.linux
+            prompt: CommandPrompt = strategy.linux
             if self.prepare:
                 once = f"[ -e {_PREPARED} ] || {{ ( {self.prepare} ) && : > {_PREPARED}; }}"
                 carry_out(prompt, Command(once, partial(refuse, what=self.prepare), _PREPARE_S))
@@ -129,7 +129,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         way = LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
         return emmc_boot_partitions.from_linux(way) if linuxemmc.DEVICE.fullmatch(device) else way
 
-    def _over_ssh(self, strategy: Any, console: Prompt) -> Prompt:
+    def _over_ssh(self, strategy: Any, console: CommandPrompt) -> CommandPrompt:
         """The prompt over ssh, of the same running Linux as that of the console.
 
         Raises:
@@ -170,7 +170,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         )
         strategy.transition("ram_linux")
 
-    def _files(self, released: Sequence[Stage]) -> RamLinux:
+    def _files(self, released: Sequence[RecoveryStage]) -> RamLinux:
         own = [_stage(name, self.ram[name]) for name in _NAMES if name in self.ram]
         if not own and not released:
             raise ConfigurationError(
@@ -184,11 +184,11 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
 class _Watched:
     """A prompt on the console; a kernel that ended there says so in place of the command that did not end."""
 
-    prompt: Prompt
+    prompt: CommandPrompt
     board: Any
 
     def run(self, cmd: str, timeout: float = SHORT_S) -> tuple[list[str], list[str], int]:
-        """See `Prompt`."""
+        """See `CommandPrompt`."""
         before = len(self.board.console.captured())
         try:
             return self.prompt.run(cmd, timeout=timeout)
@@ -206,17 +206,17 @@ class _Watched:
             raise
 
 
-def _boot_id(prompt: Prompt) -> str:
+def _boot_id(prompt: CommandPrompt) -> str:
     """Of the running kernel (proc_sys_kernel(5)): no two boots of any machine have the same. Empty: it does not say."""
     lines = carry_out(prompt, Command(f"cat {_BOOT_ID}", lambda _lines, _status: None))
     return next((found[0] for line in lines if (found := _UUID.search(line))), "")
 
 
-def _stage(kind: str, path: str) -> Stage:
+def _stage(kind: str, path: str) -> RecoveryStage:
     """A file of this host's; what it is, is said by its key and not by its name."""
     try:
         with Path(path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigurationError(f"LinuxWriterDriver: ram: {kind}: {path}: {error.strerror}") from error
-    return Stage(name=_NAMES[kind], source=path, sha256=digest)
+    return RecoveryStage(name=_NAMES[kind], source=path, sha256=digest)

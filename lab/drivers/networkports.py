@@ -42,11 +42,11 @@ def port_of(port: Any, runtime: str, transport: str = AUTO) -> ConsolePort:
     published = PublishedPort.of(getattr(port, "extra", None) or {})
     if published is None:
         return BareNetworkPort(port)
-    return ServedPort(published, runtime, transport)
+    return RemotePort(published, runtime, transport)
 
 
 @define
-class ServedPort:
+class RemotePort:
     """A port behind a console server, on another host or on this one.
 
     Attributes:

@@ -14,11 +14,11 @@ from labgrid.resource import Resource
 
 from lab import boards
 from lab.drivers.consoleport import ConsolePort
-from lab.drivers.networkports import BareNetworkPort, ServedPort, port_of
+from lab.drivers.networkports import BareNetworkPort, RemotePort, port_of
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
-from lab.rails import RailsConfig, Range, Sampler, from_env, live, sampling
+from lab.rails import AdcRange, RailsConfig, Sampler, from_env, live, sampling
 
 GLANCE_S = 1.0  # the slowest backend reads each rail once
 
@@ -50,10 +50,10 @@ class RailsDriver(Driver):
         return config
 
     @Driver.check_active
-    def sampling(self, trace: Path, wanted: Range = Range.ACTIVE) -> AbstractContextManager[Sampler]:
+    def sampling(self, trace: Path, wanted: AdcRange = AdcRange.ACTIVE) -> AbstractContextManager[Sampler]:
         """See `lab.rails.sampling`; where the console is another host's, the samples have stamps of that host's clock."""
         port, relation = self._port(), getattr(self._console(), "relation", None)
-        if isinstance(port, ServedPort) and (relation is not None or not port.published.is_here):
+        if isinstance(port, RemotePort) and (relation is not None or not port.published.is_here):
             line = relation.line if relation is not None else ""
             return port.rails_server().sampling(self.config, trace, wanted, line)
         return sampling(self.config, trace, wanted)
@@ -79,9 +79,9 @@ class RailsDriver(Driver):
             ConfigurationError, LabError: as of `lab.rails.live.watch`.
         """
         port = self._port()
-        if isinstance(port, ServedPort) and not port.published.is_here:
+        if isinstance(port, RemotePort) and not port.published.is_here:
             return port.rails_server().volts(self.config, seconds)
-        views = live.watch(self.config, Range.ACTIVE, MonotonicRaw(), seconds)
+        views = live.watch(self.config, AdcRange.ACTIVE, MonotonicRaw(), seconds)
         try:
             return {now.rail: now.volts for now in next(views) if now.volts is not None}
         finally:

@@ -16,7 +16,7 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.ways import emmc_boot_partitions, ubootmedia
-from lab.provision.ways.command import Prompt
+from lab.provision.ways.command import CommandPrompt
 from lab.provision.ways.loaders import OverConsole, OverUsb
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
 from lab.provision.ways.uboot import Loader, UbootWay
@@ -75,7 +75,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         if self.over == _USB:
             loader = OverUsb(line, strategy.type.prompts.uboot, self.usb_port, snagboot.run_here)
 
-        def begin() -> Prompt:
+        def begin() -> CommandPrompt:
             self._check_host(getattr(strategy.console, "board_host", ""), served)
             if strategy.status.name != "bootloader" or strategy.uboot is None:
                 if self.boot_from:
@@ -88,7 +88,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
             strategy.status = type(strategy.status).unknown
 
         way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end, device=as_uboot)
-        if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
+        if isinstance(medium, ubootmedia.UBootBlocks) and medium.interface == "mmc":
             return emmc_boot_partitions.from_uboot(way, medium.number)
         return way
 

@@ -15,7 +15,7 @@ from lab.drivers import calls
 from lab.drivers.calls import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
-from lab.health.state import PARTS, Part
+from lab.health.state import PARTS, CheckedPart
 from lab.host.clock import Clock, MonotonicRaw
 from lab.host.tcp import is_loopback
 from lab.rails.selftest import NEAR
@@ -50,10 +50,10 @@ class CheckUp:
     strategy: Any
     say: Callable[[str], None]
     clock: Clock = field(factory=MonotonicRaw)
-    parts: dict[str, Part] = field(factory=dict, init=False)
+    parts: dict[str, CheckedPart] = field(factory=dict, init=False)
     _heard: bool = field(default=False, init=False)
 
-    def run(self) -> tuple[Part, ...]:
+    def run(self) -> tuple[CheckedPart, ...]:
         """Check everything, and leave the board off; the parts, in the order of PARTS.
 
         Raises:
@@ -68,9 +68,9 @@ class CheckUp:
             with contextlib.suppress(BoardlabError):
                 self.strategy.off()
         for name in PARTS:
-            self.parts.setdefault(name, Part(name, "not tried"))
+            self.parts.setdefault(name, CheckedPart(name, "not tried"))
         if self.strategy.rails is None:
-            self.parts["rails"] = Part("rails", "not tried", message="the environment has no sensors of rails")
+            self.parts["rails"] = CheckedPart("rails", "not tried", message="the environment has no sensors of rails")
         return tuple(self.parts[name] for name in PARTS)
 
     def _at_a_prompt(self) -> None:
@@ -182,7 +182,7 @@ class CheckUp:
             return
         self._part("power", self._power)
         if not self._heard and self.parts["power"].outcome == "ok" and self.strategy.rails is None:
-            self.parts["power"] = Part(
+            self.parts["power"] = CheckedPart(
                 "power", "not tried", message="nobody can tell: no byte came, and no rail is read"
             )
 
@@ -227,13 +227,13 @@ class CheckUp:
 
     def _found(self, name: str, message: str) -> None:
         self.say(f"{name}: {message}")
-        self.parts[name] = Part(name, "ok", message=message)
+        self.parts[name] = CheckedPart(name, "ok", message=message)
 
     def _failed(self, name: str, error: BoardlabError) -> None:
         self.say(f"{name}: FAILED ({error.failure}, {error.fault}): {error}")
         said = self.strategy.console.captured()[-SAID:].decode("latin-1")
         lines = "\n".join(plain(line) for line in said.splitlines())
-        self.parts[name] = Part(name, "failed", error.failure, error.fault, plain(str(error)), lines)
+        self.parts[name] = CheckedPart(name, "failed", error.failure, error.fault, plain(str(error)), lines)
 
 
 def _amiss(name: str, volts: float, nominal: float, scaled: Sequence[float] | None) -> str:

@@ -62,7 +62,7 @@ Worker({host!r}, {port}, {name!r}, password, {folder!r}, 60, umask=0o077).setSer
 
 
 @frozen
-class Site:
+class BuildbotSite:
     """A Buildbot's folders.
 
     Attributes:
@@ -118,7 +118,9 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str], path: 
     }
 
 
-def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str], path: Path | None = None) -> None:
+def write(
+    farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[str, str], path: Path | None = None
+) -> None:
     """Write the folders; passwords that are there stay.
 
     Args:
@@ -158,7 +160,7 @@ def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]
         )
 
 
-def hand_over(site: Site, user: str) -> bool:
+def hand_over(site: BuildbotSite, user: str) -> bool:
     """As root: give the folders to the services' user, whose master and workers read and write them.
 
     Returns: whether they are that user's, or we are not root and they are ours.
@@ -202,7 +204,7 @@ def find() -> Path:
     )
 
 
-def prepare(buildbot: Buildbot, site: Site) -> None:
+def prepare(buildbot: Buildbot, site: BuildbotSite) -> None:
     """Make the master's database, or bring it up to date.
 
     Raises:
@@ -217,7 +219,7 @@ def prepare(buildbot: Buildbot, site: Site) -> None:
         raise LabStableError(f"buildbot upgrade-master {site.master}: {(done.stdout + done.stderr).strip()[-400:]}")
 
 
-def commands(buildbot: Buildbot, site: Site, host: str) -> dict[str, tuple[str, ...]]:
+def commands(buildbot: Buildbot, site: BuildbotSite, host: str) -> dict[str, tuple[str, ...]]:
     """What runs: the master, and the worker of a host."""
     worker = str(Path(buildbot.program).with_name("buildbot-worker"))
     return {

@@ -21,7 +21,7 @@ from lab.env import envfile
 from lab.errors import BoardlabError
 from lab.farm import notify, orders, validators
 from lab.farm.config import HERE, BoardEntry, Farm
-from lab.farm.doctor import Finding, software
+from lab.farm.doctor import DoctorFinding, software
 from lab.farm.labgrid_place import RESERVATION, place_of
 from lab.host.process import user_name
 
@@ -67,7 +67,7 @@ def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
         yield f"boards: {entry.name}: {entry.env} is of board {board!r}"
 
 
-def results(farm: Farm, file: Path) -> Iterator[Finding]:
+def results(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
     """Why the results do not answer here, and what else is wrong with them; nothing where there are none yet.
 
     Args:
@@ -77,7 +77,7 @@ def results(farm: Farm, file: Path) -> Iterator[Finding]:
     if path is not None and _is_hidden(path):
         said = f"{user_name(os.getuid())} may not read {path}, so nothing is known of the results"
         mend = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
-        yield Finding(software.STORE, "database", "doubtful", said, mend)
+        yield DoctorFinding(software.STORE, "database", "doubtful", said, mend)
         return
     made_by_systemd = Path("/var/lib", farm.state)  # the services' StateDirectory=
     if path is None or path.parent != made_by_systemd or made_by_systemd.exists():
@@ -184,7 +184,7 @@ RESOLVE_S: Final = 5.0  # of all names together: a resolver that does not answer
 
 
 @frozen
-class Names:
+class CheckedNames:
     """What the names in farm.yaml of such addresses stand for.
 
     Attributes:
@@ -195,7 +195,7 @@ class Names:
     unknown: tuple[str, ...]
 
 
-def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s: float = RESOLVE_S) -> Names:
+def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s: float = RESOLVE_S) -> CheckedNames:
     """Resolve them; addresses were looked at when farm.yaml was read.
 
     Args:
@@ -215,7 +215,7 @@ def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s
             )
         elif bad := [each for each in its if not validators.is_guarded(ipaddress.ip_address(each))]:
             public.append(f"{key}: {addresses[key]!r}: {machine} is {', '.join(bad)}: {validators.UNGUARDED}")
-    return Names(tuple(public), tuple(unknown))
+    return CheckedNames(tuple(public), tuple(unknown))
 
 
 def warnings(farm: Farm) -> Iterator[str]:

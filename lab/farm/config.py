@@ -17,7 +17,7 @@ from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import orders
 from lab.farm import validators as farm_validators
-from lab.health import DEFAULT_RULE, Rule
+from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.locks import LONGEST_GAP_S
 from lab.host.tcp import is_loopback
 from lab.jobs.records import HEALTH
@@ -216,7 +216,7 @@ class HealthConfig:
     """Boards' health.
 
     Attributes:
-        faults, window_h, age_h: of lab.health.Rule.
+        faults, window_h, age_h: of lab.health.QuarantineRule.
         reference: a board of `schedules` or `boards` that is checked first each night; empty: there is none. at: when.
     """
 
@@ -227,9 +227,9 @@ class HealthConfig:
     at: str = field(default=BEFORE_ALL, validator=farm_validators.time)
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> QuarantineRule:
         """When a board is kept out, and when it is checked."""
-        return Rule(self.faults, self.window_h, self.age_h)
+        return QuarantineRule(self.faults, self.window_h, self.age_h)
 
 
 # --- farm.yaml's `limits`: what a host's programs leave each other. docs/farm/load.md ---

@@ -12,7 +12,7 @@ from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import reference_board
 from lab.farm.labgrid_place import PLACE_BUSY, kept_from
-from lab.health import Rule
+from lab.health import QuarantineRule
 from lab.host import process
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, Holder, JobQueue, wait_on
@@ -34,7 +34,7 @@ def queue(
     person: str | None = None,
     ignores: bool = False,
     priority: int = PERSONS,
-    rule: Rule | None = None,
+    rule: QuarantineRule | None = None,
     request: str = "",
 ) -> JobQueue:
     """The jobs of a store; whoever asks is this process.

@@ -23,7 +23,7 @@ from supervisor.xmlrpc import SupervisorTransport
 from lab.console.client import ConsoleClient
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.farm import buildbot, config, supervisordmain
-from lab.farm.buildbot import Site
+from lab.farm.buildbot import BuildbotSite
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.labfolder import scalar, template
 from lab.farm.services import SUPERVISORD
@@ -72,9 +72,9 @@ class LocalFarm:
         return self.folder / "virtual"
 
     @property
-    def buildbot(self) -> Site:
+    def buildbot(self) -> BuildbotSite:
         """Of Buildbot's master and worker."""
-        return Site(self.folder / "buildbot")
+        return BuildbotSite(self.folder / "buildbot")
 
     def up(self, boards: VirtualBoards, *, queued: bool = False) -> tuple[Farm, bool]:
         """Bring it up; whether something was started.

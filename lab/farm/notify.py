@@ -24,7 +24,7 @@ _TEST_LASTS: Final = dt.timedelta(minutes=5)
 
 
 @frozen
-class Build:
+class FailedBuild:
     """A build of Buildbot that ended for good, without all that was ordered.
 
     Attributes:
@@ -69,7 +69,7 @@ def unit_failed(farm: Farm, unit: str) -> None:
     alertmanager(farm).post(labels, annotations, _FAILED_LASTS)
 
 
-def build_failed(farm: Farm, build: Build) -> None:
+def build_failed(farm: Farm, build: FailedBuild) -> None:
     """Send the alert that a build of a schedule failed.
 
     Raises:

@@ -210,17 +210,11 @@ def wish(book: JobQueue, job: Job) -> str:
     name = place_of(path) if path.is_file() else ""
     if not name or name == RESERVATION:
         return ""
-    from lab.places.holding import (  # noqa: PLC0415 - gRPC takes a while to import
-        Wanted,
-        job_user,
-        stock_user,
-        store_name,
-        with_port,
-    )
+    from lab.places.holding import WantedPlace, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
     address = envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)
     ours = {str(job_user(job.person, job.called, store_name(book.store))), str(stock_user(job.person))}
     try:
-        return Wanted(name, with_port(address)).by(ours)
+        return WantedPlace(name, with_port(address)).by(ours)
     except BoardlabError:
         return ""

@@ -11,7 +11,7 @@ from typing import Final
 from lab.errors import ConfigurationError
 from lab.farm import services
 from lab.farm.config import HERE, Farm, HealthConfig
-from lab.health import Rule
+from lab.health import QuarantineRule
 from lab.health.book import HealthBook
 from lab.host.clock import utc_now
 from lab.results.store import Store
@@ -32,7 +32,7 @@ def config(path: Path | None = None) -> HealthConfig:
     return HealthConfig() if farm is None else farm.health
 
 
-def rule(path: Path | None = None) -> Rule:
+def rule(path: Path | None = None) -> QuarantineRule:
     """When a board of this host is kept out, and when it is checked; `path`: as for `config`."""
     return config(path).rule
 

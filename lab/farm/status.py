@@ -21,7 +21,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import services
 from lab.farm.labgrid_place import held_by_others
 from lab.farm.services import Service
-from lab.health import DEFAULT_RULE, Health, Rule
+from lab.health import DEFAULT_RULE, Health, QuarantineRule
 from lab.health.book import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
@@ -212,7 +212,7 @@ def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
 
 
 def _measured(
-    store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: Rule
+    store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: QuarantineRule
 ) -> dict[str, BoardNow]:
     """The boards with what the store knows of them, and those that only it knows."""
     ended = {each.run.board: each for each in last_ended}

@@ -89,7 +89,7 @@ def _reference(farm: Farm) -> dict[str, str]:
 
 def _queue(farm: Farm, queue: Buildbot, host: str) -> dict[str, str]:
     """Buildbot's, which has the schedules then."""
-    site = buildbot.Site(Path("/var/lib", farm.state, "buildbot"))
+    site = buildbot.BuildbotSite(Path("/var/lib", farm.state, "buildbot"))
     kinds = ("buildbot", "worker") if host == buildbot.hosts(farm)[0] else ("worker",)
     values = {"farm": farm, "site": site, "commands": buildbot.commands(queue, site, host)}
     return {f"boardlab-{kind}.service": _text(f"boardlab-{kind}.service", **values) for kind in kinds}
@@ -157,7 +157,7 @@ FILE: Final = "prometheus/targets/boardlab.yml"
 
 
 @frozen
-class Target:
+class ScrapeTarget:
     """An exporter.
 
     Attributes:
@@ -170,10 +170,10 @@ class Target:
     forward: str = ""
 
 
-def targets(farm: Farm) -> Iterator[Target]:
+def targets(farm: Farm) -> Iterator[ScrapeTarget]:
     """One for each host. On loopback of another host, it is reached by a port of the first one's loopback, by its place in `hosts`."""
     if not farm.hosts:
-        yield Target("", farm.exporter.listen)
+        yield ScrapeTarget("", farm.exporter.listen)
     for place, host in enumerate(farm.hosts):
         listen = farm.exporter_of(host.name)
         machine, _, port = listen.rpartition(":")
@@ -185,7 +185,7 @@ def targets(farm: Farm) -> Iterator[Target]:
         else:  # 0.0.0.0 is each host itself: all targets would be the first one
             at = f"{host.name}:{port}" if place > 0 and _is_any(machine.strip("[]")) else listen
         leads = behind and is_loopback(at.rpartition(":")[0].strip("[]"))
-        yield Target(host.name, at, f"{at}:{listen}" if leads else "")
+        yield ScrapeTarget(host.name, at, f"{at}:{listen}" if leads else "")
 
 
 def forwards(farm: Farm) -> Iterator[str]:

@@ -12,7 +12,7 @@ from attrs import AttrsInstance, fields
 from cattrs.v import format_exception
 
 from lab.errors import ConfigurationError
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 from lab.redaction import redacted
 from lab.results.location import check
 from lab.run import options
@@ -129,7 +129,7 @@ def shared(_instance: object, attribute: Any, value: str) -> None:
 def reports(_instance: object, attribute: Any, value: str) -> None:
     """The address of a report, with {run}."""
     try:
-        Evidence(value)
+        EvidenceLinks(value)
     except ConfigurationError as error:
         raise ValueError(f"{attribute.name}: {error}") from None
 

@@ -27,7 +27,7 @@ _LEAST, _MOST = 0.5, 2.0  # ratios between which a percentage says more than a f
 
 
 @frozen
-class RowView:
+class ChangeRowView:
     """One number in both guides, as both forms print it.
 
     Attributes:
@@ -45,7 +45,7 @@ class RowView:
     bad: bool
 
     @property
-    def short(self) -> RowView:
+    def short(self) -> ChangeRowView:
         """As much of it as a comment shows."""
         return evolve(
             self,
@@ -62,7 +62,7 @@ class CauseView:
 
     anchor: str
     cause: Cause
-    rows: tuple[RowView, ...]
+    rows: tuple[ChangeRowView, ...]
 
     @property
     def text(self) -> str:
@@ -149,9 +149,9 @@ def _groups(found: Comparison) -> list[GroupView]:
     return groups
 
 
-def _row(change: Change) -> RowView:
+def _row(change: Change) -> ChangeRowView:
     old, new = change.uncertainties
-    return RowView(
+    return ChangeRowView(
         name=f"{change.metric} {show.params(change.params)}".strip(),
         board=change.board or "",
         old=_with_uncertainty(change.old, old, change.unit),

@@ -23,7 +23,7 @@ from lab.guide.text import decimals
 from lab.guide.udp import Definition
 from lab.judge import noise
 from lab.judge.baseline import judge_release
-from lab.judge.number import Evidence, Number, Work
+from lab.judge.number import Number, NumberEvidence, Work
 from lab.judge.verdicts import Judgement, Verdict
 
 _MOST_NAMES = 3
@@ -269,13 +269,13 @@ def number_of(reading: CellReading, side: AnnotatedGuide, board: str | None) -> 
     return Number(side.name, metric, reading.params, side.number(reading), None, evidence(reading, side, board))
 
 
-def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> Evidence:
+def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> NumberEvidence:
     """What is known about a reading beyond its number."""
     broken, recovered = (side.effect(reading, effect) for effect in (Effect.BROKEN, Effect.RECOVERED))
     value = reading.cell.value
     definition, definition_text = _definition(reading, side)
     resolution, resolution_note = _resolution(reading, side)
-    return Evidence(
+    return NumberEvidence(
         low=_recovered(recovered, -1) if recovered else value.low,
         high=_recovered(recovered, 1) if recovered else value.high,
         definition=definition,

@@ -48,14 +48,14 @@ def _boots(runs: Sequence[Overview]) -> Iterator[tuple[str, str]]:
     measured = [(run, m) for run in runs for m in run.measurements if m.metric.name == "boot.time"]
     if len({run.run.id for run, _ in measured}) == 1:
         run = measured[0][0]
-        series = [plots.Series(m.params.get("medium", ""), m.samples, summarise(m.samples)) for _, m in measured]
+        series = [plots.PlotSeries(m.params.get("medium", ""), m.samples, summarise(m.samples)) for _, m in measured]
         yield _named(plots.strip_plot(series, "s"), run), f"Boot time of each cycle, {_where(run)}"
     elif measured:
         media: dict[str, dict[str, list[Sample]]] = {}
         for run, m in measured:
             media.setdefault(m.params.get("medium", ""), {}).setdefault(run.run.board, []).extend(m.samples)
         drawn = {
-            medium: [Strip(board, samples) for board, samples in sorted(boards.items())]
+            medium: [RangeStrip(board, samples) for board, samples in sorted(boards.items())]
             for medium, boards in sorted(media.items())
         }
         count = len({run.run.board for run, _ in measured})
@@ -172,14 +172,14 @@ _LANE: Final = 0.09  # of a strip's height
 
 
 @frozen
-class Strip:
+class RangeStrip:
     """All samples of a board on a medium."""
 
     board: str
     samples: Sequence[Sample]
 
 
-def draw(media: Mapping[str, Sequence[Strip]], unit: str) -> str:
+def draw(media: Mapping[str, Sequence[RangeStrip]], unit: str) -> str:
     """Every sample a dot; a bar for the mean and its ±. The boards are in the same order in all panels."""
     boards = list(dict.fromkeys(strip.board for strips in media.values() for strip in strips))
     with plots.style():

@@ -13,7 +13,7 @@ from lab.guide.importing import GUIDE_CELLS
 from lab.guide.layout import guide_name
 from lab.guide.sheet import MeasuredGuide, Neighbour, Neighbours
 from lab.guide.text import value_of
-from lab.guide.trend import Point, Published, Trend
+from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 from lab.judge.labels import is_real_time, release_key
 from lab.metrics import summarise
 from lab.results.records import PUBLISHED, ArtifactRef, Run
@@ -34,12 +34,12 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
     """
     kept = stored.counting(store)
     named = _boards(kept, board)
-    found: list[Published] = []
+    found: list[PublishedPoint] = []
     metrics: set[str] = set()
     for name, runs in named.items():
         releases = stored.names_of_releases(runs)
         artifacts = store.artifacts_of([run.id for run in runs if run.kind == PUBLISHED], GUIDE_CELLS)
-        of_board: list[Published] = []
+        of_board: list[PublishedPoint] = []
         for run in sorted(runs, key=lambda run: run.kind == PUBLISHED):  # what was measured here goes first
             release = releases[release_key(run.release)]
             if run.kind == PUBLISHED:
@@ -120,7 +120,7 @@ def _published(
     metric: str,
     cells: Sequence[ArtifactRef],
     metrics: set[str],
-) -> Iterator[Published]:
+) -> Iterator[PublishedPoint]:
     for ref in cells:
         for cell in json.loads(store.artifacts.read(ref.sha256)):
             metrics.update([cell["metric"]] if cell["metric"] else [])
@@ -128,14 +128,14 @@ def _published(
                 continue
             printed = value_of(cell["text"])
             is_own_range = printed.number is not None and abs(printed.number - cell["value"]) < _PRINTED
-            point = Point(
+            point = TrendPoint(
                 release,
                 cell["value"],
                 printed.low if is_own_range else None,
                 printed.high if is_own_range else None,
                 cell["note"] if cell["is_broken"] else "",
             )
-            yield Published(
+            yield PublishedPoint(
                 board,
                 boards.product_of(run.board_type),
                 cell["params"],
@@ -145,7 +145,9 @@ def _published(
             )
 
 
-def _measured(store: Store, run: Run, board: str, release: str, metric: str, metrics: set[str]) -> Iterator[Published]:
+def _measured(
+    store: Store, run: Run, board: str, release: str, metric: str, metrics: set[str]
+) -> Iterator[PublishedPoint]:
     for measurement in stored.measured(store, run)[0].measurements:
         name = guide_name(measurement.metric.name, measurement.params, run.board_type)
         metrics.add(name.metric)
@@ -153,5 +155,5 @@ def _measured(store: Store, run: Run, board: str, release: str, metric: str, met
             summary = summarise(measurement.samples)
             values = [sample.value for sample in measurement.samples]
             bounds = (min(values), max(values)) if len(values) > 1 else (None, None)
-            point = Point(release, summary.mean, *bounds)
-            yield Published(board, boards.product_of(run.board_type), name.params, point)
+            point = TrendPoint(release, summary.mean, *bounds)
+            yield PublishedPoint(board, boards.product_of(run.board_type), name.params, point)

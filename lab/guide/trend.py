@@ -20,7 +20,7 @@ _LEAST_SPAN = 0.2  # of a drawing, of the values' middle
 
 
 @frozen
-class Point:
+class TrendPoint:
     """The number of one release.
 
     Attributes:
@@ -49,13 +49,13 @@ class Trend:
     board: str
     unit: str
     better: str
-    points: tuple[Point, ...]
+    points: tuple[TrendPoint, ...]
     product: str = ""
     definition: str = ""
 
 
 @frozen
-class Published:
+class PublishedPoint:
     """A number of a release, with what decides to which series it belongs.
 
     Attributes:
@@ -66,7 +66,7 @@ class Published:
     board: str
     product: str
     params: Mapping[str, str]
-    point: Point
+    point: TrendPoint
     definition: str = ""
     conditions: frozenset[str] = frozenset()
 
@@ -76,7 +76,7 @@ class Published:
         return "real-time kernel" if is_real_time(self.point.release) else "standard kernel"
 
 
-def series(found: Iterable[Published], metric: str) -> list[Trend]:
+def series(found: Iterable[PublishedPoint], metric: str) -> list[Trend]:
     """Numbers -> series; those of one product, board and parameters are one unless something is known to differ.
 
     A number whose definition or conditions are not known goes on with the series before it.
@@ -129,7 +129,7 @@ def of_guides(sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: 
     """
     ordered = list(sheets)
     named = {name for sheet in ordered for name in sheet.guide.boards}
-    found: list[Published] = []
+    found: list[PublishedPoint] = []
     for sheet in ordered:
         release = sheet.guide.kernel_release
         if release is None:
@@ -152,14 +152,16 @@ def is_wanted(name: str, board: str, named: Iterable[str]) -> bool:
     return bool(name) and boards.product_of(name) == boards.product_of(board) and boards.is_product(board)
 
 
-def _published(reading: CellReading, evidence: guide_annotations.AnnotatedGuide, release: str) -> Iterable[Published]:
+def _published(
+    reading: CellReading, evidence: guide_annotations.AnnotatedGuide, release: str
+) -> Iterable[PublishedPoint]:
     value = evidence.number(reading)
     if value is None:
         return
     broken = evidence.effect(reading, Effect.BROKEN) or evidence.effect(reading, Effect.INCOMPARABLE)
     cell, board = reading.cell.value, reading.board or ""
     is_own_range = cell.kind is CellKind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
-    point = Point(
+    point = TrendPoint(
         release,
         value,
         cell.low if is_own_range else None,
@@ -167,7 +169,7 @@ def _published(reading: CellReading, evidence: guide_annotations.AnnotatedGuide,
         f"{broken.rule.title}" if broken else "",
     )
     known = compare.evidence(reading, evidence, board)
-    yield Published(
+    yield PublishedPoint(
         board,
         boards.product_of(board),
         reading.params,
@@ -181,17 +183,17 @@ def _published(reading: CellReading, evidence: guide_annotations.AnnotatedGuide,
 class _Line:
     """A series that grows; what its latest number with a definition, and with conditions, said of them."""
 
-    members: list[Published] = field(factory=list)
+    members: list[PublishedPoint] = field(factory=list)
     definition: str = ""
     conditions: frozenset[str] = frozenset()
 
-    def takes(self, one: Published) -> bool:
+    def takes(self, one: PublishedPoint) -> bool:
         same_kernel = not self.members or self.members[0].kernel == one.kernel
         same_definition = not (self.definition and one.definition and self.definition != one.definition)
         differ = self.conditions - one.conditions and one.conditions - self.conditions
         return same_kernel and same_definition and not differ
 
-    def add(self, one: Published) -> None:
+    def add(self, one: PublishedPoint) -> None:
         self.members.append(one)
         self.definition = one.definition or self.definition
         self.conditions = one.conditions or self.conditions
@@ -218,9 +220,9 @@ def _nothing(sheets: Sequence[MeasuredGuide], metric: str, board: str) -> str:
     return f"no guide has {metric} of board {board!r}; there are: {', '.join(boards_there)}"
 
 
-def first_of_each(found: Iterable[Published]) -> list[Published]:
+def first_of_each(found: Iterable[PublishedPoint]) -> list[PublishedPoint]:
     """Of the numbers of one release, board and parameters the first."""
-    kept: dict[object, Published] = {}
+    kept: dict[object, PublishedPoint] = {}
     for one in found:
         kept.setdefault((one.board, one.point.release, tuple(sorted(one.params.items()))), one)
     return list(kept.values())

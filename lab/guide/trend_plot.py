@@ -10,7 +10,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.guide.show import params
-from lab.guide.trend import Point, Trend, span
+from lab.guide.trend import Trend, TrendPoint, span
 from lab.judge.labels import release_key
 from lab.shown import COLOURS, environment, ticks
 
@@ -26,7 +26,7 @@ _MOST_TITLE: Final = 44  # characters above a small panel
 
 
 @frozen
-class Mark:
+class PlotMark:
     """A number of a release: where its middle and the ends of its range are, in px."""
 
     x: float
@@ -43,11 +43,11 @@ class Line:
 
     colour: str
     name: str
-    marks: tuple[Mark, ...]
+    marks: tuple[PlotMark, ...]
 
 
 @frozen
-class Panel:
+class TrendPanel:
     """A drawing with axes.
 
     Attributes:
@@ -100,11 +100,11 @@ def write(found: Sequence[Trend], path: Path) -> None:
         ) from error
 
 
-def _together(found: Sequence[Trend]) -> list[Panel]:
+def _together(found: Sequence[Trend]) -> list[TrendPanel]:
     return [_panel(found, found, (_LEFT, _TOP), (_WIDTH - _LEFT - _RIGHT, 300.0), "")]
 
 
-def _panels(found: Sequence[Trend]) -> list[Panel]:
+def _panels(found: Sequence[Trend]) -> list[TrendPanel]:
     width = _WIDTH / _COLUMNS - _LEFT - _RIGHT
     down = 100.0 + 26.0 + _UNDER[_is_upright(_releases(found), width)]
     return [
@@ -121,7 +121,7 @@ def _panels(found: Sequence[Trend]) -> list[Panel]:
 
 def _panel(
     drawn: Sequence[Trend], found: Sequence[Trend], corner: tuple[float, float], size: tuple[float, float], title: str
-) -> Panel:
+) -> TrendPanel:
     (x, y), (width, height) = corner, size
     releases = _releases(found)
     low, high = span([value for series in drawn for point in series.points for value in _ends(point)])
@@ -144,18 +144,18 @@ def _panel(
     )
     across = tuple((places[release], release) for release in releases[:: max(1, step)])
     up = tuple((down(value), text) for value, text in ticks(low, high, 5 if height > 200 else 3))
-    return Panel(x, y, width, height, title, lines, across, up, upright)
+    return TrendPanel(x, y, width, height, title, lines, across, up, upright)
 
 
-def _mark(point: Point, x: float, down: Callable[[float], float], unit: str) -> Mark:
+def _mark(point: TrendPoint, x: float, down: Callable[[float], float], unit: str) -> PlotMark:
     low, value, high = _ends(point)
     title = f"{point.release}: {point.value:g} {unit}".rstrip()
-    return Mark(
+    return PlotMark(
         x, down(value), down(low), down(high), bool(point.note), f"{title}, {point.note}" if point.note else title
     )
 
 
-def _ends(point: Point) -> tuple[float, float, float]:
+def _ends(point: TrendPoint) -> tuple[float, float, float]:
     """From, middle, to."""
     low = point.value if point.low is None else point.low
     return low, point.value, point.value if point.high is None else point.high

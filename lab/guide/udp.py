@@ -37,7 +37,7 @@ class Definition(enum.StrEnum):
     FRAME = "frame"  # the row's size: of whole frames, or of datagrams (see `meaning`)
 
 
-class Meaning(enum.StrEnum):
+class ColumnMeaning(enum.StrEnum):
     """What the packets of a row are, as far as the wire tells."""
 
     PAYLOAD = "payload"  # frames of the row's size, their payload counted
@@ -94,25 +94,25 @@ def frame_limit(frame: int, definition: Definition) -> float:
     return _GIGABIT * counted_bytes(frame, definition) / (frame + WIRE_BYTES)
 
 
-def meaning(row: UdpRow) -> tuple[Meaning, str]:
+def meaning(row: UdpRow) -> tuple[ColumnMeaning, str]:
     """What a row's packets are, and the evidence; for rows whose definition is known."""
     rate = row.throughput.number or 0.0
     size = row.size
     if row.definition is Definition.PAYLOAD:
         return (
-            Meaning.PAYLOAD,
+            ColumnMeaning.PAYLOAD,
             f"{rate:.2f} Mbit/s are the packets times {counted_bytes(row.frame, Definition.PAYLOAD)} bytes",
         )
     datagrams, frames = datagram_limit(size), frame_limit(size, Definition.FRAME)
     limits = f"datagrams of {size} bytes fill a gigabit at {datagrams:.1f} Mbit/s, whole frames of {size} bytes at {frames:.1f}"
     if rate > datagrams * _CLOCKS:
-        return Meaning.FRAME, f"{rate:.2f} Mbit/s is more than datagrams could be: {limits}"
+        return ColumnMeaning.FRAME, f"{rate:.2f} Mbit/s is more than datagrams could be: {limits}"
     if rate >= datagrams * _FULL:
         return (
-            Meaning.DATAGRAM,
+            ColumnMeaning.DATAGRAM,
             f"{rate:.2f} Mbit/s is {100 * rate / datagrams:.2f} % of a full link of datagrams: {limits}",
         )
-    return Meaning.UNDECIDED, f"{rate:.2f} Mbit/s allows both: {limits}"
+    return ColumnMeaning.UNDECIDED, f"{rate:.2f} Mbit/s allows both: {limits}"
 
 
 def tables(sheet: MeasuredGuide) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:

@@ -17,7 +17,7 @@ from lab.results.store import Store
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
 
-class View(StrEnum):
+class GuideView(StrEnum):
     """How numbers are formed that the vendor forms in another way than they are defined here."""
 
     CORRECTED = "corrected"
@@ -30,7 +30,7 @@ def write(
     boards: Sequence[str],
     folder: Path,
     forms: Iterable[str],
-    view: View = View.CORRECTED,
+    view: GuideView = GuideView.CORRECTED,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Path]:
     """Write the files and return their paths as they are done.
@@ -44,7 +44,7 @@ def write(
     release = stored.release(store, name, boards)
     for text in release.failed:
         say(f"left out: {text}")
-    if view is View.VENDOR:
+    if view is GuideView.VENDOR:
         release = vendor.view(release)
     for form in forms:
         text = write_rst.write(release) if form == "rst" else _page(store, release)

@@ -12,8 +12,8 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lab.health import DEFAULT_RULE, Check, Event, Health, Rule, derive, due, quarantine
-from lab.health.state import DEVICE_FAULTS, Outcome, Part, shared
+from lab.health import DEFAULT_RULE, Check, Health, HealthEvent, QuarantineRule, derive, due, quarantine
+from lab.health.state import DEVICE_FAULTS, CheckedPart, Outcome, shared
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH
 from lab.jobs.reservations import QUARANTINE, Hold, standing
 from lab.results.models import AttemptRow, HealthCheckRow, JobRow, ReservationRow, RunRow
@@ -31,7 +31,7 @@ class HealthBook:
     """
 
     store: Store
-    rule: Rule = DEFAULT_RULE
+    rule: QuarantineRule = DEFAULT_RULE
     now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
     def record(self, check: Check) -> Check:
@@ -84,7 +84,7 @@ class HealthBook:
 
 
 def healths(
-    session: Session, rule: Rule, now: dt.datetime, measured: Mapping[str, bool] | None = None
+    session: Session, rule: QuarantineRule, now: dt.datetime, measured: Mapping[str, bool] | None = None
 ) -> dict[str, Health]:
     """Board -> its health now, of those that were checked, are kept out or in maintenance, or have faults that count.
 
@@ -111,7 +111,7 @@ def healths(
         if board in doubtful or not (its or measured[board]):
             known = events(session, board, since)
         else:
-            known = [last.event for last in its] or [Event(now, "ok")]
+            known = [last.event for last in its] or [HealthEvent(now, "ok")]
         found[board] = _of(board, known, its, holds.get(board, []), rule, now)
     for board, with_others in shared(newest.values()).items():
         if found[board].state == "bad":
@@ -120,7 +120,12 @@ def healths(
 
 
 def _of(
-    board: str, known: list[Event], checks: list[Check], holds: list[Hold], rule: Rule, now: dt.datetime
+    board: str,
+    known: list[HealthEvent],
+    checks: list[Check],
+    holds: list[Hold],
+    rule: QuarantineRule,
+    now: dt.datetime,
 ) -> Health:
     why = {hold.kind: hold.described for hold in holds}
     kept_out, maintenance = why.get(QUARANTINE, ""), why.get("maintenance", "")
@@ -186,9 +191,9 @@ def check_of(row: HealthCheckRow) -> Check:
     )
 
 
-def _part(found: Mapping[str, Any]) -> Part:
+def _part(found: Mapping[str, Any]) -> CheckedPart:
     words = {key: str(found.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
-    return Part(outcome=cast(Outcome, found["outcome"]), **words)
+    return CheckedPart(outcome=cast(Outcome, found["outcome"]), **words)
 
 
 # --- Boards that boardlab itself keeps out, after faults of the lab in a row, until a check passes ---
@@ -202,7 +207,7 @@ _ATTEMPTS: Final = 200
 _CHECKS: Final = 50
 
 
-def kept(session: Session, board: str, now: dt.datetime, rule: Rule) -> list[Hold]:
+def kept(session: Session, board: str, now: dt.datetime, rule: QuarantineRule) -> list[Hold]:
     """Whose a board is now; it is put in quarantine first where that is due. `session`: writes."""
     holds = standing(session, board, now)
     if any(hold.kind == QUARANTINE for hold in holds):
@@ -241,14 +246,14 @@ def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:
         row.ended_at, row.ended_by = now, by
 
 
-def events(session: Session, board: str, since: dt.datetime) -> list[Event]:
+def events(session: Session, board: str, since: dt.datetime) -> list[HealthEvent]:
     """How a board's latest attempts and checks ended, oldest first."""
     runs = select(RunRow.id).where(RunRow.board == board).order_by(RunRow.id.desc()).limit(RUNS)
     wanted = select(AttemptRow.started_at, AttemptRow.outcome, AttemptRow.fault).where(
         AttemptRow.run_id.in_(session.scalars(runs).all()), AttemptRow.started_at >= since
     )
     found = [
-        Event.of_attempt(at, outcome, fault)
+        HealthEvent.of_attempt(at, outcome, fault)
         for at, outcome, fault in session.execute(wanted.order_by(AttemptRow.started_at.desc()).limit(_ATTEMPTS))
     ]
     checks = select(HealthCheckRow).where(HealthCheckRow.board == board, HealthCheckRow.at >= since)

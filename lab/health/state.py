@@ -16,7 +16,7 @@ SHOWN_BY_NOTHING: Final = "its last check did not pass: nothing showed that powe
 STALE: Final = dt.timedelta(days=14)  # a pass on another host that is older says nothing about today's faults
 
 
-def in_a_row(events: Iterable[Event], rule: Rule, now: dt.datetime) -> list[Event]:
+def in_a_row(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime) -> list[HealthEvent]:
     """The faults of the lab since the last sign that the lab works, within the rule's window, oldest first.
 
     Of those that are less than APART from each other the first: an outage of minutes fails a cycle with all its retries.
@@ -24,7 +24,7 @@ def in_a_row(events: Iterable[Event], rule: Rule, now: dt.datetime) -> list[Even
     A good attempt, a passed check, or a fault of the board, for which the lab had to work, is such a sign; a fault of the test or of
     the configuration is none, and none of the lab either.
     """
-    row: list[Event] = []
+    row: list[HealthEvent] = []
     for event in sorted(events, key=lambda each: each.at):
         if event.kind == "lab" and now - event.at <= rule.window:
             if not row or event.at - row[-1].at >= APART:
@@ -34,25 +34,27 @@ def in_a_row(events: Iterable[Event], rule: Rule, now: dt.datetime) -> list[Even
     return row
 
 
-def _shows_the_lab_works(event: Event) -> bool:
+def _shows_the_lab_works(event: HealthEvent) -> bool:
     """A board that says nothing at all shows nothing: its console may be dead, or its power switch."""
     return event.kind == "ok" or (event.kind == "board" and not event.check and event.failure != SILENT)
 
 
-def quarantine(events: Iterable[Event], rule: Rule, now: dt.datetime) -> str:
+def quarantine(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime) -> str:
     """Why a board is to be kept out; empty: it is not."""
     row = in_a_row(events, rule, now)
     return told(row) if len(row) >= rule.faults else ""
 
 
-def told(row: Sequence[Event]) -> str:
+def told(row: Sequence[HealthEvent]) -> str:
     """`5 faults of the lab in a row: pdu_timeout 4 times, port_lost`."""
     found = Counter(event.failure for event in row).most_common()
     classes = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in found)
     return f"{len(row)} fault{'s' * (len(row) > 1)} of the lab in a row: {classes}"
 
 
-def due(last: Check | None, events: Iterable[Event], rule: Rule, now: dt.datetime, *, kept: bool) -> str:
+def due(
+    last: Check | None, events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime, *, kept: bool
+) -> str:
     """Why a board is to be checked before it takes a run; empty: it need not.
 
     Args:
@@ -73,9 +75,9 @@ def due(last: Check | None, events: Iterable[Event], rule: Rule, now: dt.datetim
 
 def derive(
     board: str,
-    events: Sequence[Event],
+    events: Sequence[HealthEvent],
     checks: Sequence[Check],
-    rule: Rule,
+    rule: QuarantineRule,
     now: dt.datetime,
     *,
     kept: str = "",
@@ -159,7 +161,7 @@ def shared(checks: Iterable[Check]) -> dict[str, str]:
 
 
 def _judged(
-    events: Sequence[Event], last: Check | None, row: Sequence[Event], rule: Rule, kept: str
+    events: Sequence[HealthEvent], last: Check | None, row: Sequence[HealthEvent], rule: QuarantineRule, kept: str
 ) -> tuple[State, list[str]]:
     state: State = "healthy"
     reasons: list[str] = []
@@ -191,9 +193,9 @@ def _judged(
     return state, reasons
 
 
-def _device_faults(events: Sequence[Event]) -> list[Event]:
+def _device_faults(events: Sequence[HealthEvent]) -> list[HealthEvent]:
     """The attempts at the end that failed on the board's account."""
-    tail: list[Event] = []
+    tail: list[HealthEvent] = []
     for event in reversed(events):
         if event.kind != "board" or event.check:
             break
@@ -201,7 +203,7 @@ def _device_faults(events: Sequence[Event]) -> list[Event]:
     return tail
 
 
-def _newer(tail: Sequence[Event], last: Check | None) -> bool:
+def _newer(tail: Sequence[HealthEvent], last: Check | None) -> bool:
     """Whether attempts are newer than the last check."""
     return last is None or tail[-1].at > last.at
 
@@ -229,7 +231,7 @@ NOT_EQUIPMENT: Final = (
 
 
 @frozen
-class Rule:
+class QuarantineRule:
     """When a board is kept out by itself, and when it is to be checked.
 
     Attributes:
@@ -248,11 +250,11 @@ class Rule:
         return dt.timedelta(hours=self.window_h)
 
 
-DEFAULT_RULE: Final = Rule()
+DEFAULT_RULE: Final = QuarantineRule()
 
 
 @frozen
-class Part:
+class CheckedPart:
     """One thing that was checked.
 
     Attributes:
@@ -280,7 +282,7 @@ class Check:
     board_type: str
     host: str
     at: dt.datetime
-    parts: tuple[Part, ...]
+    parts: tuple[CheckedPart, ...]
     duration_s: float = 0.0
     env: str = ""
     person: str = ""
@@ -288,7 +290,7 @@ class Check:
     id: int = 0
 
     @property
-    def failed(self) -> tuple[Part, ...]:
+    def failed(self) -> tuple[CheckedPart, ...]:
         """The parts that failed, in the order of PARTS."""
         return tuple(part for part in self.parts if part.outcome == "failed")
 
@@ -299,16 +301,16 @@ class Check:
         return {"power", "console"} <= shown and not any(part.name in EQUIPMENT for part in self.failed)
 
     @property
-    def fault(self) -> Part | None:
+    def fault(self) -> CheckedPart | None:
         """The part that failed on the account of the lab's equipment; None: none did."""
         return self.fault_in(PARTS)
 
-    def fault_in(self, names: Collection[str]) -> Part | None:
+    def fault_in(self, names: Collection[str]) -> CheckedPart | None:
         """The first of these parts that failed on the account of the lab's equipment; None: none did."""
         return next((part for part in self.failed if part.name in names and counts(part.fault, part.failure)), None)
 
     @property
-    def hosts(self) -> Part | None:
+    def hosts(self) -> CheckedPart | None:
         """The part that failed on the account of the host itself; None: none did."""
         return next((part for part in self.failed if part.failure in HOSTS), None)
 
@@ -318,16 +320,16 @@ class Check:
         return bool(self.host) and not (self.failed and all(part.failure in WAYS for part in self.failed))
 
     @property
-    def event(self) -> Event:
+    def event(self) -> HealthEvent:
         """What it says beside the attempts of runs."""
         worst = self.fault or next((part for part in self.failed if part.name in EQUIPMENT), None)
         if self.passed or worst is None:
-            return Event(self.at, "ok" if self.passed else "other", host=self.host, check=True)
-        return Event(self.at, _kind(worst.fault, worst.failure), worst.failure, self.host, check=True)
+            return HealthEvent(self.at, "ok" if self.passed else "other", host=self.host, check=True)
+        return HealthEvent(self.at, _kind(worst.fault, worst.failure), worst.failure, self.host, check=True)
 
 
 @frozen
-class Event:
+class HealthEvent:
     """An attempt of a run, or a check.
 
     Attributes:
@@ -342,7 +344,7 @@ class Event:
     check: bool = False
 
     @classmethod
-    def of_attempt(cls, at: dt.datetime, outcome: str, fault: str | None, host: str = "") -> Event:
+    def of_attempt(cls, at: dt.datetime, outcome: str, fault: str | None, host: str = "") -> HealthEvent:
         """Of an attempt as the store has it; `outcome`: "ok", or its failure class."""
         return cls(
             at, "ok" if outcome == "ok" else _kind(fault or "", outcome), "" if outcome == "ok" else outcome, host

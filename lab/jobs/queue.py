@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
-from lab.health import DEFAULT_RULE, Rule
+from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.health.book import allowed, kept
 from lab.jobs.records import (
     BY_LAB_RUN,
@@ -87,7 +87,7 @@ class JobQueue:
     program: str = BY_LAB_RUN
     ignores: bool = False
     priority: int = PERSONS
-    rule: Rule = DEFAULT_RULE
+    rule: QuarantineRule = DEFAULT_RULE
     request: str = ""
     silence: Silence = field(factory=Silence, eq=False)
     pause: Callable[[float], None] = field(default=time.sleep)

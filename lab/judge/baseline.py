@@ -23,7 +23,7 @@ from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.judge.verdicts import Judgement, Verdict
 from lab.results.averages import Average
 from lab.results.records import PUBLISHED
-from lab.results.series import Place, run_head, runs_at
+from lab.results.series import BoardSeries, run_head, runs_at
 from lab.results.snapshot import RunHead, StoreSnapshot
 
 ACCEPTED: Final = "accepted"
@@ -105,7 +105,7 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     head, decisions = run_head(snapshot, run_id), snapshot.decisions()
     if head is None:
         raise ConfigurationError(f"no run {run_id}; `lab results list` shows the runs")
-    heads = runs_at(snapshot, Place.of(head))
+    heads = runs_at(snapshot, BoardSeries.of(head))
     before = earlier(heads, head, decisions)
     is_accepted = decisions.get(head.id) == ACCEPTED
     if against is None:
@@ -124,7 +124,9 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
 def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
     """The release before a run's own that its board was measured with, in a completed run of its kind that nobody rejected."""
     decisions = snapshot.decisions()
-    known = [each for each in place(runs_at(snapshot, Place.of(head)), head) if decisions.get(each.id) != REJECTED]
+    known = [
+        each for each in place(runs_at(snapshot, BoardSeries.of(head)), head) if decisions.get(each.id) != REJECTED
+    ]
     return release_before([each.release for each in known], head.release)
 
 

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from attrs import define, field, frozen
 
 from lab.judge.builds import causes
-from lab.judge.history import CAUSES, CONSTANTS, Outcome, Run, outcome
+from lab.judge.history import CAUSES, CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
 from lab.judge.records import NewVerdict
-from lab.results.history import Item, Number, RunNumbers
+from lab.results.history import Item, MeasuredNumber, RunNumbers
 
 _NOTHING: Final = np.zeros(0)
 
@@ -41,7 +41,7 @@ class Cohort:
         runs: ids of the runs walked through. known: what each was made with. counts: usable samples, (runs, numbers).
     """
 
-    numbers: tuple[Number, ...]
+    numbers: tuple[MeasuredNumber, ...]
     items: tuple[Item, ...]
     higher: tuple[bool, ...]
     walk: Walk = field(init=False)
@@ -96,7 +96,7 @@ class Cohort:
                 found.append(Judged(verdict, self.items[row]))
         return found
 
-    def _run(self, row: int, runs: Sequence[RunNumbers], known: Mapping[str, str]) -> Run | None:
+    def _run(self, row: int, runs: Sequence[RunNumbers], known: Mapping[str, str]) -> HistoryRun | None:
         """A number's run, its failed cycles as NaN; None where nobody tried to measure it."""
         number, item = self.numbers[row], self.items[row]
         first = runs[0]
@@ -106,7 +106,7 @@ class Cohort:
         values = readings.values if readings else ()
         samples = np.array([*values, *([np.nan] * _failed(first, item))], dtype=np.float64)
         again = (each.numbers[number].values for each in runs[1:] if number in each.numbers)
-        return Run(samples, known, tuple(np.array(values, dtype=np.float64) for values in again))
+        return HistoryRun(samples, known, tuple(np.array(values, dtype=np.float64) for values in again))
 
     def _differences(self, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
         """What the run of a change was made with that the last one before it, of which it is known, was not."""
@@ -117,7 +117,7 @@ class Cohort:
                 yield cause, (before, now)
 
 
-def _tried(run: RunNumbers, number: Number, item: Item) -> bool:
+def _tried(run: RunNumbers, number: MeasuredNumber, item: Item) -> bool:
     """Whether a run tried to measure a number, or what the number is a row of."""
     return number in run.numbers or item in run.failed or _failed(run, item) > 0
 

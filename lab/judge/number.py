@@ -32,7 +32,7 @@ class Work:
 
 
 @frozen
-class Evidence:
+class NumberEvidence:
     """What is known about a number beyond its samples; nothing, where nobody looked.
 
     Attributes:
@@ -80,7 +80,7 @@ class Evidence:
 
 @functools.cache
 def _names() -> frozenset[str]:
-    return frozenset(fields_dict(Evidence))
+    return frozenset(fields_dict(NumberEvidence))
 
 
 @frozen
@@ -100,7 +100,7 @@ class Number:
     params: Mapping[str, str]
     value: float | None
     uncertainty: float | None = None
-    evidence: Evidence = field(factory=Evidence)
+    evidence: NumberEvidence = field(factory=NumberEvidence)
 
     @property
     def is_known(self) -> bool:
@@ -115,7 +115,7 @@ class Number:
         return abs(self.uncertainty / self.value)
 
 
-def of_measurement(measurement: Measurement, source: str, evidence: Evidence | None = None) -> Number:
+def of_measurement(measurement: Measurement, source: str, evidence: NumberEvidence | None = None) -> Number:
     """A number that was measured, or imported with its evidence.
 
     Where the readings behind a published number are not known (its range is the evidence), its ± says nothing.
@@ -135,7 +135,7 @@ def of_summary(metric: Metric, params: Mapping[str, str], summary: Summary, sour
 
 def of_average(metric: Metric, params: Mapping[str, str], value: float, uncertainty: float, source: str) -> Number:
     """The same, of its average and ± alone."""
-    known = Evidence(
+    known = NumberEvidence(
         resolution=metric.resolution, resolution_note=f"of {metric.name} the method shows no less than that"
     )
     return Number(source, metric, params, value, uncertainty, known)
@@ -155,7 +155,7 @@ class PublishedNumbers:
         known: run and number -> what its guide says of it. releases: run -> its release.
     """
 
-    known: Mapping[tuple[int, _What], Evidence]
+    known: Mapping[tuple[int, _What], NumberEvidence]
     releases: Mapping[int, str]
 
     @classmethod
@@ -163,7 +163,7 @@ class PublishedNumbers:
         """Read them."""
         releases = {head.id: head.release for head in heads}
         known = {
-            (run_id, _what(document["metric"], document["params"])): Evidence.of_document(document)
+            (run_id, _what(document["metric"], document["params"])): NumberEvidence.of_document(document)
             for run_id, details in snapshot.details(sorted(releases))
             for document in details.get(EVIDENCE, ())
         }
@@ -177,7 +177,7 @@ class PublishedNumbers:
         """
         evidence = self.known.get((average.run_id, _what(average.metric.name, average.params)))
         if evidence is None:
-            evidence = Evidence(
+            evidence = NumberEvidence(
                 incomparable="imported by an older boardlab, which kept no evidence; import the guide again"
             )
         name = source or self.releases[average.run_id]

@@ -80,7 +80,7 @@ class NewVerdict:
 
 
 @frozen(kw_only=True)
-class Verdict(NewVerdict):
+class StoredVerdict(NewVerdict):
     """A verdict as the store gives it back.
 
     Attributes:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.errors import ConfigurationError
-from lab.judge.history import CAUSES, Outcome, Run, Series, Verdict, judge
+from lab.judge.history import CAUSES, HistoryRun, Outcome, Series, StepVerdict, judge
 
 AT_ONCE: Final = 250  # series: enough that numpy's calls cost little, few enough to stay in 200 MB
 _BETTER: Final = {"lower": False, "higher": True}
@@ -68,7 +68,7 @@ def _judged(lines: Sequence[tuple[int, str]], source: str, everything: bool) -> 
     return [json.dumps(as_json(verdict)) for verdicts in judged for verdict in verdicts]
 
 
-def as_json(verdict: Verdict) -> dict[str, Any]:
+def as_json(verdict: StepVerdict) -> dict[str, Any]:
     """A verdict line: `verdict` is regression, improvement, environment or none; `outcome` says why it is none."""
     called = verdict.outcome in _SAID
     line: dict[str, Any] = {
@@ -125,7 +125,7 @@ def parse(line: str, where: str) -> Series:
                     f'{where}: "reruns" of run {index} is no list; write a list of lists of numbers'
                 )
             reruns = tuple(_tables(reruns, where, f"reruns of run {index}"))
-        made.append(Run(samples[index], causes, reruns))
+        made.append(HistoryRun(samples[index], causes, reruns))
     return Series(record["series"], tuple(made), _BETTER[better])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from lab.judge.records import UNSURE, Verdict
+from lab.judge.records import UNSURE, StoredVerdict
 
 
 @define
@@ -31,7 +31,7 @@ class Month:
     accepted: int = 0
 
 
-def by_month(verdicts: Sequence[Verdict]) -> list[Month]:
+def by_month(verdicts: Sequence[StoredVerdict]) -> list[Month]:
     """The months in which something was judged, the oldest first."""
     months: dict[str, Month] = {}
     most: dict[int, int] = {}

@@ -21,7 +21,7 @@ from lab.judge.records import (
     NewVerdict,
     OutcomeName,
     Review,
-    Verdict,
+    StoredVerdict,
     is_undone,
 )
 from lab.results import rows
@@ -90,7 +90,7 @@ def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
     return same and since <= run_id and began <= row.run_id
 
 
-def verdicts_with(store: Store, run_id: int) -> list[Verdict]:
+def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
     """The verdicts on a run, and those on earlier runs whose change was found while it was judged, the newest run's first.
 
     An earlier one stands in place of "none" on the same number. Those that later ones took back are left out.
@@ -101,7 +101,7 @@ def verdicts_with(store: Store, run_id: int) -> list[Verdict]:
     run, judged_at = own[0].run, max(verdict.judged_at for verdict in own)
     same = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
     place = (run.board_type, run.kind)
-    found: dict[object, list[Verdict]] = {}
+    found: dict[object, list[StoredVerdict]] = {}
     later = {verdict.number: _size(verdict) for verdict in own if verdict.direction}
     for verdict in same:
         if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == place:
@@ -113,7 +113,7 @@ def verdicts_with(store: Store, run_id: int) -> list[Verdict]:
     return [*kept, *(verdict for verdict in same if verdict in found.get(verdict.number, ()))]
 
 
-def _size(verdict: Verdict) -> float:
+def _size(verdict: StoredVerdict) -> float:
     return verdict.direction if verdict.effect is None else verdict.effect
 
 
@@ -128,7 +128,7 @@ def read_verdicts(
     outcomes: Iterable[OutcomeName] | None = None,
     judged_at: dt.datetime | None = None,
     at: dt.datetime | None = None,
-) -> list[Verdict]:
+) -> list[StoredVerdict]:
     """Verdicts, of the newest run first, with what was decided on their runs.
 
     Args:
@@ -212,7 +212,7 @@ def mutes(store: Store) -> list[Mute]:
         return _mutes(session)
 
 
-def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[Verdict]:
+def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[StoredVerdict]:
     """The verdicts with these ids, in their order, as they are at an instant."""
     wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
     rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
@@ -263,11 +263,11 @@ def _verdict(
     mutes: Sequence[Mute],
     latest: Mapping[tuple[str, str, str, int, Item], int],
     at: dt.datetime,
-) -> Verdict:
+) -> StoredVerdict:
     rows.whole(row)
     run, metric = rows.run(row.run), rows.metric(row.definition)
     number = (run.board_type, run.board, row.metric, row.version, item_of(row.params))
-    return Verdict(
+    return StoredVerdict(
         metric=row.metric,
         version=row.version,
         params=row.params,
@@ -320,8 +320,8 @@ class Standing:
         left_out: how many there are beyond MOST, the oldest.
     """
 
-    heard: tuple[Verdict, ...]
-    muted: tuple[Verdict, ...]
+    heard: tuple[StoredVerdict, ...]
+    muted: tuple[StoredVerdict, ...]
     began: Mapping[int, Began]
     left_out: int
 

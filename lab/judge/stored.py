@@ -27,7 +27,7 @@ from lab.judge.history import CONSTANTS
 from lab.judge.records import UNSURE, NewVerdict
 from lab.judge.store import read_verdicts, reviews, write_verdicts
 from lab.results import Run, Store
-from lab.results.history import Item, Number, RunHead, RunNumbers, item_of, read_numbers, run_heads
+from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
 
 # --- How far a board's history was walked through, kept in a file, so that a run's end costs no year of runs ---
 # The file is this user's own and may be deleted at any time: the history is then walked through again.
@@ -51,10 +51,10 @@ class Memory:
     """
 
     cohorts: list[Cohort] = field(factory=list)
-    walked: tuple[RunHead, ...] = ()
+    walked: tuple[HistoryRunHead, ...] = ()
     rejected: frozenset[int] = frozenset()
 
-    def holds(self, heads: list[RunHead], rejected: frozenset[int]) -> bool:
+    def holds(self, heads: list[HistoryRunHead], rejected: frozenset[int]) -> bool:
         """Whether it is of the beginning of this history, as it is today."""
         count = len(self.walked)
         return tuple(heads[:count]) == self.walked and self.rejected == rejected & {head.id for head in self.walked}
@@ -174,7 +174,7 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
 def asked_again(store: Store, run_id: int) -> frozenset[Item]:
     """The items of a run's plan of which the judge, as it judged the run last, wants another run."""
     verdicts = read_verdicts(store, run_id=run_id, outcomes=[UNSURE])
-    unsure = {Number(verdict.metric, verdict.version, item_of(verdict.params)) for verdict in verdicts}
+    unsure = {MeasuredNumber(verdict.metric, verdict.version, item_of(verdict.params)) for verdict in verdicts}
     return frozenset(
         readings.item
         for run in read_numbers(store, [run_id])
@@ -192,7 +192,7 @@ class _History:
     """
 
     store: Store
-    heads: list[RunHead]
+    heads: list[HistoryRunHead]
     rejected: frozenset[int]
     target: RunNumbers
     kept: Memory

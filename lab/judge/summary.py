@@ -10,9 +10,9 @@ from typing import Final, Literal
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, Verdict
+from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, StoredVerdict
 from lab.judge.store import verdicts_with
-from lab.judge.text import Change, Evidence, changes, needs
+from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
 from lab.results.records import Run
 from lab.results.store import Store
 from lab.shown import environment, plain
@@ -26,7 +26,7 @@ _WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}
 
 
 @frozen
-class Summary:
+class VerdictSummary:
     """What there is to say of a run.
 
     Attributes:
@@ -35,7 +35,7 @@ class Summary:
     """
 
     run: Run
-    changes: tuple[Change, ...]
+    changes: tuple[VerdictChange, ...]
     muted: int
     others: Mapping[str, int]
     needs: str = ""
@@ -68,7 +68,7 @@ class Summary:
         return ", ".join(parts)
 
 
-def of_run(store: Store, run_id: int) -> Summary:
+def of_run(store: Store, run_id: int) -> VerdictSummary:
     """What there is to say of a run that was judged.
 
     Raises:
@@ -79,7 +79,7 @@ def of_run(store: Store, run_id: int) -> Summary:
     return summary(store.run(run_id), verdicts, {run.id: Began(run.id, run.started_at, run.release) for run in runs})
 
 
-def summary(run: Run, verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> Summary:
+def summary(run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> VerdictSummary:
     """What there is to say of a run.
 
     Args:
@@ -90,10 +90,10 @@ def summary(run: Run, verdicts: Iterable[Verdict], began: Mapping[int, Began]) -
     heard = [verdict for verdict in called if verdict.muted is None]
     counts = Counter(verdict.outcome for verdict in every)
     others = {_WORDS.get(name, name): counts[name] for name in OUTCOMES if counts[name] and name not in CALLED}
-    return Summary(run, tuple(changes(heard, began)), len(called) - len(heard), others, needs(every))
+    return VerdictSummary(run, tuple(changes(heard, began)), len(called) - len(heard), others, needs(every))
 
 
-def render(said: Summary, form: Form, evidence: Evidence) -> str:
+def render(said: VerdictSummary, form: Form, evidence: EvidenceLinks) -> str:
     """The summary; its first line (of HTML: its heading) is the verdict."""
     templates = environment("lab.judge", escapes=form == "html")
     return templates.get_template(f"summary.{form}.j2").render(said=said, evidence=evidence)
@@ -110,7 +110,7 @@ def form_of(path: Path) -> Form:
     return FORMS[path.suffix.lower()]
 
 
-def write(said: Summary, path: Path, evidence: Evidence) -> None:
+def write(said: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
     """Write the summary into a file, as its name says.
 
     Raises:

@@ -1,6 +1,6 @@
 """What a person is told of numbers that moved, and of boards that fail: the phrases of the mail, of CI's summary and of the command line.
 
-Numbers of one board that began to move together, for one cause, are one `Change`. The phrases stand here and nowhere else:
+Numbers of one board that began to move together, for one cause, are one `VerdictChange`. The phrases stand here and nowhere else:
 the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them out.
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from attrs import asdict, evolve, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.judge.records import CALLED, Began, Mute, Review, Verdict
+from lab.judge.records import CALLED, Began, Mute, Review, StoredVerdict
 from lab.results.failing import Failing
 from lab.results.failures import BOOT_FAILURES
 from lab.results.formatting import anchor, decimals, label
@@ -34,7 +34,7 @@ _HASH: Final = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
 
 
 @frozen
-class Change:
+class VerdictChange:
     """Numbers of one board that began to move with the same run, or for the same known cause, with the same outcome.
 
     Attributes:
@@ -49,7 +49,7 @@ class Change:
     outcome: str
     began: Began
     differs: Mapping[str, tuple[str, str]]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[StoredVerdict, ...]
     others: tuple[str, ...] = ()
 
     @property
@@ -63,7 +63,7 @@ class Change:
     @property
     def lines(self) -> list[str]:
         """What moved, a metric a line: its number and size, or how many numbers of it, and their sizes."""
-        by_metric: dict[str, list[Verdict]] = {}
+        by_metric: dict[str, list[StoredVerdict]] = {}
         for verdict in self.verdicts:
             by_metric.setdefault(verdict.metric, []).append(verdict)
         shown = [_line(metric, its) for metric, its in list(by_metric.items())[:MAX_LINES]]
@@ -92,7 +92,7 @@ class Change:
 
 
 @frozen
-class Evidence:
+class EvidenceLinks:
     """Where the evidence of a change is.
 
     Attributes:
@@ -108,13 +108,13 @@ class Evidence:
                 f"address of reports {value!r}: expected http(s) and {RUN}, e.g. https://lab.example.org/runs/{RUN}.html"
             )
 
-    def report(self, change: Change) -> str:
+    def report(self, change: VerdictChange) -> str:
         """The report of the run with which a change began, at its first metric."""
         if not self.address:
             return f"lab report {change.began.run}"
         return f"{self._of(change.began.run)}#{change.verdicts[0].metric}"
 
-    def log(self, change: Change) -> str:
+    def log(self, change: VerdictChange) -> str:
         """The windows of the log that the first number was read from."""
         first = change.verdicts[0]
         place = {name: value for name, value in first.params.items() if name == _TRIED}
@@ -138,13 +138,13 @@ class Evidence:
         return self.address.replace(RUN, str(run))
 
 
-def changes(verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> list[Change]:
+def changes(verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> list[VerdictChange]:
     """The changes that verdicts speak of, regressions first; verdicts that call nothing are left out.
 
     Args:
         verdicts: of one number and cause the first counts. began: the runs that the verdicts name, by their ids.
     """
-    found: dict[tuple[object, ...], dict[tuple[object, ...], Verdict]] = {}
+    found: dict[tuple[object, ...], dict[tuple[object, ...], StoredVerdict]] = {}
     for verdict in verdicts:
         if verdict.outcome in CALLED and verdict.since_run is not None:
             run, cause = verdict.run, tuple(sorted(verdict.differs.items())) or verdict.since_run
@@ -190,7 +190,7 @@ def differing(differs: Mapping[str, tuple[str, str]]) -> str:
     return "; ".join(found) or "nothing that is known"
 
 
-def size(verdict: Verdict) -> str:
+def size(verdict: StoredVerdict) -> str:
     """`+3.0 % ± 0.4 %`."""
     if verdict.effect is None:
         return "moved"
@@ -201,27 +201,27 @@ def size(verdict: Verdict) -> str:
     return f"{verdict.effect * 100:+.{places}f} % ± {about:.{places}f} %"
 
 
-def _change(verdicts: Sequence[Verdict], began: Mapping[int, Began]) -> Change:
+def _change(verdicts: Sequence[StoredVerdict], began: Mapping[int, Began]) -> VerdictChange:
     first = min(verdicts, key=lambda verdict: verdict.since_run or 0)
     run, since = first.run, first.since_run or 0
     ordered = tuple(sorted(verdicts, key=lambda v: (len(v.params), -abs(v.effect or 0), v.metric, label(v.params))))
     start = began.get(since) or Began(since, run.started_at, run.release)
-    return Change(run.board_type, run.board, first.outcome, start, first.differs, ordered)
+    return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered)
 
 
-def _others(change: Change, every: Sequence[Change]) -> tuple[str, ...]:
+def _others(change: VerdictChange, every: Sequence[VerdictChange]) -> tuple[str, ...]:
     if not change.differs:
         return ()
     same = (other for other in every if (other.outcome, other.differs) == (change.outcome, change.differs))
     return tuple(sorted(other.board for other in same if other.board != change.board))
 
 
-def _number(verdict: Verdict) -> str:
+def _number(verdict: StoredVerdict) -> str:
     params = label(verdict.params)
     return plain(f"{verdict.metric} ({params})" if params else verdict.metric)
 
 
-def _line(metric: str, verdicts: Sequence[Verdict]) -> str:
+def _line(metric: str, verdicts: Sequence[StoredVerdict]) -> str:
     if len(verdicts) == 1:
         (verdict,) = verdicts
         return f"{_number(verdict)}: {size(verdict)}, {_way(verdicts)}"
@@ -230,7 +230,7 @@ def _line(metric: str, verdicts: Sequence[Verdict]) -> str:
     return f"{plain(metric)}, {len(verdicts)} numbers: {span}, {_way(verdicts)}"
 
 
-def _way(verdicts: Sequence[Verdict]) -> str:
+def _way(verdicts: Sequence[StoredVerdict]) -> str:
     ways = {"worse" if verdict.worse else "better" for verdict in verdicts}
     return " or ".join(sorted(ways, reverse=True))
 
@@ -244,25 +244,25 @@ def _short(value: str) -> str:
 # --- A verdict in words, and as a document for other programs ---
 
 
-def name(verdict: Verdict) -> str:
+def name(verdict: StoredVerdict) -> str:
     """Which number it is of, e.g. `boot.time (sd)`."""
     params = label(verdict.params)
     return f"{verdict.metric} ({params})" if params else verdict.metric
 
 
-def interval(verdict: Verdict) -> str:
+def interval(verdict: StoredVerdict) -> str:
     """The 95 % interval of the effect, e.g. `+2.4 % to +3.8 %`; that of a mode is not known."""
     if verdict.low is None or verdict.high is None:
         return "not known"
     return f"{100 * verdict.low:+.1f} % to {100 * verdict.high:+.1f} %"
 
 
-def differences(verdict: Verdict) -> str:
+def differences(verdict: StoredVerdict) -> str:
     """What differs between the run that it began with and the one before, e.g. `board: A, was B`."""
     return "; ".join(f"{what}: {now}, was {was}" for what, (was, now) in verdict.differs.items())
 
 
-def needs(verdicts: Iterable[Verdict]) -> str:
+def needs(verdicts: Iterable[StoredVerdict]) -> str:
     """Why the judge says nothing of numbers without a history, e.g. `needs 8 earlier runs, has 5`; empty: all have one."""
     from lab.judge.history.constants import CONSTANTS  # noqa: PLC0415 - with numpy
 
@@ -272,7 +272,7 @@ def needs(verdicts: Iterable[Verdict]) -> str:
     return f"needs {CONSTANTS.first_runs} earlier runs, has {' to '.join(map(str, sorted({min(had), max(had)})))}"
 
 
-def sentence(verdict: Verdict) -> str:
+def sentence(verdict: StoredVerdict) -> str:
     """All of it, for a message."""
     if verdict.since_run is None:
         why = f", {needs([verdict])}" if verdict.outcome == "no history" else ""
@@ -285,7 +285,7 @@ def sentence(verdict: Verdict) -> str:
     )
 
 
-def document(verdict: Verdict) -> dict[str, Any]:
+def document(verdict: StoredVerdict) -> dict[str, Any]:
     """A verdict for `--json`."""
     run = verdict.run
     return {

@@ -289,7 +289,7 @@ _WAITING, _ALLOCATED, _ACQUIRED = 0, 1, 2  # labgrid.remote.common.ReservationSt
 
 
 @frozen
-class Wanted:
+class WantedPlace:
     """A place and its coordinator, at host:port."""
 
     name: str

@@ -20,7 +20,7 @@ _CHECKSUM_SIZES: Final = {"sha1": 40, "sha256": 64}
 
 
 @frozen
-class Range:
+class BlockRange:
     """Blocks that have data: first and last. checksum: hexadecimal; empty: the map has none."""
 
     first: int
@@ -40,7 +40,7 @@ class Bmap:
 
     image_bytes: int
     block_bytes: int
-    ranges: list[Range]
+    ranges: list[BlockRange]
     kind: str
 
     @property
@@ -48,7 +48,7 @@ class Bmap:
         """What is written."""
         return sum(stop - start for start, stop in map(self.span, self.ranges))
 
-    def span(self, blocks: Range) -> tuple[int, int]:
+    def span(self, blocks: BlockRange) -> tuple[int, int]:
         """First byte, and the byte after the last; the image may end within its last block."""
         return blocks.first * self.block_bytes, min((blocks.last + 1) * self.block_bytes, self.image_bytes)
 
@@ -122,7 +122,7 @@ def _read(root: ET.Element) -> Bmap:
     for element in root.iterfind("BlockMap/Range"):
         first, _, last = (element.text or "").strip().partition("-")
         checksum = (element.get("chksum") or element.get("sha1") or "").lower()
-        each = Range(int(first), int(last or first), checksum)
+        each = BlockRange(int(first), int(last or first), checksum)
         if not after <= each.first <= each.last or each.first * block >= size or each.last * block >= size:
             raise ValueError(f"range {each.first}-{each.last} is out of order, or beyond the image")
         if checksum and not re.fullmatch(f"[0-9a-f]{{{_CHECKSUM_SIZES[kind]}}}", checksum):

@@ -24,7 +24,7 @@ from lab.provision.failures import (
 from lab.provision.history import NewProvision, Provision, ProvisionBook
 from lab.provision.release import Content, Expected, Recovery, Release
 from lab.provision.spare import Spare, newest
-from lab.provision.writer import Plan, Progress, Report, Target, Verified, Way
+from lab.provision.writer import Plan, Report, Verified, Way, WriteProgress, WriteTarget
 from lab.redaction import redacted
 
 
@@ -120,7 +120,7 @@ class Provisioner:
         board.select_medium(selected)
         security, plans = board.security or "none", []
         for medium in self.media:
-            target = Target(board.board, board.type.name, medium, security=security)
+            target = WriteTarget(board.board, board.type.name, medium, security=security)
             tries = self.book.tries(board.board, medium) if self.book is not None else []
             plans.append(ways[medium].plan(self.release.media[medium], _tried(target, tries)))
         return plans
@@ -271,7 +271,7 @@ def first_boot(board: WritableBoard, written: Provision, book: ProvisionBook, sa
     book.booted(written.id, software)
 
 
-def _tried(target: Target, tries: Sequence[Provision]) -> Target:
+def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
     """The same target with what the record says of its boot partitions. tries: the newest first."""
     untried = takewhile(lambda each: each.state != "booted", tries)
     return evolve(
@@ -428,7 +428,7 @@ class ProgressPrinter:
     _tenth: int = field(default=-1, init=False)
     _at_ns: int = field(default=0, init=False)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: WriteProgress) -> None:
         """Take a report of a way."""
         tenth = progress.done * 10 // progress.total if progress.total else 10
         begins = progress.elapsed_ns < self._at_ns  # another plan
@@ -439,7 +439,7 @@ class ProgressPrinter:
         self.say(line(progress))
 
 
-def line(progress: Progress) -> str:
+def line(progress: WriteProgress) -> str:
     """E.g. "rootfs.ext4: 40 %, 120.0 of 300.0 MiB, 18.3 MiB/s, 9 s left"."""
     share = progress.done * 100 // progress.total if progress.total else 100
     unit, name = (_MIB, "MiB") if progress.total >= _MIB else (_KIB, "KiB")

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import RecoveryFailedError
 from lab.provision.image import read_whole
-from lab.provision.release import Stage
+from lab.provision.release import RecoveryStage
 
 PROMPT: Final = r"root@ram-linux:[^ ]*# "  # of the one that `lab release ram-linux` makes (virtual.ramlinux)
 MOST_BYTES: Final = 512 * 1024 * 1024  # of a file, unpacked
@@ -65,7 +65,7 @@ class Placed:
     data: bytes = field(repr=False)
 
 
-def read(stages: Sequence[Stage]) -> RamLinux:
+def read(stages: Sequence[RecoveryStage]) -> RamLinux:
     """The files of a release's `recovery: ram:`, or of an environment, each checked against its digest.
 
     An initramfs has `.cpio`, `initramfs` or `initrd` in its name, a device tree ends in `.dtb`; what is left is the kernel.
@@ -74,7 +74,7 @@ def read(stages: Sequence[Stage]) -> RamLinux:
         ConfigurationError: one is missing, or the kernel is none that U-Boot starts as it is.
         BoardlabError: one cannot be read (see `lab.provision.image.read_whole`).
     """
-    found: dict[str, Stage] = {}
+    found: dict[str, RecoveryStage] = {}
     for stage in stages:
         found.setdefault(_kind(stage.name), stage)
     if missing := [kind for kind in ("kernel", "initramfs") if kind not in found]:
@@ -215,7 +215,7 @@ class Start:
             raise error
 
 
-def _bytes(kind: str, stage: Stage) -> bytes:
+def _bytes(kind: str, stage: RecoveryStage) -> bytes:
     # The kernel unpacks an initramfs, and a smaller one is loaded sooner.
     return read_whole(stage, MOST_BYTES, unpack=kind != "initramfs")
 

@@ -140,7 +140,7 @@ class Image(File):
 
 
 @frozen(kw_only=True)
-class Place:
+class PartPlace:
     """Where a part goes on its medium. Exactly one of `partition`, `offset` and `mtd` is given.
 
     Attributes:
@@ -186,7 +186,7 @@ class Part(File):
     """
 
     name: str = field(validator=part_name)
-    to: Place
+    to: PartPlace
     packed: bool = False
 
     @property
@@ -196,7 +196,7 @@ class Part(File):
 
 
 @frozen(kw_only=True)
-class Stage(File):
+class RecoveryStage(File):
     """A file that is sent to a board without software, or kept in its memory."""
 
     name: str = field(validator=part_name)
@@ -270,9 +270,9 @@ class Recovery:
     """
 
     soc: str = field(default="", validator=word)
-    usb: list[Stage] = Factory(list)
-    uart: list[Stage] = Factory(list)
-    ram: list[Stage] = Factory(list)
+    usb: list[RecoveryStage] = Factory(list)
+    uart: list[RecoveryStage] = Factory(list)
+    ram: list[RecoveryStage] = Factory(list)
 
     @property
     def files(self) -> list[File]:

@@ -43,7 +43,7 @@ class ProgramEnd:
     status: int | None
 
 
-class Run(Protocol):
+class RunProgram(Protocol):
     """Runs a program to its end."""
 
     def __call__(self, arguments: Sequence[str], timeout_s: float) -> ProgramEnd:

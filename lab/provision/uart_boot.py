@@ -17,8 +17,8 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.provision.image import read_whole
 from lab.provision.release import Recovery
-from lab.provision.writer import Progress, Report
-from lab.provision.ymodem import Sending, SerialLine
+from lab.provision.writer import Report, WriteProgress
+from lab.provision.ymodem import Sending, YmodemLine
 
 ROM_ASKS_S: Final = 20.0  # after power on; it looks at its other boot devices first
 MOST_BYTES: Final = 64 * 1024 * 1024  # of a stage; at the console's speed these would take hours
@@ -47,7 +47,7 @@ def stages(recovery: Recovery) -> list[RomImage]:
     return [RomImage(stage.name, read_whole(stage, MOST_BYTES)) for stage in recovery.uart]
 
 
-def send(line: SerialLine, images: Sequence[RomImage], report: Report) -> None:
+def send(line: YmodemLine, images: Sequence[RomImage], report: Report) -> None:
     """Send the stages to a board that has just got its power in UART boot mode; then its U-Boot starts.
 
     Raises:
@@ -58,7 +58,7 @@ def send(line: SerialLine, images: Sequence[RomImage], report: Report) -> None:
         done_before = before
 
         def sent(count: int, name: str = image.name, done: int = done_before) -> None:
-            report(Progress(name, done + count, total, line.now_ns() - begun_ns))
+            report(WriteProgress(name, done + count, total, line.now_ns() - begun_ns))
 
         sending = Sending(line, image.data, image.name, batch=number > 0)
         sending.send(STAGE_ASKS_S if number else ROM_ASKS_S, sent)

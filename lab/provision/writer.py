@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from lab.provision.failures import WriteStalledError
-from lab.provision.release import BOOT_STAGES, Content, ExtCsd, File, Part, Place
+from lab.provision.release import BOOT_STAGES, Content, ExtCsd, File, Part, PartPlace
 from lab.provision.spare import Spare
 
 FULL: Final = "full"
@@ -24,7 +24,7 @@ _SHOWN_EVERY_NS: Final = 500_000_000
 
 
 @frozen
-class Target:
+class WriteTarget:
     """What is written to, as the environment names it and as it was found.
 
     Attributes:
@@ -58,7 +58,7 @@ class Step:
     """
 
     file: File
-    place: Place | None
+    place: PartPlace | None
     bytes: int
 
     @property
@@ -80,7 +80,7 @@ class Plan:
     """
 
     way: str
-    target: Target
+    target: WriteTarget
     content: Content
     steps: tuple[Step, ...]
     estimate_s: float | None = None
@@ -122,7 +122,7 @@ class Verified:
 
 
 @frozen
-class Progress:
+class WriteProgress:
     """How far a write is.
 
     Attributes:
@@ -145,7 +145,7 @@ class Progress:
         return max(0, self.total - self.done) / self.rate if self.rate else None
 
 
-Report: TypeAlias = Callable[[Progress], None]
+Report: TypeAlias = Callable[[WriteProgress], None]
 
 
 class Way(Protocol):
@@ -155,7 +155,7 @@ class Way(Protocol):
     def name(self) -> str:
         """As plans and records call it."""
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         """Decide everything. Nothing is written. The plan's target is the given one with what was found of it: device, size.
 
         Raises:
@@ -239,7 +239,7 @@ class Meter:
 
     def _tell(self) -> None:
         self._shown_ns = self.now_ns()
-        self.report(Progress(self._step, self._done, self.total, self._shown_ns - self._began_ns))
+        self.report(WriteProgress(self._step, self._done, self.total, self._shown_ns - self._began_ns))
 
 
 def order(parts: Iterable[Part]) -> list[Part]:

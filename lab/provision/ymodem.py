@@ -36,7 +36,7 @@ Sent: TypeAlias = Callable[[int], None]
 """Told how many bytes have arrived."""
 
 
-class SerialLine(Protocol):
+class YmodemLine(Protocol):
     """A console that can be read and written."""
 
     def read(self, timeout_s: float) -> bytes:
@@ -58,7 +58,7 @@ class Sending:
         batch: YMODEM: the receiver is told name and size; False: XMODEM, as a ROM takes it.
     """
 
-    line: SerialLine
+    line: YmodemLine
     data: bytes
     name: str
     batch: bool = True

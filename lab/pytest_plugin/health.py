@@ -12,7 +12,7 @@ import pytest
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import reference_board
-from lab.health import Check, Part
+from lab.health import Check, CheckedPart
 from lab.health.book import HealthBook
 from lab.health.state import PROVISION_NEEDS, counts
 from lab.host import process
@@ -58,7 +58,7 @@ def noted(config: pytest.Config) -> Iterator[None]:
         yield
     except BoardlabError as error:
         if counts(error.fault, error.failure):
-            part = Part(part_of(error.failure), "failed", error.failure, error.fault, str(error))
+            part = CheckedPart(part_of(error.failure), "failed", error.failure, error.fault, str(error))
             try:
                 HealthBook(config.stash[STORE_KEY], reference_board.rule()).record(_check(config, (part,), 0.0))
             except BoardlabError as second:
@@ -66,7 +66,7 @@ def noted(config: pytest.Config) -> Iterator[None]:
         raise
 
 
-def _check(config: pytest.Config, parts: tuple[Part, ...], duration_s: float) -> Check:
+def _check(config: pytest.Config, parts: tuple[CheckedPart, ...], duration_s: float) -> Check:
     strategy = config.stash[STRATEGY_KEY]
     return Check(
         board=strategy.board,

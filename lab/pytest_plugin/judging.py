@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.judge.records import CALLED, UNSURE, Verdict
+from lab.judge.records import CALLED, UNSURE, StoredVerdict
 from lab.pytest_plugin.guest import MEASURERS, measures
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.results.history import Item
@@ -21,7 +21,7 @@ _ITEMS: Final[Mapping[str, tuple[str, str]]] = {
     "sections": ("section", "section"),
 }
 _SAID: Final = {*CALLED, UNSURE, "no samples"}
-_JUDGED_KEY = pytest.StashKey[dict[int, list[Verdict]]]()  # run -> what was said of it
+_JUDGED_KEY = pytest.StashKey[dict[int, list[StoredVerdict]]]()  # run -> what was said of it
 
 
 @pytest.hookimpl(trylast=True)
@@ -79,7 +79,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(f"no history: {needs_history}")
 
 
-def _judge(item: pytest.Item) -> list[Verdict]:
+def _judge(item: pytest.Item) -> list[StoredVerdict]:
     """The verdicts on what a test has measured; they become properties of it for JUnit's XML."""
     from lab.judge.store import verdicts_with  # noqa: PLC0415 - with numpy's user
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy
@@ -100,7 +100,7 @@ def _judge(item: pytest.Item) -> list[Verdict]:
     return own
 
 
-def _properties(verdict: Verdict) -> Iterator[tuple[str, object]]:
+def _properties(verdict: StoredVerdict) -> Iterator[tuple[str, object]]:
     label = ",".join(f"{name}={value}" for name, value in verdict.params.items())
     name = f"{verdict.metric}[{label}]"
     yield f"{name} verdict", verdict.outcome

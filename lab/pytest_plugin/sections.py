@@ -221,7 +221,7 @@ def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run
     return made()
 
 
-def _described(env: Any) -> site.Site:
+def _described(env: Any) -> site.LabSite:
     """What the environment says about the lab around the board."""
     where = f"{env.config_file}: targets.main.options.{site.OPTION}"
     return site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)

@@ -24,7 +24,7 @@ from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host import locks
 from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
-from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
+from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 PROMPT: Final = b"=>\r\n"
 ANSWER_S: Final = 10.0
@@ -33,7 +33,7 @@ _NUMBER: Final = r"\s*(-?\d+(?:\.\d+)?)\s*\|"
 _ROW: Final = re.compile(rf"^\|\s*\d+\s*\|\s*(\w+)\s*\|{_NUMBER * 4}")
 _ECHO_S: Final = 1.0
 _OTHERS_S: Final = 60.0  # for the commands of other programs, each of which its watchdog bounds
-_ITERATIONS: Final = {Range.ACTIVE: 1, Range.SLEEP: 20}
+_ITERATIONS: Final = {AdcRange.ACTIVE: 1, AdcRange.SLEEP: 20}
 _PAUSE_MS: Final = 10
 NOMINAL_MOHM: Final = 10.0
 _CHIP: Final = CHIPS["ina226"]  # that the firmware drives
@@ -171,7 +171,7 @@ class AutomationSensor:
         self._iterations = 1
         self._shunts: list[float] = []
 
-    def start(self, wanted: Range) -> Schedule:
+    def start(self, wanted: AdcRange) -> SampleSchedule:
         """See `RailSensor`."""
         if self._config.dut:
             self._interface.command(f"auto set dut {self._config.dut}")
@@ -205,7 +205,7 @@ class AutomationSensor:
                 )
             )
         text = f"auto measure power {self._iterations} {_PAUSE_MS}; averaging of the firmware"
-        return Schedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)
+        return SampleSchedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)
 
     def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`; blocks until the interface has measured."""
@@ -214,7 +214,7 @@ class AutomationSensor:
         for number, (rail, shunt) in enumerate(zip(self.rails, self._shunts, strict=True)):
             row = rows.get(rail.channel or rail.name)
             if row is None:
-                found.append(SensorReading(number, 0, 0, Mark.NACK))
+                found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
                 found.append(SensorReading.of(number, row.volts, 1e6, row.milliampere, shunt * 1000))
         return found

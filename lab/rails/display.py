@@ -122,14 +122,14 @@ Floats = npt.NDArray[np.float64]
 
 
 @frozen
-class Event:
+class DisplayEvent:
     """Something that the console said, at an instant of CLOCK_MONOTONIC_RAW."""
 
     t_ns: int
     name: str
 
 
-def stacked(trace: Trace, events: Sequence[Event] = ()) -> str:
+def stacked(trace: Trace, events: Sequence[DisplayEvent] = ()) -> str:
     """The trace as an SVG element. Where there are more samples than columns, each column shows their mean.
 
     Raises:

@@ -12,9 +12,12 @@ from typing import Final
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
-from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
+from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
-PERIOD_NS: Final = {Range.ACTIVE: 10_000_000, Range.SLEEP: 200_000_000}  # a file is an I2C transfer in the kernel
+PERIOD_NS: Final = {
+    AdcRange.ACTIVE: 10_000_000,
+    AdcRange.SLEEP: 200_000_000,
+}  # a file is an I2C transfer in the kernel
 NOMINAL_MOHM: Final = 10.0  # where the driver has computed the current itself, any shunt will do to carry it
 GAIN: Final = 0.005
 
@@ -33,11 +36,13 @@ class HwmonSensor:
         self._folders = [self._folder(rail) for rail in self.rails]
         self._shunts = [rail.shunt_mohm or NOMINAL_MOHM for rail in self.rails]
 
-    def start(self, wanted: Range) -> Schedule:
+    def start(self, wanted: AdcRange) -> SampleSchedule:
         """See `RailSensor`; the driver's own averaging is left as it is."""
         period_ns = PERIOD_NS[wanted]
         channels = tuple(map(_channel, self.rails, self._folders, self._shunts))
-        return Schedule(channels, period_ns, 0, period_ns, 0, "hwmon: in1_input, curr1_input; averaging of the driver")
+        return SampleSchedule(
+            channels, period_ns, 0, period_ns, 0, "hwmon: in1_input, curr1_input; averaging of the driver"
+        )
 
     def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`."""
@@ -51,7 +56,7 @@ class HwmonSensor:
                     failure="power_sensor",
                 ) from error
             except OSError:  # the driver's transfer was not acknowledged
-                found.append(SensorReading(number, 0, 0, Mark.NACK))
+                found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
                 found.append(SensorReading.of(number, millivolt, 1000, milliampere, shunt * 1000))
         return found

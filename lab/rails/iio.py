@@ -15,12 +15,12 @@ from attrs import frozen
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
-from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
+from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 if TYPE_CHECKING:
     import iio
 
-PERIOD_NS: Final = {Range.ACTIVE: 10_000_000, Range.SLEEP: 200_000_000}  # each attribute is a round trip
+PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}  # each attribute is a round trip
 _PACKAGE: Final = "libiio0"  # of Debian and Ubuntu
 
 
@@ -61,7 +61,7 @@ class IioSensor:
             ) from error
         self._attributes = [self._find(rail) for rail in self.rails]
 
-    def start(self, wanted: Range) -> Schedule:
+    def start(self, wanted: AdcRange) -> SampleSchedule:
         """See `RailSensor`; the driver's own averaging is left as it is."""
         period_ns = PERIOD_NS[wanted]
         channels = []
@@ -81,7 +81,9 @@ class IioSensor:
                     max_w=rail.max_w,
                 )
             )
-        return Schedule(tuple(channels), period_ns, 0, period_ns, 0, "iio: raw and scale; averaging of the driver")
+        return SampleSchedule(
+            tuple(channels), period_ns, 0, period_ns, 0, "iio: raw and scale; averaging of the driver"
+        )
 
     def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`."""
@@ -92,7 +94,7 @@ class IioSensor:
                 shunt, bus = rail.shunt.value, rail.bus.value
             except OSError:
                 lost += 1
-                found.append(SensorReading(number, 0, 0, Mark.NACK))
+                found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
                 found.append(SensorReading.of(number, bus, rail.bus_mv * 1e3, shunt, rail.shunt_mv * 1e6))
         if lost == len(self._attributes):

@@ -9,7 +9,7 @@ from lab.errors import LabStableError
 from lab.rails.chips import BUS, CONFIG, SHUNT, Chip, Setting
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
-from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
+from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
 SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each
@@ -42,7 +42,7 @@ class InaSensor:
         self._polls = 1  # in one period
         self._check_every = 1
 
-    def start(self, wanted: Range) -> Schedule:
+    def start(self, wanted: AdcRange) -> SampleSchedule:
         """See `RailSensor`."""
         setting = choose(self._chip.settings, self.rails, wanted, self._khz)
         self._setting = setting
@@ -53,7 +53,7 @@ class InaSensor:
         for rail in self.rails:
             self._configure(rail)
         channels = tuple(self._channel(rail, setting) for rail in self.rails)
-        return Schedule(channels, period_ns, period_ns, poll_ns, poll_ns, f"{self._chip.name}, {setting.text}")
+        return SampleSchedule(channels, period_ns, period_ns, poll_ns, poll_ns, f"{self._chip.name}, {setting.text}")
 
     def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`."""
@@ -83,7 +83,7 @@ class InaSensor:
         if not ready:
             self._idle[rail] += 1
             if self._idle[rail] % (STALE_PERIODS * self._polls) == 0:
-                return SensorReading(rail, 0, 0, Mark.STALE)
+                return SensorReading(rail, 0, 0, TraceMark.STALE)
             return None
         self._idle[rail] = 0
         if shunt > 0x7FFF:
@@ -91,9 +91,9 @@ class InaSensor:
         mark = 0
         if rail in self._reset:
             self._reset.discard(rail)
-            mark = Mark.RESET
+            mark = TraceMark.RESET
         if abs(shunt) >= chip.full_scale:
-            mark |= Mark.SATURATED
+            mark |= TraceMark.SATURATED
         return SensorReading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
 
     def _one_by_one(self) -> list[SensorReading]:
@@ -102,7 +102,7 @@ class InaSensor:
             try:
                 reading = self._reading(rail, fetch())
             except NackError:
-                reading = SensorReading(rail, 0, 0, Mark.NACK)
+                reading = SensorReading(rail, 0, 0, TraceMark.NACK)
             if reading is not None:
                 found.append(reading)
         return found
@@ -163,9 +163,9 @@ class InaSensor:
 
 
 SHARE: Final = 0.01
-EXPECTED_W: Final = {Range.ACTIVE: 0.1, Range.SLEEP: 0.001}
+EXPECTED_W: Final = {AdcRange.ACTIVE: 0.1, AdcRange.SLEEP: 0.001}
 FASTEST_NS: Final = 1_000_000  # no ordinary process polls faster without being late now and then
-SLOWEST_NS: Final = {Range.ACTIVE: 1_200_000, Range.SLEEP: 1_500_000_000}
+SLOWEST_NS: Final = {AdcRange.ACTIVE: 1_200_000, AdcRange.SLEEP: 1_500_000_000}
 _BITS_PER_READ: Final = 47  # start, address, register, restart, address, two bytes, each with its acknowledge, stop
 _READS_PER_RAIL: Final = 3  # ready flag, shunt, bus
 _MARGIN: Final = 1.25  # the bus may be busy for four fifths of the time
@@ -176,7 +176,7 @@ def bus_time_ns(rails: int, khz: int) -> int:
     return rails * _READS_PER_RAIL * _BITS_PER_READ * 1_000_000 // khz
 
 
-def choose(available: Sequence[Setting], rails: Sequence[RailConfig], wanted: Range, khz: int) -> Setting:
+def choose(available: Sequence[Setting], rails: Sequence[RailConfig], wanted: AdcRange, khz: int) -> Setting:
     """The fastest setting that resolves 1 % of the smallest expected signal; else the slowest that the range allows."""
     floor_ns = max(FASTEST_NS, round(_MARGIN * bus_time_ns(len(rails), khz)))
     ceiling_ns = max(SLOWEST_NS[wanted], floor_ns)
@@ -187,4 +187,4 @@ def choose(available: Sequence[Setting], rails: Sequence[RailConfig], wanted: Ra
     quiet = [setting for setting in possible if setting.noise_nv <= SHARE * signal_nv]
     if quiet:
         return quiet[0]
-    return possible[-1] if wanted is Range.SLEEP else possible[0]
+    return possible[-1] if wanted is AdcRange.SLEEP else possible[0]

@@ -14,7 +14,7 @@ from lab.errors import ConfigurationError
 from lab.host.clock import Clock
 from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
-from lab.rails.model import NO_VALUES, Channel, Range, SensorReading
+from lab.rails.model import NO_VALUES, AdcRange, Channel, SensorReading
 from lab.rails.trace import END, RECORD, TraceMeta, meta_of
 
 
@@ -32,7 +32,7 @@ class Now:
     text: str = ""
 
 
-def watch(config: RailsConfig, wanted: Range, clock: Clock, seconds: float) -> Generator[list[Now]]:
+def watch(config: RailsConfig, wanted: AdcRange, clock: Clock, seconds: float) -> Generator[list[Now]]:
     """The means of each so many seconds, for ever.
 
     Raises:

@@ -12,7 +12,7 @@ from lab.metrics import Flag
 from lab.rails.config import RailConfig
 
 
-class Mark(enum.IntFlag):
+class TraceMark(enum.IntFlag):
     """What a record of a trace says about itself; 0 is a good sample."""
 
     NACK = 1  # the sensor did not answer: no values
@@ -22,11 +22,11 @@ class Mark(enum.IntFlag):
     IMPLAUSIBLE = 16  # what the sensor says is no number, or beyond what a record holds: no values
 
 
-NO_VALUES: Final = int(Mark.NACK | Mark.STALE | Mark.IMPLAUSIBLE)
+NO_VALUES: Final = int(TraceMark.NACK | TraceMark.STALE | TraceMark.IMPLAUSIBLE)
 LARGEST: Final = 2**31 - 1  # microvolt or nanovolt in a record: 2 kV on the rail, 2 V on the shunt
 
 
-class Range(enum.StrEnum):
+class AdcRange(enum.StrEnum):
     """What power is expected, which decides how long a sensor averages (`lab.rails.ina`)."""
 
     ACTIVE = "active"  # a board that boots, idles or works: about a thousand samples a second
@@ -39,7 +39,7 @@ class SensorReading(NamedTuple):
     Attributes:
         rail: its index among the measured rails.
         bus_uv: microvolt. shunt_nv: nanovolt, before any correction.
-        mark: see `Mark`.
+        mark: see `TraceMark`.
     """
 
     rail: int
@@ -53,9 +53,9 @@ class SensorReading(NamedTuple):
         try:
             bus_uv, shunt_nv = round(float(bus) * bus_step_uv), round(float(shunt) * shunt_step_nv)
         except (ValueError, OverflowError):  # no number, nan, inf
-            return cls(rail, 0, 0, Mark.IMPLAUSIBLE)
+            return cls(rail, 0, 0, TraceMark.IMPLAUSIBLE)
         if max(abs(bus_uv), abs(shunt_nv)) > LARGEST:
-            return cls(rail, 0, 0, Mark.IMPLAUSIBLE)
+            return cls(rail, 0, 0, TraceMark.IMPLAUSIBLE)
         return cls(rail, bus_uv, shunt_nv)
 
 
@@ -86,7 +86,7 @@ class Channel:
 
 
 @frozen
-class Schedule:
+class SampleSchedule:
     """How a started sensor samples.
 
     Attributes:
@@ -113,7 +113,7 @@ class RailSensor(Protocol):
 
     rails: Sequence[RailConfig]
 
-    def start(self, wanted: Range) -> Schedule:
+    def start(self, wanted: AdcRange) -> SampleSchedule:
         """Set the sensors up.
 
         Raises:

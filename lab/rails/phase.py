@@ -21,7 +21,7 @@ from lab.benchmarks.boot.records import MomentLike
 from lab.boards.hardware import RAIL_OFF_V
 from lab.errors import TestStableError
 from lab.metrics import Flag, uncertainty
-from lab.rails.model import NO_VALUES, Channel, Mark, PhasePower, RailPower, UncertaintyBudget
+from lab.rails.model import NO_VALUES, Channel, PhasePower, RailPower, TraceMark, UncertaintyBudget
 
 if TYPE_CHECKING:
     from lab.rails.trace import Trace
@@ -289,14 +289,14 @@ def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, volts_v: Floa
     """
     records = _between(trace, number, start_ns, end_ns)
     marks = int(np.bitwise_or.reduce(records["mark"])) if len(records) else 0
-    if marks & Mark.NACK:
+    if marks & TraceMark.NACK:
         yield Flag.POWER_NACK
-    if marks & Mark.RESET:
+    if marks & TraceMark.RESET:
         yield Flag.SENSOR_RESET
-    if marks & Mark.STALE or _repeats(trace, number, records) or _frozen(trace, number, start_ns, end_ns):
+    if marks & TraceMark.STALE or _repeats(trace, number, records) or _frozen(trace, number, start_ns, end_ns):
         yield Flag.POWER_STUCK
     if (
-        marks & (Mark.SATURATED | Mark.IMPLAUSIBLE)
+        marks & (TraceMark.SATURATED | TraceMark.IMPLAUSIBLE)
         or _exceeds(trace, number)
         or not _plausible(trace, number, volts_v, power_w)
     ):

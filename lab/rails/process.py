@@ -16,7 +16,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.rails.config import RailsConfig
-from lab.rails.model import Range
+from lab.rails.model import AdcRange
 from lab.rails.sampler import EXIT_CONFIGURATION, READY
 from lab.rails.trace import NAP_S, Trace
 
@@ -73,7 +73,7 @@ class Sampler:
 
 
 @contextlib.contextmanager
-def sampling(config: RailsConfig, trace_path: Path, wanted: Range = Range.ACTIVE) -> Iterator[Sampler]:
+def sampling(config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE) -> Iterator[Sampler]:
     """Sample a board's rails into a trace while the block runs; when it is entered, the sensors convert.
 
     The sampler ends with the block, and with this process, whatever ends it: it watches a pipe that the kernel closes.

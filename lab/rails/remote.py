@@ -19,7 +19,7 @@ from lab.host.clock import MonotonicRaw
 from lab.host.runtime import SamplerStatus
 from lab.host.tcp import connected, first_line
 from lab.rails.config import RailsConfig
-from lab.rails.model import Range
+from lab.rails.model import AdcRange
 from lab.rails.process import LAG_S, START_S, STOP_S, Sampler
 from lab.rails.server import BEAT_S, DONE, END, KEEP_S, LIVES
 from lab.rails.trace import END as LAST
@@ -34,7 +34,7 @@ _TRY_AGAIN_S: Final = 0.2
 _AWAY: Final = "console_link"  # what the way there fails with
 
 
-class Connection(Protocol):
+class RailsConnection(Protocol):
     """A connection with a rails server: a socket, or what is used like one. One thread may read it while another one writes."""
 
     def recv(self, size: int, /) -> bytes: ...
@@ -60,10 +60,10 @@ class Copier:
         silent_s: a connection that brings nothing for so long is cut: it may hang, and another one may not.
     """
 
-    stream: Connection
+    stream: RailsConnection
     file: Any
     name: str
-    again: Callable[[str, int], Connection]
+    again: Callable[[str, int], RailsConnection]
     patience_s: float = PATIENCE_S
     silent_s: float = SILENT_S
     ended: bool = field(default=False, init=False)
@@ -213,14 +213,14 @@ class RailsServer:
         patience_s: how long a cut of the connection may last.
     """
 
-    connect: Callable[[float], Connection]
+    connect: Callable[[float], RailsConnection]
     host: str
     runtime: Path | None = None
     patience_s: float = PATIENCE_S
 
     @contextlib.contextmanager
     def sampling(
-        self, config: RailsConfig, trace_path: Path, wanted: Range = Range.ACTIVE, line: str = ""
+        self, config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE, line: str = ""
     ) -> Iterator[Sampler]:
         """As `lab.rails.sampling`, with the stamps of that host's clock. A cut of the connection of up to `patience_s` costs no sample.
 
@@ -270,18 +270,18 @@ class RailsServer:
         Raises:
             ConfigurationError, LabTransientError: as `sampling`.
         """
-        asked = {"config": asdict(config), "range": Range.ACTIVE.value, "seconds": seconds}
+        asked = {"config": asdict(config), "range": AdcRange.ACTIVE.value, "seconds": seconds}
         with self._asked(asked, seconds) as (_, said):
             return {str(rail): float(volts) for rail, volts in said.get("volts", {}).items()}
 
     @contextlib.contextmanager
-    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[RailsConnection, dict[str, Any]]]:
         """A connection, and the server's answer; it is closed at the end."""
         stream, said = self._answered(question, takes_s)
         with contextlib.closing(stream):
             yield stream, said
 
-    def _again(self, name: str, offset: int) -> Connection:
+    def _again(self, name: str, offset: int) -> RailsConnection:
         """A new connection to a sampling, from this byte of its trace on.
 
         Raises:
@@ -289,7 +289,7 @@ class RailsServer:
         """
         return self._answered({"resume": name, "offset": offset}, 0.0)[0]
 
-    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[Connection, dict[str, Any]]:
+    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[RailsConnection, dict[str, Any]]:
         with contextlib.ExitStack() as unless_good:
             try:
                 stream = unless_good.enter_context(contextlib.closing(self.connect(CONNECT_S)))

@@ -28,7 +28,7 @@ from lab.host.runtime import SamplerStatus, runtime_dir
 from lab.host.scheduling import IdleStates, raise_priority
 from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
-from lab.rails.model import RailSensor, Range, Schedule
+from lab.rails.model import AdcRange, RailSensor, SampleSchedule
 from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
 from lab.shown import plain_text
 
@@ -46,7 +46,7 @@ class SensorRecorder:
         self,
         config: RailsConfig,
         sensor: RailSensor,
-        wanted: Range,
+        wanted: AdcRange,
         path: Path,
         clock: Clock,
         scheduling: str,
@@ -135,7 +135,7 @@ class _Tally:
 class StatusReporter:
     """Counts samples and gaps, and tells of each rail now and then."""
 
-    def __init__(self, board: str, schedule: Schedule, folder: Path) -> None:
+    def __init__(self, board: str, schedule: SampleSchedule, folder: Path) -> None:
         """Nothing is counted yet. `folder`: where the exporter looks."""
         self._board = board
         self._rails = [channel.rail for channel in schedule.channels]
@@ -190,7 +190,7 @@ class _Ending:
         self.now = True
 
 
-def record(config: RailsConfig, wanted: Range, path: Path) -> None:
+def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
     """Sample until stdin is closed or SIGTERM comes.
 
     Raises:
@@ -201,7 +201,7 @@ def record(config: RailsConfig, wanted: Range, path: Path) -> None:
     sensor = open_sensor(config)
     scheduling = raise_priority()
     idle_states = IdleStates()
-    idle_states.forbid(wanted is Range.ACTIVE)  # a sleeping board has a sample a second, and those may be late
+    idle_states.forbid(wanted is AdcRange.ACTIVE)  # a sleeping board has a sample a second, and those may be late
     gc.disable()  # nothing here makes cycles, and a collection would make a poll late
     recorder = SensorRecorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir())
     period_ns = recorder.poll_ns
@@ -244,7 +244,7 @@ def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(prog="python -m lab.rails.sampler", description="boardlab's power sampler")
     parser.add_argument("--trace", type=Path, required=True)
-    parser.add_argument("--range", type=Range, default=Range.ACTIVE)
+    parser.add_argument("--range", type=AdcRange, default=AdcRange.ACTIVE)
     given = parser.parse_args()
     try:
         record(RailsConfig.loads(_line()), given.range, given.trace)

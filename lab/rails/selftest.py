@@ -14,7 +14,7 @@ from lab.rails.backends import open_bus, open_sensor
 from lab.rails.chips import BUS, CHIPS, CONFIG, SHUNT, Chip
 from lab.rails.config import INA, RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
-from lab.rails.model import NO_VALUES, Range
+from lab.rails.model import NO_VALUES, AdcRange
 
 ADDRESSES: Final = range(0x40, 0x50)  # what two pins of an INA2xx can select
 NEAR: Final = 0.08  # a measured supply against its nominal voltage
@@ -93,7 +93,7 @@ def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, f
     sums: dict[int, list[int]] = {}
     sensor = open_sensor(config)
     try:
-        schedule = sensor.start(Range.ACTIVE)
+        schedule = sensor.start(AdcRange.ACTIVE)
         end_ns = clock.now_ns() + round(seconds * 1e9)
         while clock.now_ns() < end_ns:
             for reading in sensor.read():
@@ -124,7 +124,7 @@ def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
     sensor = open_sensor(config)
     found: dict[int, _Found] = {}
     try:
-        schedule = sensor.start(Range.ACTIVE)
+        schedule = sensor.start(AdcRange.ACTIVE)
         end_ns = clock.now_ns() + round(_PATIENCE_S * 1e9)
         while len(found) < len(config.measured) and clock.now_ns() < end_ns:
             for reading in sensor.read():

@@ -33,7 +33,7 @@ from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare
 from lab.rails import live
 from lab.rails.config import RailsConfig
-from lab.rails.model import Range
+from lab.rails.model import AdcRange
 from lab.rails.process import STOP_S, Sampler, sampling
 from lab.rails.trace import NAP_S
 
@@ -64,7 +64,7 @@ def serve(runtime: Path) -> None:
         os.environ["BOARDLAB_RUNTIME"] = str(runtime)  # where samplers tell how they do
         mask = os.umask(0o177)
         try:
-            server = Server(str(address), Client)
+            server = SamplingServer(str(address), Client)
         finally:
             os.umask(mask)
         with server:
@@ -74,7 +74,7 @@ def serve(runtime: Path) -> None:
                 address.unlink(missing_ok=True)
 
 
-class Server(socketserver.ThreadingUnixStreamServer):
+class SamplingServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True  # its samplers watch a pipe that the kernel closes with this process
 
     def __init__(self, address: str, handler: type[socketserver.BaseRequestHandler]) -> None:
@@ -83,7 +83,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
 
 class Client(socketserver.StreamRequestHandler):
-    server: Server
+    server: SamplingServer
     _begun = False  # a trace: nothing else may be said then
 
     def handle(self) -> None:
@@ -110,7 +110,7 @@ class Client(socketserver.StreamRequestHandler):
                 str(asked["resume"]), self.connection, int(asked["offset"]), lambda: self._begin({"line": time_line()})
             )
             return
-        config, wanted = cattrs.structure(asked["config"], RailsConfig), Range(asked["range"])
+        config, wanted = cattrs.structure(asked["config"], RailsConfig), AdcRange(asked["range"])
         if "seconds" in asked:
             views = live.watch(config, wanted, MonotonicRaw(), float(asked["seconds"]))
             try:
@@ -278,7 +278,7 @@ class KeptSamplings:
     def sample(
         self,
         config: RailsConfig,
-        wanted: Range,
+        wanted: AdcRange,
         connection: socket.socket,
         begin: Callable[[str], None],
         *,

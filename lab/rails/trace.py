@@ -46,7 +46,7 @@ class TraceMeta:
     Attributes:
         rails: all of the board, n/a ones too. channels: those that are measured, by their index in the records.
         backend, port, settings: who measured, and how. wanted: the power range that the settings are for.
-        period_ns, window_ns, late_ns: see `lab.rails.model.Schedule`.
+        period_ns, window_ns, late_ns: see `lab.rails.model.SampleSchedule`.
         clock: of t_ns. scheduling: what the sampler's process got.
     """
 

@@ -67,7 +67,7 @@ class Bin:
 
 
 @frozen
-class Panel:
+class ChartPanel:
     """The cycles of one series.
 
     Attributes:
@@ -90,7 +90,7 @@ class Panel:
 
 
 @frozen
-class Strip:
+class CycleStrip:
     """All series, cycle by cycle.
 
     Attributes:
@@ -98,7 +98,7 @@ class Strip:
     """
 
     unit: str
-    panels: tuple[Panel, ...]
+    panels: tuple[ChartPanel, ...]
     cycles: tuple[Tick, ...]
     most: int
     shared: bool
@@ -132,7 +132,7 @@ class _Series:
         return min(ends), max(ends)
 
 
-def strip(run: Overview, names: Names, before: Overview | None = None) -> Strip | None:
+def strip(run: Overview, names: Names, before: Overview | None = None) -> CycleStrip | None:
     """The run's first numbers, cycle by cycle; None where no series has two of them.
 
     All panels of a boot have the same scale, so that the media's spreads can be compared.
@@ -166,7 +166,7 @@ def strip(run: Overview, names: Names, before: Overview | None = None) -> Strip 
     )
     step = max(1, round(last / 10))
     cycles = tuple(Tick(_across(cycle, last), str(cycle)) for cycle in range(step, last + 1, step))
-    return Strip(found[0].m.metric.unit, tuple(panels), cycles, most, shared)
+    return CycleStrip(found[0].m.metric.unit, tuple(panels), cycles, most, shared)
 
 
 def _panel(
@@ -175,7 +175,7 @@ def _panel(
     scale: tuple[float, int],
     spread: tuple[Sequence[int], int],
     number: int,
-) -> Panel:
+) -> ChartPanel:
     m, summary, tries = one.m, one.summary, one.tries
     (height, last), (counts, most) = scale, spread
     low, high = one.bounds
@@ -191,7 +191,7 @@ def _panel(
     least, most_value = min(s.value for s in m.samples), max(s.value for s in m.samples)
     thick = (down(least) - down(most_value)) / len(counts) if len(counts) > 1 else 6.0
     busy = ((a.cycle, share) for a in good.values() if (share := host_busy(a)) is not None)
-    return Panel(
+    return ChartPanel(
         title=title,
         colour=number % COLOURS,
         ticks=tuple(Tick(down(value), text) for value, text in ticks(top - span, top, 5)),

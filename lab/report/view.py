@@ -32,7 +32,7 @@ from lab.results.formatting import (
 )
 from lab.results.listing import Overview, attempts_of, name_of, tried
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, LAST_ID, Attempt, Run
-from lab.results.series import Place, run_head, runs_at
+from lab.results.series import BoardSeries, run_head, runs_at
 from lab.results.snapshot import StoreSnapshot
 from lab.shown import plain
 
@@ -357,7 +357,7 @@ class JudgedRow:
 
 
 @frozen
-class Comparison:
+class ComparisonView:
     """The verdict on a run.
 
     Attributes:
@@ -391,7 +391,7 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
     head = run_head(snapshot, run_id)
     if against is None or not against.isdecimal() or head is None:
         return judge_run(snapshot, run_id, against)  # which says where there is no such run
-    runs = runs_at(snapshot, Place.of(head))
+    runs = runs_at(snapshot, BoardSeries.of(head))
     if any(each.id != head.id and same_release(each.release, against) for each in place(runs, head)):
         return judge_run(snapshot, run_id, against)
     other = run_head(snapshot, int(against)) if int(against) <= LAST_ID else None
@@ -414,7 +414,7 @@ def last_of(judged: JudgedRun) -> int | None:
     return max((run for each in judged.numbers if each.baseline for run in each.baseline.runs), default=None)
 
 
-def comparison(judged: JudgedRun, names: Names) -> Comparison:
+def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
     """The numbers, what needs a person first; stages are in the figure, and count as much as the others."""
     numbers = sorted(judged.numbers, key=lambda each: (_ORDER.index(each.judgement.verdict), each.average.metric.name))
     counts = Counter(each.judgement.verdict for each in numbers)
@@ -427,7 +427,7 @@ def comparison(judged: JudgedRun, names: Names) -> Comparison:
     )
     new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
     said = _said(counts, same) | ({NOT_MEASURED: len(judged.missing)} if judged.missing else {})
-    return Comparison(
+    return ComparisonView(
         against=judged.against,
         line=line(said),
         counts=said,

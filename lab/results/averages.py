@@ -110,7 +110,7 @@ def last_details(run_ids: Sequence[int]) -> Executable:
 
 
 @frozen
-class Point:
+class AveragePoint:
     """The average of a metric in a run."""
 
     run_id: int
@@ -129,7 +129,7 @@ def metrics(store: Store) -> list[tuple[str, str, str]]:
     return list({row[0]: (row[0], row[1], row[2]) for row in rows}.values())
 
 
-def points(store: Store, metric: str, board: str = "", board_type: str = "", runs: int = 200) -> list[Point]:
+def points(store: Store, metric: str, board: str = "", board_type: str = "", runs: int = 200) -> list[AveragePoint]:
     """The averages of a metric, the oldest run first; of vendors' guides none.
 
     Args:
@@ -151,7 +151,7 @@ def points(store: Store, metric: str, board: str = "", board_type: str = "", run
         }
         rows = session.execute(query(ids).where(MeasurementRow.metric == metric)).all()
     found = [
-        Point(head.id, head.board_type, head.board, head.release, head.started_at, average)
+        AveragePoint(head.id, head.board_type, head.board, head.release, head.started_at, average)
         for average in averages(rows, definitions)
         for head in [heads[average.run_id]]
     ]

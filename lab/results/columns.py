@@ -56,7 +56,7 @@ class LargeWhole(Whole):
     cache_ok = True
 
 
-class Number(TypeDecorator[float]):
+class FloatColumn(TypeDecorator[float]):
     """A finite number."""
 
     impl = Double
@@ -97,7 +97,7 @@ class UtcDateTime(TypeDecorator[dt.datetime]):
         return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
 
 
-class ConsoleText(TypeDecorator[str]):
+class ConsoleTextColumn(TypeDecorator[str]):
     """Text that may come from a console: NUL, which PostgreSQL refuses, and lone surrogates are written out."""
 
     impl = Text

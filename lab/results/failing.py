@@ -25,7 +25,7 @@ _VARYING: Final = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
 
 
 @frozen
-class Cause:
+class FailureCause:
     """A failure class, and for a kernel that died its line without numbers, which differ from boot to boot."""
 
     outcome: str
@@ -47,7 +47,7 @@ class Failing:
     board: str
     board_type: str
     release: str
-    cause: Cause
+    cause: FailureCause
     line: str
     message: str
     fault: str
@@ -81,8 +81,8 @@ class _Tried:
     head: RunHead
     attempts: Counter[str]
     good: Counter[str]
-    failed: Mapping[Cause, Counter[str]]
-    newest: Mapping[Cause, Try]
+    failed: Mapping[FailureCause, Counter[str]]
+    newest: Mapping[FailureCause, Try]
     lost: frozenset[str]
 
     @property
@@ -141,9 +141,9 @@ def line_of(message: str) -> str:
     return _STAMP.sub("", quoted["text"]) if quoted else ""
 
 
-def _cause(each: Try) -> Cause:
+def _cause(each: Try) -> FailureCause:
     line = line_of(each.message) if each.outcome in _OF_LINE else ""
-    return Cause(each.outcome, _VARYING.sub("N", line))
+    return FailureCause(each.outcome, _VARYING.sub("N", line))
 
 
 def _item(params: Mapping[str, str]) -> str:
@@ -151,8 +151,8 @@ def _item(params: Mapping[str, str]) -> str:
 
 
 def _tried(head: RunHead, tries: Iterable[Try]) -> _Tried:
-    attempts, good, newest = Counter[str](), Counter[str](), dict[Cause, Try]()
-    failed: dict[Cause, Counter[str]] = {}
+    attempts, good, newest = Counter[str](), Counter[str](), dict[FailureCause, Try]()
+    failed: dict[FailureCause, Counter[str]] = {}
     last: dict[str, Try] = {}
     cycles: dict[tuple[str, tuple[tuple[str, str], ...], int], bool] = {}
     for each in tries:
@@ -178,7 +178,7 @@ def _failing(runs: Sequence[_Tried]) -> list[Failing]:
     found = []
     dead = runs[0].dead
     if dead:
-        counts = Counter[Cause]()  # of what the newest run died of, the cause that all runs have most
+        counts = Counter[FailureCause]()  # of what the newest run died of, the cause that all runs have most
         for run in _streak(runs, lambda run: bool(run.dead & dead), 1):
             counts.update({cause: sum(items[item] for item in dead) for cause, items in run.failed.items()})
         now = [cause for cause, items in runs[0].failed.items() if any(items[item] for item in dead)]
@@ -195,7 +195,7 @@ def _failing(runs: Sequence[_Tried]) -> list[Failing]:
     return found
 
 
-def _fails(cause: Cause, run: _Tried) -> bool:
+def _fails(cause: FailureCause, run: _Tried) -> bool:
     return cause in run.failed
 
 
@@ -210,7 +210,7 @@ def _streak(runs: Sequence[_Tried], has_it: Callable[[_Tried], bool], gap: int) 
     return runs[: first + 1]
 
 
-def _made(cause: Cause, streak: Sequence[_Tried], items: frozenset[str], *, dead: bool) -> Failing:
+def _made(cause: FailureCause, streak: Sequence[_Tried], items: frozenset[str], *, dead: bool) -> Failing:
     last = next(run for run in streak if cause in run.failed)
     newest, head = last.newest[cause], last.head
     failed = sum(run.failed[cause][item] for run in streak if cause in run.failed for item in items)

@@ -19,7 +19,7 @@ Item = tuple[tuple[str, str], ...]  # an attempt's parameters, sorted: what of t
 
 
 @frozen
-class Number:
+class MeasuredNumber:
     """What tells a number of a board from its others.
 
     Attributes:
@@ -32,7 +32,7 @@ class Number:
 
 
 @frozen
-class RunHead:
+class HistoryRunHead:
     """A run's place in its board's history, and what shows that it was gone on with."""
 
     id: int
@@ -65,19 +65,19 @@ class RunNumbers:
     """
 
     run: Run
-    numbers: Mapping[Number, Readings] = field(factory=dict)
+    numbers: Mapping[MeasuredNumber, Readings] = field(factory=dict)
     failed: Mapping[Item, int] = field(factory=dict)
     details: Sequence[Json] = ()
     simulated: bool = False
 
 
-def run_heads(store: Store, like: Run) -> list[RunHead]:
+def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
     """All runs of the same kind and board, the oldest first."""
     wanted = select(RunRow.id, RunRow.status, RunRow.finished_at).where(
         RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind
     )
     with store._read() as session:
-        return [RunHead(*row) for row in session.execute(wanted.order_by(RunRow.id))]
+        return [HistoryRunHead(*row) for row in session.execute(wanted.order_by(RunRow.id))]
 
 
 def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
@@ -132,7 +132,7 @@ def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
 
 def _numbers(
     session: Session, run_ids: Sequence[int], item_of_attempt: Mapping[int, Item]
-) -> tuple[dict[int, dict[Number, Readings]], set[int]]:
+) -> tuple[dict[int, dict[MeasuredNumber, Readings]], set[int]]:
     """(run -> its numbers, runs with samples of a virtual board)."""
     better = {
         (metric, version): better == "higher"
@@ -142,7 +142,7 @@ def _numbers(
     }
     its = MeasurementRow
     rows = select(its.id, its.run_id, its.metric, its.version, its.params).where(its.run_id.in_(run_ids))
-    measured = {row[0]: (row[1], Number(row[2], row[3], item_of(row[4]))) for row in session.execute(rows)}
+    measured = {row[0]: (row[1], MeasuredNumber(row[2], row[3], item_of(row[4]))) for row in session.execute(rows)}
     taken = (
         select(SampleRow.measurement_id, SampleRow.attempt_id, SampleRow.value, SampleRow.flags)
         .join(SampleRow.measurement)
@@ -159,7 +159,7 @@ def _numbers(
             into.append(value)
         if Flag.SIMULATED in flags:
             flagged.add(measured[measurement_id][0])
-    found: dict[int, dict[Number, Readings]] = {}
+    found: dict[int, dict[MeasuredNumber, Readings]] = {}
     for measurement_id, some in values.items():
         run_id, number = measured[measurement_id]
         higher = better[number.metric, number.version]

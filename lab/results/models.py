@@ -9,7 +9,17 @@ from typing import Any, ClassVar
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, MetaData, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from lab.results.columns import ConsoleText, Flags, JsonObject, LargeWhole, Number, Params, UtcDateTime, Whole, Words
+from lab.results.columns import (
+    ConsoleTextColumn,
+    Flags,
+    FloatColumn,
+    JsonObject,
+    LargeWhole,
+    Params,
+    UtcDateTime,
+    Whole,
+    Words,
+)
 
 
 class Base(DeclarativeBase):
@@ -26,7 +36,7 @@ class Base(DeclarativeBase):
     type_annotation_map: ClassVar[dict[object, Any]] = {
         str: Words,
         int: Whole,
-        float: Number,
+        float: FloatColumn,
         dt.datetime: UtcDateTime,
     }
 
@@ -123,7 +133,7 @@ class AttemptRow(Base):
     outcome: Mapped[str]
     fault: Mapped[str | None]
     transient: Mapped[bool | None]
-    message: Mapped[str] = mapped_column(ConsoleText)
+    message: Mapped[str] = mapped_column(ConsoleTextColumn)
     started_at: Mapped[dt.datetime]
     duration_s: Mapped[float]
     details: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
@@ -160,7 +170,7 @@ class MomentRow(Base):
     t_ns: Mapped[int] = mapped_column(LargeWhole)
     uncertainty_ns: Mapped[int] = mapped_column(LargeWhole)
     position: Mapped[int] = mapped_column(LargeWhole)
-    text: Mapped[str] = mapped_column(ConsoleText)
+    text: Mapped[str] = mapped_column(ConsoleTextColumn)
 
 
 class ArtifactRow(Base):
@@ -267,7 +277,7 @@ class ProvisionRow(Base):
     method: Mapped[str]
     bytes: Mapped[int] = mapped_column(LargeWhole)
     software: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
-    message: Mapped[str] = mapped_column(ConsoleText)
+    message: Mapped[str] = mapped_column(ConsoleTextColumn)
     person: Mapped[str]
     job_id: Mapped[int | None]
     boots: Mapped[str] = mapped_column(server_default="")

@@ -25,7 +25,7 @@ _ROOM: Final = 1.3  # so much higher than the widest series is each panel
 
 
 @frozen
-class Series:
+class PlotSeries:
     """The cycles of one medium.
 
     Attributes:
@@ -42,7 +42,7 @@ class Series:
         return min(s.value - s.uncertainty for s in self.samples), max(s.value + s.uncertainty for s in self.samples)
 
 
-def strip_plot(series: Sequence[Series], unit: str) -> str:
+def strip_plot(series: Sequence[PlotSeries], unit: str) -> str:
     """Each cycle a dot with its error bar over the mean and its ±, and the distribution beside it.
 
     All panels have the same scale, so that the media's spreads can be compared.
@@ -105,7 +105,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def _strip(axes: Axes, one: Series, colour: str, unit: str) -> None:
+def _strip(axes: Axes, one: PlotSeries, colour: str, unit: str) -> None:
     mean, bound = one.summary.mean, one.summary.uncertainty
     axes.axhspan(mean - bound, mean + bound, color=colour, alpha=0.15, linewidth=0)
     axes.axhline(mean, color=colour, linewidth=0.8, alpha=0.7)
@@ -136,7 +136,7 @@ def _strip(axes: Axes, one: Series, colour: str, unit: str) -> None:
     axes.grid(axis="y", color=_INK, alpha=0.12, linewidth=0.5)
 
 
-def _distribution(axes: Axes, one: Series, colour: str) -> None:
+def _distribution(axes: Axes, one: PlotSeries, colour: str) -> None:
     axes.hist([s.value for s in one.samples], bins=_BINS, orientation="horizontal", color=colour, alpha=0.55)
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))

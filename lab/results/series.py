@@ -17,7 +17,7 @@ _COMPLETED = "completed"
 
 
 @frozen
-class Place:
+class BoardSeries:
     """A board, its type, and a kind of run."""
 
     board: str
@@ -25,7 +25,7 @@ class Place:
     kind: str
 
     @classmethod
-    def of(cls, head: RunHead) -> Place:
+    def of(cls, head: RunHead) -> BoardSeries:
         """Where a run was measured."""
         return cls(head.board, head.board_type, head.kind)
 
@@ -48,7 +48,7 @@ def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
     return next((RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id == run_id))), None)
 
 
-def runs_at(snapshot: StoreSnapshot, place: Place) -> list[RunHead]:
+def runs_at(snapshot: StoreSnapshot, place: BoardSeries) -> list[RunHead]:
     """All runs of a place, the oldest first."""
     its = (RunRow.board == place.board, RunRow.board_type == place.board_type, RunRow.kind == place.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id))]
@@ -82,7 +82,7 @@ def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
 
 
 @frozen
-class Attempts:
+class AttemptCounts:
     """The attempts of some runs.
 
     Attributes:
@@ -106,20 +106,20 @@ class Attempts:
         return f"{count} of {self.good + count} attempts failed ({named})"
 
 
-def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[Place, Attempts]:
+def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries, AttemptCounts]:
     """The attempts of all runs with these labels, by place; those of rejected runs and of vendors' guides do not count."""
     decisions = snapshot.decisions()
     columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
     wanted = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
     wanted = wanted.where(RunRow.release.in_(labels), RunRow.kind != PUBLISHED).group_by(*columns)
-    by_place: dict[Place, list[tuple[int, str, str | None, int]]] = {}
+    by_place: dict[BoardSeries, list[tuple[int, str, str | None, int]]] = {}
     for *where, run, outcome, fault, count in snapshot.rows(wanted):
         if decisions.get(run) != "rejected":
-            by_place.setdefault(Place(*where), []).append((run, outcome, fault, count))
+            by_place.setdefault(BoardSeries(*where), []).append((run, outcome, fault, count))
     return {where: _attempts(rows, decisions) for where, rows in by_place.items()}
 
 
-def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> Attempts:
+def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> AttemptCounts:
     accepted = max((run for run, *_ in rows if decisions.get(run) == "accepted"), default=0)
     failed = Counter[str]()
     for _, outcome, _, count in rows:
@@ -127,14 +127,14 @@ def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mappi
     good = failed.pop(OK, 0)
     undecided = sum(n for run, outcome, fault, n in rows if outcome != OK and fault == "board" and run > accepted)
     runs = sorted({run for run, outcome, _, _ in rows if outcome != OK})
-    return Attempts(good, dict(failed.most_common()), undecided, tuple(runs))
+    return AttemptCounts(good, dict(failed.most_common()), undecided, tuple(runs))
 
 
-def states(snapshot: StoreSnapshot) -> dict[Place, PlaceState]:
+def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:
     """Every place with completed runs."""
     place = (RunRow.board, RunRow.board_type, RunRow.kind)
     reviewed = select(*place, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*place)
-    reviews = {Place(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
+    reviews = {BoardSeries(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
     wanted = select(*place, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
-    found = ((Place(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*place)))
+    found = ((BoardSeries(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*place)))
     return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in found}

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.records import MomentLike
-from lab.benchmarks.cycles import Attempt
+from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import BoardType
 from lab.console.lookup import BARE_ADAPTER
 from lab.console.model import Event, Gap
@@ -116,7 +116,7 @@ class AttemptRecorder:
         """Since the attempt began."""
         return (self.clock.now_ns() - self._started[1]) / NS_PER_S
 
-    def record(self, attempt: Attempt[Any], evidence: AttemptResult) -> None:
+    def record(self, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
         """Keep the attempt that was started last.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Protocol
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
-from lab.benchmarks.cycles import Attempt, run_cycles, unheeding
+from lab.benchmarks.cycles import CycleAttempt, run_cycles, unheeding
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL, BoardType
 from lab.console.holders import fairly
@@ -162,7 +162,7 @@ class BootRun:
             self._check_flow(watch.flow)
             return Boot(watch, samples, clocks, identity)
 
-        def record(attempt: Attempt[Boot]) -> None:
+        def record(attempt: CycleAttempt[Boot]) -> None:
             recorder.record(attempt, self._evidence(medium, attempt.result))
             if attempt.error is not None:
                 is_last = not attempt.again

@@ -10,10 +10,10 @@ from typing import Protocol
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
-from lab.benchmarks.cycles import Attempt, run_cycles, unheeding
+from lab.benchmarks.cycles import CycleAttempt, run_cycles, unheeding
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
 from lab.console.holders import fairly
@@ -46,7 +46,7 @@ class LowPowerBoard(Protocol):
 
     release: str
 
-    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> Suspended: ...
+    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> SuspendResult: ...
     def rails_off(self, plan: SuspendPlan, trace: Path) -> Off | None: ...
     def cold_boot(self) -> BootWatch: ...
 
@@ -70,7 +70,7 @@ class Cycle:
     """One good cycle; `suspended` is None where it was a boot out of partial I/O."""
 
     samples: list[BootSample]
-    suspended: Suspended | None
+    suspended: SuspendResult | None
     moments: tuple[MomentRecord, ...]
 
 
@@ -142,7 +142,7 @@ class LowPowerRun:
             with fairly(self.board.console):
                 return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
 
-        def record(attempt: Attempt[Cycle]) -> None:
+        def record(attempt: CycleAttempt[Cycle]) -> None:
             recorder.record(attempt, self._evidence(plan, attempt.result))
             if attempt.error is not None:
                 is_last = not attempt.again
@@ -181,7 +181,7 @@ class LowPowerRun:
         rails = of_rails(off, plan, cycle, flags, (base + start, base + end))
         return Cycle([*of_boot(watch, plan, cycle, flags), *rails], None, moments)
 
-    def _moments(self, done: Suspended) -> tuple[MomentRecord, ...]:
+    def _moments(self, done: SuspendResult) -> tuple[MomentRecord, ...]:
         base = base_of(self.board.console)
         first = done.first_byte
         marks = [moment_record(moment, base) for moment in (first, done.answer) if moment]
@@ -218,7 +218,7 @@ class LowPowerRun:
         )
 
 
-def _suspend_details(done: Suspended) -> dict[str, object]:
+def _suspend_details(done: SuspendResult) -> dict[str, object]:
     return {
         "kernel": asdict(done.log),
         "found": asdict(done.found),

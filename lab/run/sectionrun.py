@@ -17,7 +17,7 @@ from typing import Final, Self, TypeAlias
 
 from attrs import define, evolve, field
 
-from lab.benchmarks.cycles import Attempt, Retries, unheeding
+from lab.benchmarks.cycles import CycleAttempt, Retries, unheeding
 from lab.benchmarks.section import Bench, ParsedReading, Preflight, Row, Section, preflight
 from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestStableError, TestTransientError
 from lab.host.clock import Clock
@@ -192,7 +192,7 @@ class SectionRun:
                     return preflight(section, self._session)
             except BoardlabError as error:
                 cycle = next(iter(self.pending(section.name)), 1)
-                self._record(section, Attempt(cycle, number, None, error))
+                self._record(section, CycleAttempt(cycle, number, None, error))
                 pause_s = retries.pause_s(error)
                 again = pause_s is not None
                 self.write(_failed_line(f"{section.name:22}", {}, number, error, again=again, goes_on=again))
@@ -226,7 +226,7 @@ class SectionRun:
             except BoardlabError as error:
                 key = row_key(self._row)
                 number = tries[key] = tries[key] + 1
-                self._record(section, Attempt(cycle, number, None, error))
+                self._record(section, CycleAttempt(cycle, number, None, error))
                 most = 0 if ledger.failed_before(self._row) else self.retries
                 pause_s = retries.setdefault(key, Retries(most)).pause_s(error)
                 again = pause_s is not None
@@ -241,7 +241,7 @@ class SectionRun:
         if ledger.lost(cycle):
             return  # the cycle is not done, and is gone on with when the run is resumed
         numbers = len(readings) + ledger.numbers(cycle)
-        self._record(section, Attempt(cycle, tries[row_key({})] + 1, readings, None))
+        self._record(section, CycleAttempt(cycle, tries[row_key({})] + 1, readings, None))
         self.write(f"{head} {numbers:4} numbers  {self._whole.elapsed_s:7.1f} s")
 
     def _try(self, section: Section, cycle: int, ledger: RowLedger, tries: Counter[RowKey]) -> Measured:
@@ -259,7 +259,9 @@ class SectionRun:
                         found = self._measured(section, row)
                     elif ledger.wants(cycle, row.params):
                         self._rows.start()
-                        attempt = Attempt(cycle, tries[row_key(row.params)] + 1, self._measured(section, row), None)
+                        attempt = CycleAttempt(
+                            cycle, tries[row_key(row.params)] + 1, self._measured(section, row), None
+                        )
                         self._record(section, attempt)
                         ledger.keep(cycle, row.params, len(attempt.result or ()))
                     self._row = {}
@@ -274,7 +276,7 @@ class SectionRun:
         lost = self.losses()
         return tuple(evolve(reading, flags=reading.flags | lost) for reading in readings)
 
-    def _record(self, section: Section, attempt: Attempt[Measured]) -> None:
+    def _record(self, section: Section, attempt: CycleAttempt[Measured]) -> None:
         """Keep an attempt at the row, or at the cycle, with the part of the session's transcript that is in no other."""
         base, logs = self._kept, list[ArtifactRef]()
         if self._session is not None:

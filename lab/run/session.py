@@ -7,8 +7,8 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from lab.benchmarks.section import Marks, ParsedReading, Parser, Span, SpanParser
-from lab.benchmarks.site import Site
+from lab.benchmarks.section import Marks, OutputSpan, ParsedReading, Parser, SpanParser
+from lab.benchmarks.site import LabSite
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.host.clock import Clock
@@ -42,7 +42,7 @@ class CommandHost(Protocol):
 class Stamps(Protocol):
     """When the bytes of a console came; `lab.drivers.consolestamps`."""
 
-    def since_now(self) -> Callable[[Marks], Span]:
+    def since_now(self) -> Callable[[Marks], OutputSpan]:
         """What gives the span between the texts of what comes from now on.
 
         It raises:
@@ -63,7 +63,7 @@ class BoardSession:
     """
 
     board: BoardType
-    site: Site
+    site: LabSite
     clock: Clock
     host: CommandHost
     tester_host: CommandHost | None = None

@@ -106,7 +106,7 @@ def table(
 
 
 def _line(
-    pieces: Sequence[tables.Piece], given: Sequence[Sequence[str]], indent: int, seen: dict[tuple[int, int], int]
+    pieces: Sequence[tables.CellPiece], given: Sequence[Sequence[str]], indent: int, seen: dict[tuple[int, int], int]
 ) -> str:
     line, width, marks = " " * indent, indent, []
     for piece in pieces:

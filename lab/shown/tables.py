@@ -24,7 +24,7 @@ Row = Sequence[str]
 
 
 @frozen
-class Piece:
+class CellPiece:
     """A part of a laid-out line: the text of one cell, and in which column of the screen it begins.
 
     Attributes:
@@ -51,7 +51,7 @@ def cells(text: str) -> int:
     return cell_len(text)
 
 
-def laid_out(rows: Sequence[Row], align: str, room: int) -> list[list[Piece]]:
+def laid_out(rows: Sequence[Row], align: str, room: int) -> list[list[CellPiece]]:
     """The lines of a table, each as its pieces.
 
     Args:
@@ -97,19 +97,19 @@ def folded(text: str, width: int) -> list[str]:
     return [*lines, current] if current or not lines else lines
 
 
-def _with_last_below(rows: Sequence[Row], align: str, room: int, widths: Sequence[int]) -> list[list[Piece]]:
+def _with_last_below(rows: Sequence[Row], align: str, room: int, widths: Sequence[int]) -> list[list[CellPiece]]:
     indent = min(_DEEPEST_INDENT, widths[0] + GAP)
     last = len(align) - 1
     needed = any(row[-1] for row in rows[1:])
-    found: list[list[Piece]] = []
+    found: list[list[CellPiece]] = []
     for number, row in enumerate(rows):
         found += _lines(number, row[:-1], widths, align)
         if row[-1] and needed:
-            found += [[Piece(part, indent, number, last)] for part in folded(row[-1], room - indent)]
+            found += [[CellPiece(part, indent, number, last)] for part in folded(row[-1], room - indent)]
     return found
 
 
-def _lines(number: int, row: Row, widths: Sequence[int], align: str) -> Iterable[list[Piece]]:
+def _lines(number: int, row: Row, widths: Sequence[int], align: str) -> Iterable[list[CellPiece]]:
     """A row: as many lines as its tallest cell has."""
     stacks = [folded(cell, width) for cell, width in zip(row, widths, strict=True)]
     starts = [sum(widths[:column]) + GAP * column for column in range(len(widths))]
@@ -119,7 +119,7 @@ def _lines(number: int, row: Row, widths: Sequence[int], align: str) -> Iterable
             text = stack[height] if height < len(stack) else ""
             if text:
                 before = widths[column] - cells(text) if align[column] == ">" else 0
-                pieces.append(Piece(text, starts[column] + before, number, column))
+                pieces.append(CellPiece(text, starts[column] + before, number, column))
         yield pieces
 
 

@@ -24,7 +24,7 @@ from lab.provision.provisioning import Provisioner, WritableBoard
 from lab.provision.release import Recovery, Release
 from lab.provision.releasefile import answer
 from lab.provision.snagboot import hub_of, hub_of_disk, run_here, turn_at
-from lab.provision.writer import Plan, Progress, Report, Way
+from lab.provision.writer import Plan, Report, Way, WriteProgress
 from lab.strategies.drivenboard import DrivenBoard
 
 
@@ -166,7 +166,7 @@ def by_uart(strategy: Any, recovery: Recovery, report: Report) -> None:
 
 
 def by_usb(
-    strategy: Any, recovery: Recovery, report: Report, *, port: str = "", run: snagboot.Run | None = None
+    strategy: Any, recovery: Recovery, report: Report, *, port: str = "", run: snagboot.RunProgram | None = None
 ) -> None:
     """The same by its USB port and Snagboot.
 
@@ -191,7 +191,7 @@ def by_usb(
         with _powered(strategy, USB):
             began_ns = strategy.power.clock.now_ns()
             snagboot.judge_recovery((run or run_here)(command, snagboot.RECOVER_S))
-            report(Progress("snagrecover", total, total, strategy.power.clock.now_ns() - began_ns))
+            report(WriteProgress("snagrecover", total, total, strategy.power.clock.now_ns() - began_ns))
             strategy.interrupt()
 
 

@@ -18,7 +18,7 @@ from lab.judge.store import read_verdicts
 from lab.report.view import judged
 from lab.results import averages, formatting, listing
 from lab.results.audit import Audit
-from lab.results.averages import Point
+from lab.results.averages import AveragePoint
 from lab.results.listing import RunFilter, overview
 from lab.results.records import LAST_ID
 from lab.web import guides, job_control, wall
@@ -108,7 +108,7 @@ def _all(names: list[str] | None) -> tuple[str, ...]:
     return tuple(names or ())
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: AveragePoint) -> dict[str, Any]:
     average = point.average
     return {
         "run": point.run_id,

@@ -34,7 +34,7 @@ from lab.web import (
 )
 from lab.web.audit_log import AuditLog
 from lab.web.auth import Access
-from lab.web.consoles import Consoles
+from lab.web.consoles import LiveConsoles
 from lab.web.middleware import AccessMiddleware, TaggedAnswers
 from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
@@ -55,7 +55,7 @@ def create(
         ahead: the release that was measured last is judged when the site starts, before somebody asks.
     """
     access = access or Access(open=True)
-    renderer, consoles = Renderer(), Consoles(site.runtime)
+    renderer, consoles = Renderer(), LiveConsoles(site.runtime)
     judging = releasepages.judging(site, renderer)
 
     @contextlib.asynccontextmanager

@@ -182,7 +182,7 @@ def _read(path: Path) -> dict[str, User]:
 
 
 MOST: Final = 10  # wrong passwords for a name from an address: others are not concerned
-MOST_WIDE: Final = 100  # for a name from all addresses, or from an address for all names; see `Attempts`
+MOST_WIDE: Final = 100  # for a name from all addresses, or from an address for all names; see `LoginAttempts`
 WINDOW_S: Final = 600.0
 _MOST_KEYS: Final = 10_000
 
@@ -220,7 +220,7 @@ class Window:
 
 
 @define
-class Attempts:
+class LoginAttempts:
     """The attempts that failed lately, or are being tried; `now` is monotonic, in seconds.
 
     MOST_WIDE slows down the guessing of many names, or from many addresses. It does not hold for a name from an address with
@@ -335,7 +335,7 @@ class Access:
     own_name: str = ""
     open: bool = False
     now: Callable[[], float] = time.monotonic
-    attempts: Attempts = field(init=False)
+    attempts: LoginAttempts = field(init=False)
     _trying: anyio.CapacityLimiter | None = field(default=None, init=False)
     _sessions: dict[str, _Session] = field(factory=dict, init=False)
     _key: bytes = field(factory=lambda: secrets.token_bytes(32), init=False)
@@ -343,7 +343,7 @@ class Access:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.attempts = Attempts(self.now)
+        self.attempts = LoginAttempts(self.now)
 
     def person(self, headers: Mapping[str, str], cookie: str, address: str) -> Person | None:
         """Who asks; None: nobody who may look.

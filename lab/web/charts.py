@@ -10,9 +10,9 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import select
 
-from lab.judge.records import CALLED, Verdict
+from lab.judge.records import CALLED, StoredVerdict
 from lab.judge.text import size
-from lab.results.averages import Point
+from lab.results.averages import AveragePoint
 from lab.results.formatting import label, number
 from lab.results.listing import ListedRun
 from lab.results.models import AttemptRow, RunRow
@@ -26,7 +26,7 @@ _LEAST_RANGE: Final = 0.04  # of the value: what differs by less is drawn as the
 
 
 @frozen
-class Dot:
+class HistoryDot:
     """A run's average in the drawing: where its middle and the ends of its ± are, in pixels, and what it says."""
 
     run_id: int
@@ -51,7 +51,7 @@ class Drawn:
     unit: str
     now: str
     scale: tuple[str, str]
-    dots: tuple[Dot, ...]
+    dots: tuple[HistoryDot, ...]
     releases: tuple[tuple[str, float], ...]
     changes: tuple[tuple[str, float], ...]
 
@@ -61,7 +61,7 @@ class Drawn:
         return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
 
 
-def drawn(points: Sequence[Point], verdicts: Iterable[Verdict] = ()) -> list[Drawn]:
+def drawn(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[Drawn]:
     """The series of these points, by board and parameters; another definition or a virtual board is a series of its own.
 
     Args:
@@ -75,7 +75,7 @@ def drawn(points: Sequence[Point], verdicts: Iterable[Verdict] = ()) -> list[Dra
                 (verdict.run.board_type, verdict.run.board, *_number(verdict.version, verdict.params)), {}
             )
             its.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
-    series: dict[tuple[object, ...], list[Point]] = {}
+    series: dict[tuple[object, ...], list[AveragePoint]] = {}
     for point in points:
         series.setdefault((point.board_type, point.board, point.average.key), []).append(point)
     made = []
@@ -90,7 +90,7 @@ def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tup
     return version, frozenset(params.items())
 
 
-def _drawn(points: Sequence[Point], changes: Mapping[int, str]) -> Drawn:
+def _drawn(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> Drawn:
     first, last = points[0].average, points[-1].average
     lows = [point.average.value - point.average.uncertainty for point in points]
     highs = [point.average.value + point.average.uncertainty for point in points]
@@ -103,7 +103,7 @@ def _drawn(points: Sequence[Point], changes: Mapping[int, str]) -> Drawn:
 
     step = (WIDTH - _LEFT - _RIGHT) / max(1, len(points) - 1)
     dots = tuple(
-        Dot(
+        HistoryDot(
             point.run_id,
             _LEFT + at * step,
             y(point.average.value),
@@ -125,7 +125,7 @@ def _drawn(points: Sequence[Point], changes: Mapping[int, str]) -> Drawn:
     return Drawn(title, last.metric.unit, _said(points[-1]), scale, dots, tuple(releases), changed)
 
 
-def _said(point: Point) -> str:
+def _said(point: AveragePoint) -> str:
     average = point.average
     value = number(average.value, average.uncertainty, average.metric)
     return f"{value} ± {number(average.uncertainty, average.uncertainty, average.metric)} {average.metric.unit}"
@@ -155,7 +155,7 @@ class Bar:
 
 
 @frozen
-class Cross:
+class HistoryCross:
     """A failed attempt: where it is, in pixels, which one, and what it says."""
 
     run_id: int
@@ -169,7 +169,7 @@ class Timeline:
     """Runs, failed attempts, and marks of the time: their place in pixels and their text."""
 
     bars: tuple[Bar, ...]
-    crosses: tuple[Cross, ...]
+    crosses: tuple[HistoryCross, ...]
     marks: tuple[tuple[float, str], ...]
 
 
@@ -191,7 +191,7 @@ def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timel
         said = f"run {run.id}, {run.kind}, {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC: {run.status}, {each.good} of {each.tried} good"
         bars.append(Bar(run.id, left, max(_LEAST, right - left), run.status, said))
     crosses = tuple(
-        Cross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
+        HistoryCross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
         for attempt_id, run_id, outcome, at in _failed(store, [each.run.id for each in shown if each.failed])
     )
     return Timeline(tuple(bars), crosses, tuple((x(at), text) for at, text in _marks(begin, now)))

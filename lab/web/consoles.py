@@ -157,7 +157,7 @@ _QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, 
 
 
 @frozen
-class Piece:
+class ConsolePiece:
     """Text of a console, for all who look at it.
 
     Attributes:
@@ -168,7 +168,7 @@ class Piece:
     error: str = ""
 
 
-_NOTHING: Final = Piece(b"")
+_NOTHING: Final = ConsolePiece(b"")
 
 
 @define
@@ -180,11 +180,11 @@ class Viewer:
     """
 
     loop: asyncio.AbstractEventLoop
-    queue: asyncio.Queue[tuple[Piece, int]] = field(factory=lambda: asyncio.Queue(_QUEUED))
+    queue: asyncio.Queue[tuple[ConsolePiece, int]] = field(factory=lambda: asyncio.Queue(_QUEUED))
     lost: int = 0
     due: bool = False
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: ConsolePiece) -> None:
         """Queue a piece, on the loop; one who is too slow loses some, and holds nobody up."""
         if self.queue.full():
             self.lost += 1
@@ -218,9 +218,9 @@ class Viewer:
 class Handing:
     """Hands pieces to viewers, some at a time, in the order in which they came."""
 
-    _waiting: dict[asyncio.AbstractEventLoop, deque[tuple[Viewer, Piece]]] = field(factory=dict, init=False)
+    _waiting: dict[asyncio.AbstractEventLoop, deque[tuple[Viewer, ConsolePiece]]] = field(factory=dict, init=False)
 
-    def give(self, viewers: Sequence[Viewer], piece: Piece) -> None:
+    def give(self, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
         """A piece for all of them; from any thread. Each loop is woken once."""
         by_loop: dict[asyncio.AbstractEventLoop, list[Viewer]] = {}
         for viewer in viewers:
@@ -229,14 +229,14 @@ class Handing:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._take, loop, there, piece)
 
-    def _take(self, loop: asyncio.AbstractEventLoop, viewers: Sequence[Viewer], piece: Piece) -> None:
+    def _take(self, loop: asyncio.AbstractEventLoop, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
         waiting = self._waiting.setdefault(loop, deque())
         begins = not waiting
         waiting.extend((viewer, piece) for viewer in viewers)
         if begins:
             self._hand(loop, waiting)
 
-    def _hand(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, Piece]]) -> None:
+    def _hand(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, ConsolePiece]]) -> None:
         for _ in range(min(len(waiting), max(_AT_A_TIME, len(waiting) // _PART))):
             viewer, piece = waiting.popleft()
             viewer.put(piece)
@@ -315,7 +315,7 @@ class _Feed:
         return said
 
     def _give(self, waiting: ConsoleText) -> None:
-        piece = Piece(waiting.events().encode())
+        piece = ConsolePiece(waiting.events().encode())
         with self.lock:
             self.moments += waiting.moments
             self.info = evolve(self.info, position=waiting.end) if waiting.end else self.info
@@ -324,7 +324,7 @@ class _Feed:
 
     def _end(self, error: str) -> None:
         with self.lock:
-            self.handing.give(self.viewers, Piece(event("gone", json.dumps({"error": error})).encode(), error))
+            self.handing.give(self.viewers, ConsolePiece(event("gone", json.dumps({"error": error})).encode(), error))
             self.over = True
 
     def _wanted(self) -> bool:
@@ -334,7 +334,7 @@ class _Feed:
 
 
 @define
-class Consoles:
+class LiveConsoles:
     """The live consoles of a host.
 
     Attributes:

@@ -20,16 +20,16 @@ from markupsafe import Markup
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.judge.baseline import COMPLETED
-from lab.report.view import Comparison
+from lab.report.view import ComparisonView
 from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
-from lab.results.series import Place, release_names
+from lab.results.series import BoardSeries, release_names
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
 from lab.shown import json_text
 from lab.web import releases
 from lab.web.api import NOT_FOUND
-from lab.web.releases import Compared, ReleaseJudge, Wanted
+from lab.web.releases import ComparedRelease, ReleaseJudge, WantedComparison
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
@@ -50,7 +50,7 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
     places: list[anyio.CapacityLimiter] = []  # made when the server runs
 
-    async def text(form: Callable[[list[Compared]], str], release: str, against: list[str] | None) -> str:
+    async def text(form: Callable[[list[ComparedRelease]], str], release: str, against: list[str] | None) -> str:
         """A release in one form, as soon as it is whole: however many wait for that, other pages have their threads."""
 
         def made() -> str:
@@ -125,12 +125,12 @@ def _wanted(against: Sequence[str] | None) -> list[str | None]:
 
 
 def _page(
-    renderer: Renderer, release: str, compared: Sequence[Compared], names: Sequence[str], asking: frozenset[int]
+    renderer: Renderer, release: str, compared: Sequence[ComparedRelease], names: Sequence[str], asking: frozenset[int]
 ) -> str:
-    places: dict[Place, tuple[RunHead, list[Markup]]] = {}
+    places: dict[BoardSeries, tuple[RunHead, list[Markup]]] = {}
     for each in compared:
         for run in each.runs:
-            places.setdefault(Place.of(run.head), (run.head, []))[1].append(run.shown)
+            places.setdefault(BoardSeries.of(run.head), (run.head, []))[1].append(run.shown)
     ordered = sorted(places.values(), key=lambda found: releases.order(found[0]))
     against = [each.against for each in compared if each.against]
     shown: dict[str, Any] = {"release": release, "against": against, "names": names, "asking": asking}
@@ -148,7 +148,7 @@ def _page(
 def _run(
     renderer: Renderer,
     head: RunHead,
-    said: Comparison | None,
+    said: ComparisonView | None,
     problem: str,
     against: str | None,
     missing: Sequence[str],
@@ -168,7 +168,7 @@ TOLD_S: Final = 30.0  # a failure is told to who asks within this time; later th
 _LOOKED: Final = 16  # pages of which is kept what they want
 _Work: TypeAlias = tuple[str, str | None]
 _Looked: TypeAlias = tuple[
-    RunsRevision, list[str], dict[tuple[str | None, ...], list[tuple[str | None, list[Wanted]]]]
+    RunsRevision, list[str], dict[tuple[str | None, ...], list[tuple[str | None, list[WantedComparison]]]]
 ]
 _log = logging.getLogger(__name__)
 
@@ -201,7 +201,9 @@ class Judging:
         self._ends.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def so_far(self, store: Store, release: str, against: Sequence[str | None]) -> tuple[list[Compared], list[str]]:
+    def so_far(
+        self, store: Store, release: str, against: Sequence[str | None]
+    ) -> tuple[list[ComparedRelease], list[str]]:
         """What is known at once; the rest is judged meanwhile. And the names of all releases.
 
         Raises:
@@ -212,7 +214,7 @@ class Judging:
             names, asked = self._asked(snapshot, release, against, now)
             return [self._so_far(snapshot, release, each, wanted) for each, wanted in asked], names
 
-    def whole(self, store: Store, release: str, against: Sequence[str | None]) -> list[Compared]:
+    def whole(self, store: Store, release: str, against: Sequence[str | None]) -> list[ComparedRelease]:
         """All of it, however long that takes.
 
         Raises:
@@ -230,7 +232,7 @@ class Judging:
                 raise _ending() from None
         with results_snapshot.snapshot(store) as snapshot:  # what was measured meanwhile is judged here
             return [
-                Compared(
+                ComparedRelease(
                     each,
                     [self._judge.judged(snapshot, run) for run in self._judge.wanted(snapshot, release, each, names)],
                 )
@@ -239,7 +241,7 @@ class Judging:
 
     def _asked(
         self, snapshot: StoreSnapshot, release: str, against: Sequence[str | None], now: RunsRevision
-    ) -> tuple[list[str], list[tuple[str | None, list[Wanted]]]]:
+    ) -> tuple[list[str], list[tuple[str | None, list[WantedComparison]]]]:
         """The names of all releases, and what a page wants, as of the last look where nothing has changed since.
 
         Args:
@@ -258,16 +260,16 @@ class Judging:
         return names, found
 
     def _so_far(
-        self, snapshot: StoreSnapshot, release: str, against: str | None, wanted: Sequence[Wanted]
-    ) -> Compared:
+        self, snapshot: StoreSnapshot, release: str, against: str | None, wanted: Sequence[WantedComparison]
+    ) -> ComparedRelease:
         known = {each: self._judge.kept(each) for each in wanted}
         missing = sum(run is None for run in known.values())
         if missing <= AT_ONCE:
-            return Compared(against, [run or self._judge.judged(snapshot, each) for each, run in known.items()])
+            return ComparedRelease(against, [run or self._judge.judged(snapshot, each) for each, run in known.items()])
         work = self._begun((release, against))
         if work.done():
             work.result()  # raises what went wrong, if something did
-        return Compared(against, [run for run in known.values() if run is not None], missing)
+        return ComparedRelease(against, [run for run in known.values() if run is not None], missing)
 
     def _begun(self, work: _Work) -> Future[None]:
         """The work, under way; or as it failed a moment ago, of which only the first hears."""

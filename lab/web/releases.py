@@ -29,10 +29,10 @@ from lab.judge.records import UNSURE
 from lab.judge.store import read_verdicts
 from lab.judge.text import differing
 from lab.report.names import Names
-from lab.report.view import NOT_MEASURED, UNCHANGED, UNCOMPARED, Comparison, JudgedRow, comparison, last_of, line
+from lab.report.view import NOT_MEASURED, UNCHANGED, UNCOMPARED, ComparisonView, JudgedRow, comparison, last_of, line
 from lab.results.audit import cell
 from lab.results.formatting import label
-from lab.results.series import Attempts, Place, PlaceState, attempts, last_completed, last_runs, states
+from lab.results.series import AttemptCounts, BoardSeries, PlaceState, attempts, last_completed, last_runs, states
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
 from lab.shown import MOST_BYTES, cut, environment
@@ -69,7 +69,7 @@ class ReleaseRun:
     rows: tuple[JudgedRow, ...] = ()
     missing: tuple[str, ...] = ()
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
-    tried: Attempts = field(factory=Attempts)
+    tried: AttemptCounts = field(factory=AttemptCounts)
 
     @property
     def is_over(self) -> bool:
@@ -83,7 +83,7 @@ class ReleaseRun:
 
 
 @frozen
-class Wanted:
+class WantedComparison:
     """A run of which a page wants to know what the judge says.
 
     Attributes:
@@ -96,7 +96,7 @@ class Wanted:
     against: str | None
     state: PlaceState | None
     not_in: str | None = None
-    tried: Attempts = field(factory=Attempts, eq=False)
+    tried: AttemptCounts = field(factory=AttemptCounts, eq=False)
 
     @property
     def key(self) -> Hashable:
@@ -108,7 +108,7 @@ class Show(Protocol):
     """Makes a run's part of the page."""
 
     def __call__(
-        self, head: RunHead, said: Comparison | None, problem: str, against: str | None, missing: Sequence[str]
+        self, head: RunHead, said: ComparisonView | None, problem: str, against: str | None, missing: Sequence[str]
     ) -> Markup:
         """`problem`: why nothing is said of it. `missing`: titles of what was not measured."""
 
@@ -133,7 +133,9 @@ class ReleaseJudge:
     _bytes: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def wanted(self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]) -> list[Wanted]:
+    def wanted(
+        self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]
+    ) -> list[WantedComparison]:
         """The last completed run of each board and kind, else its last run, and those that only the other release has.
 
         Args:
@@ -143,23 +145,28 @@ class ReleaseJudge:
             ConfigurationError: no run of that release.
         """
         labels = _labels(release, names)
-        heads = {Place.of(head): head for head in (*last_runs(snapshot, labels), *last_completed(snapshot, labels))}
+        heads = {
+            BoardSeries.of(head): head for head in (*last_runs(snapshot, labels), *last_completed(snapshot, labels))
+        }
         if not heads:
             known = ", ".join(names) or "none"
             raise ConfigurationError(f"no run of release {release!r}; there are: {known}")
         now, tried = states(snapshot), attempts(snapshot, labels)
         others = last_completed(snapshot, _labels(against, names)) if against else []
         found = [
-            *(Wanted(head, against, now.get(at), tried=tried.get(at, Attempts())) for at, head in heads.items()),
             *(
-                Wanted(head, against, now.get(Place.of(head)), not_in=release)
+                WantedComparison(head, against, now.get(at), tried=tried.get(at, AttemptCounts()))
+                for at, head in heads.items()
+            ),
+            *(
+                WantedComparison(head, against, now.get(BoardSeries.of(head)), not_in=release)
                 for head in others
-                if Place.of(head) not in heads
+                if BoardSeries.of(head) not in heads
             ),
         ]
         return sorted(found, key=lambda each: order(each.head))
 
-    def kept(self, wanted: Wanted) -> ReleaseRun | None:
+    def kept(self, wanted: WantedComparison) -> ReleaseRun | None:
         """What the judge said; None where it has to be asked."""
         if wanted.head.status != COMPLETED:
             return self._unjudged(wanted)
@@ -171,7 +178,7 @@ class ReleaseJudge:
             self._kept.move_to_end(wanted.key)
             return evolve(kept.run, tried=wanted.tried)
 
-    def judged(self, snapshot: StoreSnapshot, wanted: Wanted) -> ReleaseRun:
+    def judged(self, snapshot: StoreSnapshot, wanted: WantedComparison) -> ReleaseRun:
         """What the judge says of a run."""
         kept = self.kept(wanted)
         if kept is not None:
@@ -184,7 +191,7 @@ class ReleaseJudge:
         self._keep(wanted, made)
         return evolve(made, tried=wanted.tried)
 
-    def _keep(self, wanted: Wanted, made: ReleaseRun) -> None:
+    def _keep(self, wanted: WantedComparison, made: ReleaseRun) -> None:
         with self._lock:
             now_s = self._now_s()
             if (old := self._kept.pop(wanted.key, None)) is not None:
@@ -216,7 +223,7 @@ class ReleaseJudge:
             head, said.counts, said.state == "bad", shown, told, rows=said.rows, missing=said.missing, differs=differs
         )
 
-    def _unjudged(self, wanted: Wanted) -> ReleaseRun:
+    def _unjudged(self, wanted: WantedComparison) -> ReleaseRun:
         """A board and kind without a completed run of the release; the head is that of its last run."""
         head = wanted.head
         problem = f"release {head.release} has no completed {head.kind} run of this board; run {head.id} {_ENDS[head.status]}"
@@ -263,7 +270,7 @@ def counted(found: Iterable[ReleaseRun]) -> Counter[str]:
     return counts
 
 
-def tried(found: Iterable[ReleaseRun]) -> Attempts:
+def tried(found: Iterable[ReleaseRun]) -> AttemptCounts:
     """The attempts of all of these."""
     every = [run.tried for run in found]
     failed = Counter[str]()
@@ -271,7 +278,7 @@ def tried(found: Iterable[ReleaseRun]) -> Attempts:
         failed.update(each.failed)
     good, undecided = sum(each.good for each in every), sum(each.undecided for each in every)
     runs = sorted({run for each in every for run in each.runs})
-    return Attempts(good, dict(failed.most_common()), undecided, tuple(runs))
+    return AttemptCounts(good, dict(failed.most_common()), undecided, tuple(runs))
 
 
 # --- What is said of a release, as JSON, as CSV, and as Markdown for a comment in CI ---
@@ -297,7 +304,7 @@ _COLUMNS: Final = (
 
 
 @frozen
-class Cause:
+class ReleaseCause:
     """What differs in some runs whose numbers moved: from what they were compared with.
 
     Attributes:
@@ -333,7 +340,7 @@ class Cause:
 
 
 @frozen
-class Compared:
+class ComparedRelease:
     """A release against another one, or (None) against the one before, of each board.
 
     Attributes:
@@ -380,13 +387,13 @@ class Compared:
         return [(run.head, f"{run.tried.line} in {_named(run.tried.runs)}") for run in found]
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[ReleaseCause]:
         """What differs where numbers moved, most numbers that got worse first."""
         groups: dict[tuple[object, ...], list[ReleaseRun]] = {}
         for run in self.runs:
             if run.rows:
                 groups.setdefault(tuple(sorted(run.differs.items())), []).append(run)
-        found = [Cause(runs[0].differs, runs) for runs in groups.values()]
+        found = [ReleaseCause(runs[0].differs, runs) for runs in groups.values()]
         return sorted(found, key=lambda cause: tuple(-cause.counts.get(word, 0) for word in _MOVED))
 
     @property
@@ -412,7 +419,7 @@ def _named(runs: Sequence[int]) -> str:
     return f"run{'s' * (len(runs) > 1)} {shown}{more}"
 
 
-def release_document(release: str, compared: Iterable[Compared]) -> dict[str, Any]:
+def release_document(release: str, compared: Iterable[ComparedRelease]) -> dict[str, Any]:
     """For programs; numbers that are as they were are only counted."""
     return {
         "release": release,
@@ -438,7 +445,7 @@ def release_document(release: str, compared: Iterable[Compared]) -> dict[str, An
     }
 
 
-def as_csv(compared: Iterable[Compared]) -> str:
+def as_csv(compared: Iterable[ComparedRelease]) -> str:
     """A line for each number that is not as it was or was not measured, and for the failed attempts of a board (RFC 4180)."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore")
@@ -450,7 +457,7 @@ def as_csv(compared: Iterable[Compared]) -> str:
     return text.getvalue()
 
 
-def markdown(release: str, compared: Sequence[Compared], address: str) -> str:
+def markdown(release: str, compared: Sequence[ComparedRelease], address: str) -> str:
     """A comment that a forge takes, whatever the size of the release.
 
     Args:
@@ -518,7 +525,7 @@ def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
         yield {**place, **number, "params": label(number["params"]), "verdict": NOT_MEASURED}
 
 
-def _moved(compared: Compared) -> Iterator[tuple[str, ...]]:
+def _moved(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
     """The cells of a comment's table: what needs a person first."""
     every = [(row, run.head) for run in compared.runs for row in run.rows]
     for row, head in sorted(every, key=lambda each: not each[0].bad):
@@ -526,6 +533,6 @@ def _moved(compared: Compared) -> Iterator[tuple[str, ...]]:
         yield tuple(cut(each, _MOST_NAME) for each in cells)
 
 
-def _gone(compared: Compared) -> Iterator[tuple[str, str]]:
+def _gone(compared: ComparedRelease) -> Iterator[tuple[str, str]]:
     for run in compared.runs:
         yield from ((cut(run.head.board, _MOST_NAME), cut(title, _MOST_NAME)) for title in run.missing)

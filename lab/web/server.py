@@ -13,7 +13,7 @@ from attrs import define
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from exporters import server
-from exporters.server import Connections, Limits, origin
+from exporters.server import Connections, RequestLimits, origin
 
 _OPTIONS: Final = {
     "log_config": None,
@@ -48,7 +48,9 @@ class LimitedServer(uvicorn.Server):
     def __init__(self, app: ASGIApp, proxies: Iterable[str] = (), **options: Any) -> None:
         super().__init__(uvicorn.Config(partial(self._answer, app), **{**_OPTIONS, **options}))
         many = frozenset(map(origin, proxies))
-        limits = Limits(server.MOST_OPEN, server.MOST_OF_ADDRESS, server.MOST_OPEN, server.REQUEST_S, None, many)
+        limits = RequestLimits(
+            server.MOST_OPEN, server.MOST_OF_ADDRESS, server.MOST_OPEN, server.REQUEST_S, None, many
+        )
         self._connections = Connections(limits)
         self._accepting: list[asyncio.Task[None]] = []
         self._served: dict[tuple[str, int], _Served] = {}  # by address and port of the client

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.lookup import last_events
 from lab.console.status import PortInfo
 from lab.errors import ConfigurationError
-from lab.web.consoles import SEARCHED_BYTES, Consoles, ConsoleText, Viewer, before, boots, hearing
+from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, before, boots, hearing
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
@@ -41,7 +41,7 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
 
 
 async def console(
-    consoles: Consoles, board: str, viewer: Viewer, before: ConsoleText, still: Still = lambda: True
+    consoles: LiveConsoles, board: str, viewer: Viewer, before: ConsoleText, still: Still = lambda: True
 ) -> AsyncIterator[str | bytes]:
     """What a console says, `before` first, as long as its reader may look."""
     try:
@@ -71,7 +71,7 @@ async def console(
 
 
 def router(
-    consoles: Consoles, render_wall: Callable[[Request], str], type_of: Callable[[str], str] = lambda _board: ""
+    consoles: LiveConsoles, render_wall: Callable[[Request], str], type_of: Callable[[str], str] = lambda _board: ""
 ) -> APIRouter:
     """The streams' addresses.
 

@@ -14,7 +14,7 @@ from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.jobs.reservations import LONGEST_REASON
 from lab.judge import text
-from lab.judge.records import CALLED, UNSURE, Decision, Verdict
+from lab.judge.records import CALLED, UNSURE, Decision, StoredVerdict
 from lab.judge.store import mute, read_verdicts, review
 from lab.results.records import LAST_ID
 from lab.results.store import Store
@@ -83,19 +83,19 @@ def router(deeds: AuditLog) -> APIRouter:
     return routes
 
 
-def called(store: Store, metric: str, board: str) -> list[Verdict]:
+def called(store: Store, metric: str, board: str) -> list[StoredVerdict]:
     """The verdicts of some months that call something, or ask for another run."""
     since = utc_now() - _LATELY
     return read_verdicts(store, metric=metric, board=board or None, since=since, outcomes=(*CALLED, UNSURE))
 
 
-def shown(found: Iterable[Verdict]) -> list[dict[str, Any]]:
+def shown(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
     """Verdicts as a metric's page shows them; those that nobody decided on first."""
     ordered = sorted(found, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
     return [_row(verdict) for verdict in ordered[:_MOST]]
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
+def _row(verdict: StoredVerdict) -> dict[str, Any]:
     state = ""
     if verdict.review is not None:
         state = f"{verdict.review.decision} by {verdict.review.by}: {verdict.review.reason}"

@@ -15,7 +15,7 @@ from support.virtual_bench import wait_for_listener
 
 from exporters.farm.consoles import RealUdev, Usb, UsbDevice
 from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import Places
+from exporters.farm.places import PlaceCollector
 from lab.errors import LabTransientError
 from virtual.ports import free_port
 
@@ -26,12 +26,12 @@ def coordinator(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def values(places: Places) -> dict[tuple[str, ...], float]:
+def values(places: PlaceCollector) -> dict[tuple[str, ...], float]:
     return {(s.name, *s.labels.values()): s.value for family in places.read() for s in family.samples}
 
 
 def test_places_reservations_and_exporters_of_a_real_coordinator(coordinator: str, tmp_path: Path) -> None:
-    places = Places(Coordinator(coordinator).state)
+    places = PlaceCollector(Coordinator(coordinator).state)
     assert not [key for key in values(places) if key[0] == "boardlab_place_acquired"]
     resources = tmp_path / "exporter.yaml"
     resources.write_text("b1:\n  NetworkService: {address: 127.0.0.1, username: root}\n")

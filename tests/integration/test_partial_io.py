@@ -16,7 +16,7 @@ from support.railbench import RailBench
 from support.simtarget import SimClock
 
 from lab.errors import BoardTransientError, LabTransientError
-from lab.rails import Range, Trace
+from lab.rails import AdcRange, Trace
 from lab.results import Attempt, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
@@ -35,7 +35,7 @@ class PlayedSampler:
 
     def trace(self, until_ns: int) -> Trace:
         self.bench.now_ns = until_ns - round(RECORDED_S * 1e9)
-        self.bench.record(self.path, Range.ACTIVE, (MODE, RECORDED_S))
+        self.bench.record(self.path, AdcRange.ACTIVE, (MODE, RECORDED_S))
         return Trace.open(self.path)
 
 
@@ -47,7 +47,7 @@ class PlayedRails(Driver):
     bench: RailBench = attr.ib(factory=lambda: RailBench(BOARD))
 
     @contextlib.contextmanager
-    def sampling(self, trace: Path, _wanted: Range) -> Iterator[PlayedSampler]:
+    def sampling(self, trace: Path, _wanted: AdcRange) -> Iterator[PlayedSampler]:
         yield PlayedSampler(trace, self.bench)
 
     def check_clock(self) -> None:
@@ -113,7 +113,7 @@ def test_a_board_that_comes_back_by_itself_is_no_sleeping_board(board: Napper, s
     played = rails.sampling
 
     @contextlib.contextmanager
-    def woken(trace: Path, wanted: Range) -> Iterator[PlayedSampler]:
+    def woken(trace: Path, wanted: AdcRange) -> Iterator[PlayedSampler]:
         board.lab.board.receive("can", b"\x01", board.lab.now_ns)
         with played(trace, wanted) as sampler:
             yield sampler

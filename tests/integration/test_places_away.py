@@ -15,7 +15,7 @@ from support.exported import running_exporter
 from support.prometheus_server import until
 
 from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import Places
+from exporters.farm.places import PlaceCollector
 from lab.cli.main import main
 from lab.farm import status
 from lab.web import wall
@@ -119,5 +119,5 @@ def test_a_place_that_lacks_something_takes_nothing_from_one_that_has_all_it_wan
 
 
 def _samples(lab: Lab, name: str) -> list[object]:
-    families = Places(lab.coordinator.state).read()
+    families = PlaceCollector(lab.coordinator.state).read()
     return [sample for family in families for sample in family.samples if sample.name == name]

@@ -20,8 +20,8 @@ from lab.drivers.calls import SHELL
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaVerifyFailedError, TftpTimeoutError
 from lab.provision.release import Content, Image
-from lab.provision.writer import Target as Medium
 from lab.provision.writer import Way
+from lab.provision.writer import WriteTarget as Medium
 from lab.strategies.drivenboard import Status
 
 CARD_BYTES = 24 << 20

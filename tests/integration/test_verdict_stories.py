@@ -15,7 +15,7 @@ from exporters.families import families
 from lab.host.clock import utc_now
 from lab.judge.records import NewVerdict, OutcomeName
 from lab.judge.store import mute, review, standing, write_verdicts
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 
 pytestmark = pytest.mark.longer
@@ -48,7 +48,7 @@ class Farm:
         with self.store._read() as session:
             found = standing(session, utc_now())
         values = {}
-        for family in families(found, Evidence("")):
+        for family in families(found, EvidenceLinks("")):
             for sample in family.samples:
                 labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
                 values[f"{sample.name}{{{labels}}}"] = sample.value

@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from lab.provision.release import Content, Image, Part, Place
+from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.ways import blockdevice, sd_mux
 from lab.provision.ways.sd_mux import CardWay, Disk
-from lab.provision.writer import Plan, Progress, Target
+from lab.provision.writer import Plan, WriteProgress, WriteTarget
 
 PIECE = 64 * 1024
 IMAGE, BOOT, BOOT_AT, SIZE = 20 * PIECE, 3 * PIECE + 100, 24 * PIECE, 32 * PIECE
 AHEAD = 6 * PIECE  # what the writer may have taken beyond what it has told: its buffers, and the pipe
-TARGET = Target("b1", "any", "sd")
+TARGET = WriteTarget("b1", "any", "sd")
 TOTAL = IMAGE + BOOT
 _AT = "written "
 _FAR = 1 << 40
@@ -49,7 +49,7 @@ class CutCard:
             name="u-boot.img",
             source=str(folder / "u-boot.img"),
             sha256=self._digest("u-boot.img"),
-            to=Place(offset=BOOT_AT),
+            to=PartPlace(offset=BOOT_AT),
         )
         self.content = Content(image, [part])
         self._clock_ns = 0
@@ -69,7 +69,7 @@ class CutCard:
     def write_until(self, count: int, then: Callable[[], None]) -> None:
         """Write; `then` is called when so many bytes are written."""
 
-        def report(progress: Progress) -> None:
+        def report(progress: WriteProgress) -> None:
             if progress.done >= count:
                 then()
 

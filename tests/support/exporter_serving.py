@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from exporters import server
 from exporters.polling import Poller
-from exporters.server import Exposition, Server
+from exporters.server import ExporterServer, Exposition
 from exporters.server import ExpositionProtocol as Served
 from exporters.webconfig import WebConfig
 from lab.host.clock import MonotonicRaw
@@ -35,7 +35,7 @@ def serving(
     config: WebConfig | None = None, host: str = "127.0.0.1", series: int = 3, served: Served | None = None
 ) -> Iterator[str]:
     """The URL of a server; `served`: other metrics than so many series."""
-    server = Server(host, 0, served or exposition(series), config)
+    server = ExporterServer(host, 0, served or exposition(series), config)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -18,18 +18,18 @@ from exporters.families import StandingFailures, StandingVerdicts
 from exporters.farm import consoles
 from exporters.farm.consoles import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.health import Jobs
-from exporters.farm.places import CoordinatorState, Place, Places
+from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
 from exporters.farm.schedules import Due, Schedules
-from exporters.polling import FreshMetrics, Health, Poller
+from exporters.polling import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
-from exporters.server import Build, Exposition, ResultsSource, Staleness
+from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.errors import LabTransientError
 from lab.host import runtime
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import OutletStatus, RailStatus
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 from lab.metrics import by_name
 from lab.results import open_store
 from lab.results.snapshot import watch
@@ -66,8 +66,8 @@ def pages(farm: Farm, folder: Path) -> Iterator[list[str]]:
         Poller(name, read, 1e9, MonotonicRaw()) for name, read in _sources(farm, folder, url, plugs, state).items()
     ]
     Staleness(registry, results)
-    Build(registry)
-    Health(registry, (results, *live))
+    ExporterBuild(registry)
+    SourceHealth(registry, (results, *live))
     FreshMetrics(registry, live)
     own = f'instance="127.0.0.1:9870",job="{farm.name}"'
     for at in range(int(farm.now) - WEEK_S, int(farm.now) + 1, STEP_S):
@@ -122,7 +122,7 @@ def _unreadable() -> Any:
 def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[str, Any]) -> dict[str, Any]:
     boards = [farm.board(n) for n in range(farm.boards)]
     devices = [UsbDevice(f"{board}-console", "adapter", f"usb-0:{n}") for n, board in enumerate(boards)]
-    places = tuple(Place(board, "ci1/alice" if n % 3 else "", farm.now) for n, board in enumerate(boards))
+    places = tuple(PlaceRow(board, "ci1/alice" if n % 3 else "", farm.now) for n, board in enumerate(boards))
     watcher = watch(url)
 
     def ports() -> list[Metric]:
@@ -147,16 +147,18 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
         runtime.write(folder / runtime.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
     found = {
         "failures": StandingFailures(
-            watcher, Evidence("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])
+            watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])
         ).read,
-        "verdicts": StandingVerdicts(watcher, Evidence("https://lab.example.org/runs/{run}.html")).read,
+        "verdicts": StandingVerdicts(watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html")).read,
         "jobs": Jobs(watcher, lambda: when(state["at"])).read,
         "schedules": Schedules(watcher, [_nightly(board) for board in boards], lambda: when(state["at"])).read,
         "console": ports,
         "outlets": Outlets(folder).read,
         "rails": RailsCollector(folder).read,
         "disks": Disks({"results": folder}).read,
-        "coordinator": Places(lambda: CoordinatorState(places, {"waiting": 1} if places else {}, {"lab1": 9})).read,
+        "coordinator": PlaceCollector(
+            lambda: CoordinatorState(places, {"waiting": 1} if places else {}, {"lab1": 9})
+        ).read,
         "usb": Usb(devices, plugs).read,
     }
     return found if boards else {name: found[name] for name in ("jobs", "outlets", "rails", "disks")}

@@ -13,14 +13,14 @@ from exporters.families import StandingFailures, StandingVerdicts
 from exporters.farm import consoles
 from exporters.farm.consoles import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.health import Healths, Jobs
-from exporters.farm.places import CoordinatorState, Place, Places
+from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
 from exporters.farm.schedules import Due, Schedules
-from exporters.polling import FreshMetrics, Health, Poller
+from exporters.polling import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
-from exporters.server import Build, Exposition, ResultsSource, Staleness
+from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
-from lab.health import Check, Part
+from lab.health import Check, CheckedPart
 from lab.health.book import KEEPER, HealthBook
 from lab.host import process
 from lab.host import runtime as host_runtime
@@ -30,7 +30,7 @@ from lab.jobs.queue import JobQueue, Order
 from lab.jobs.reservations import QUARANTINE
 from lab.judge.records import NewVerdict
 from lab.judge.store import mute, write_verdicts
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import ReservationRow
 from lab.results.snapshot import watch
@@ -54,7 +54,7 @@ PORT = PortStatus(
 )
 SERVER = ServerStatus(pid=1, started="", scheduling="", log="", ports=[PORT])
 STATE = CoordinatorState(
-    (Place("am62x-sk-1", "ci1/alice", 1000.0), Place("am62x-sk-2", "", 900.0)),
+    (PlaceRow("am62x-sk-1", "ci1/alice", 1000.0), PlaceRow("am62x-sk-2", "", 900.0)),
     {"waiting": 1},
     {"labhost": 3, "gone": 0},
 )
@@ -136,7 +136,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     with open_store(url) as store:
         nights(store)
         verdicts(store)
-        dead = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
+        dead = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
         HealthBook(store).record(Check("qemu-1", "qemu-virt", "lab1", utc_now(), (dead,)))
         jobs = JobQueue(store, process.identity(), process.has_died)
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
@@ -145,14 +145,14 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     return {
         "jobs": Jobs(watch(url)).read,
         "health": Healths(watch(url), reference="qemu-1").read,
-        "failures": StandingFailures(watch(url), Evidence(""), lambda: recorded_run.START).read,
-        "verdicts": StandingVerdicts(watch(url), Evidence("")).read,
+        "failures": StandingFailures(watch(url), EvidenceLinks(""), lambda: recorded_run.START).read,
+        "verdicts": StandingVerdicts(watch(url), EvidenceLinks("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: consoles.families(SERVER),
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
         "disks": Disks({"results": runtime}).read,
-        "coordinator": Places(lambda: STATE).read,
+        "coordinator": PlaceCollector(lambda: STATE).read,
         "usb": Usb(devices, Plugs("usb-0:2")).read,
     }
 
@@ -167,8 +167,8 @@ def everything(folder: Path) -> Scrape:
     results = Poller("results", ResultsSource(ResultsReader(watch(url))).read, 60.0, clock)
     registry = CollectorRegistry(auto_describe=False)
     Staleness(registry, results)
-    Build(registry)
-    Health(registry, (results, *live))
+    ExporterBuild(registry)
+    SourceHealth(registry, (results, *live))
     FreshMetrics(registry, live)
     for poller in live:
         poller.poll()

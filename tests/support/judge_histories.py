@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from attrs import evolve
 
-from lab.judge.history import Run, Series, Verdict, judge
+from lab.judge.history import HistoryRun, Series, StepVerdict, judge
 
 NIGHTS, WEEK = 120, 7
 Change = Callable[[int, np.random.Generator], float]  # run, chance -> relative size
@@ -32,7 +32,7 @@ def history(
         return np.rint(level * np.exp(rng.normal(0, jitter, boots)))
 
     runs = tuple(
-        Run(
+        HistoryRun(
             samples(night),
             {"image": f"image {night // WEEK}", "board": "A", "host": "lab1"},
             None if reruns is None else tuple(samples(night) for _ in range(reruns)),
@@ -60,11 +60,11 @@ def with_cause(series: Series, cause: str, value: str, since: int) -> Series:
     return evolve(series, runs=tuple(runs))
 
 
-def calls(series: Series) -> list[Verdict]:
+def calls(series: Series) -> list[StepVerdict]:
     """The verdicts that call something."""
     return [verdict for verdict in judge([series], everything=False)[0] if verdict.outcome in CALLED]
 
 
-def told(verdicts: Sequence[Verdict]) -> list[tuple[int, str, int | None, int]]:
+def told(verdicts: Sequence[StepVerdict]) -> list[tuple[int, str, int | None, int]]:
     """What must be the same whatever the unit: run, outcome, since, reruns."""
     return [(verdict.run, str(verdict.outcome), verdict.since, verdict.reruns) for verdict in verdicts]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from attrs import define, field, frozen
 
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.strategies import BoardStrategy
 from support.simlab import SimLab
 from support.simtarget import strategy_on
@@ -62,13 +62,13 @@ def is_put_back(board: Napper) -> bool:
     return kernel.console_attached and cleared and kernel.console_level == 1
 
 
-def kernel_error(done: Suspended, true: Wakeup) -> float:
+def kernel_error(done: SuspendResult, true: Wakeup) -> float:
     """How far the kernel's latency is from the truth, in units of its ±."""
     value, bound = done.kernel_ms
     return abs(value - true.kernel_ns / 1e6) / bound
 
 
-def prompt_error(done: Suspended, true: Wakeup) -> float:
+def prompt_error(done: SuspendResult, true: Wakeup) -> float:
     """How far the host's latency is from the truth, in units of its ±."""
     value, bound = done.since_edge_ms(done.answer)
     return abs(value - (true.answer_ns - true.woken_ns) / 1e6) / bound

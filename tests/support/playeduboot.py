@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.provision.release import Content, Image, Part, Place
+from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.ways import ubootmedia
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
-from lab.provision.writer import Target
+from lab.provision.writer import WriteTarget
 
-TARGET = Target("b1", "any", "emmc")
+TARGET = WriteTarget("b1", "any", "emmc")
 BASE = 0x40000000
 BDINFO = [f"-> start    = {BASE:#018x}", f"-> size     = {64 << 20:#018x}", "irq_sp      = 0x0000000043f00000"]
 Spoil = Callable[[str, list[str]], list[str]]
@@ -162,7 +162,7 @@ def image(folder: Path, data: bytes) -> Content:
     return Content(Image(source=str(path), sha256=hashlib.sha256(data).hexdigest()))
 
 
-def part(folder: Path, name: str, data: bytes, place: Place) -> Part:
+def part(folder: Path, name: str, data: bytes, place: PartPlace) -> Part:
     (folder / name).write_bytes(data)
     return Part(source=str(folder / name), sha256=hashlib.sha256(data).hexdigest(), name=name, to=place)
 

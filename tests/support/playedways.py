@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 from lab.provision import image
 from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, Image, Part, Recovery
-from lab.provision.writer import Plan, Progress, Report, Step, Target, Verified, order
+from lab.provision.writer import Plan, Report, Step, Verified, WriteProgress, WriteTarget, order
 
 
 @define
@@ -27,7 +27,7 @@ class PlayedWay:
     medium: dict[str, bytes] = field(factory=dict)
     switched: list[str] = field(factory=list)
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         files = [*([content.image] if content.image else []), *order(content.parts)]
         steps = [Step(file, file.to if isinstance(file, Part) else None, image.unpacked_bytes(file)) for file in files]
         if sum(step.bytes for step in steps) > self.room:
@@ -40,7 +40,7 @@ class PlayedWay:
                 raise MediaWriteFailedError("it broke at http://me:secret@there/")
             assert isinstance(step.file, Image | Part)
             self.medium[step.name] = b"".join(image.open_image(step.file))
-            report(Progress(step.name, step.bytes, plan.total_bytes, 1))
+            report(WriteProgress(step.name, step.bytes, plan.total_bytes, 1))
 
     def verify(self, plan: Plan) -> Verified:
         digest = hashlib.sha256()

@@ -16,7 +16,7 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.provision import image
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content
-from lab.provision.writer import Plan, Progress, Report, Step, Target, Verified, Way
+from lab.provision.writer import Plan, Report, Step, Verified, Way, WriteProgress, WriteTarget
 
 
 @frozen
@@ -26,14 +26,14 @@ class FileWay:
     path: Path
     name: str = "file"
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         assert content.image is not None
         step = Step(content.image, None, image.unpacked_bytes(content.image))
         return Plan(self.name, evolve(target, device=str(self.path)), content, (step,))
 
     def write(self, plan: Plan, report: Report) -> None:
         self.path.write_bytes(self._data(plan))
-        report(Progress(plan.steps[0].name, plan.total_bytes, plan.total_bytes, 1))
+        report(WriteProgress(plan.steps[0].name, plan.total_bytes, plan.total_bytes, 1))
 
     def verify(self, plan: Plan) -> Verified:
         if not self.path.exists() or self.path.read_bytes() != self._data(plan):

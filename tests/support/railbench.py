@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import define, field
 
 from lab import boards
-from lab.rails import RailConfig, RailsConfig, Range
+from lab.rails import AdcRange, RailConfig, RailsConfig
 from lab.rails.chips import CHIPS
 from lab.rails.i2c import NackError, Register
 from lab.rails.ina import InaSensor
@@ -88,14 +88,14 @@ class RailBench:
         )
         self.config = config_of(self.board_type, "unix:virtual")
 
-    def record(self, path: Path, wanted: Range, *states: tuple[str, float]) -> list[tuple[str, int, int]]:
+    def record(self, path: Path, wanted: AdcRange, *states: tuple[str, float]) -> list[tuple[str, int, int]]:
         """Record a board that goes through these states for so many seconds; (state, start_ns, end_ns) of each."""
         recorder = self.recorder(path, wanted)
         phases = self.play(recorder, *states)
         recorder.close()
         return phases
 
-    def recorder(self, path: Path, wanted: Range) -> SensorRecorder:
+    def recorder(self, path: Path, wanted: AdcRange) -> SensorRecorder:
         """A started recorder of this board."""
         sensor = InaSensor(self.config, CHIPS["ina231"], RailBus(self))
         self._due_ns = self.now_ns

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from lab import boards
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
 from lab.run.session import BoardSession, CommandResult
@@ -38,9 +38,9 @@ class ScriptedHost:
         return CommandResult(text.splitlines(), status)
 
 
-def session(host: ScriptedHost, tester: ScriptedHost | None = None, site: Site | None = None) -> BoardSession:
+def session(host: ScriptedHost, tester: ScriptedHost | None = None, site: LabSite | None = None) -> BoardSession:
     """A session of an am62xx_sk."""
-    return BoardSession(boards.load("am62xx_sk"), site or Site(), MonotonicRaw(), host, tester)
+    return BoardSession(boards.load("am62xx_sk"), site or LabSite(), MonotonicRaw(), host, tester)
 
 
 def sessions(host: ScriptedHost) -> Callable[[object], BoardSession]:

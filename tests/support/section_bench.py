@@ -9,7 +9,7 @@ from pathlib import Path
 from attrs import define, frozen
 
 from lab.benchmarks.section import Section
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.pytest_plugin.sections import LabgridHost
 from lab.results import Store, open_store
@@ -85,7 +85,7 @@ def section_bench(
                 strategy.status = Status.unknown
 
             host = LabgridHost(driver, strategy.board, is_shell=section.where == "linux", lost_hook=lost)
-            site = Site(interface=interface, scratch=scratch, crypto_module=module, uboot=uboot, tftp=TFTP)
+            site = LabSite(interface=interface, scratch=scratch, crypto_module=module, uboot=uboot, tftp=TFTP)
             stamps = ConsoleStamps(strategy.console, strategy.timing)
             return BoardSession(strategy.type, site, clock, host, tester, stamps)
 

@@ -15,11 +15,11 @@ from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError
-from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Recovery, Release
+from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Recovery, Release
 from lab.provision.ways.loaders import OverConsole, OverUsb
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
-from lab.provision.writer import Plan, Progress, Target, Verified
+from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
 from lab.strategies import BoardStrategy
 from lab.strategies.drivenboard import Status
 from support.simlab import SimLab
@@ -35,14 +35,14 @@ UBOOT_OF = {"11.01": "2025.01", "10.00": "2024.04"}
 TIME_SCALE = 0.05
 PLACES = {
     "ospi": {
-        "tiboot3.bin": Place(offset=0x0, room=0x80000),
-        "tispl.bin": Place(offset=0x80000, room=0x200000),
-        "u-boot.img": Place(offset=0x280000, room=0x400000),
+        "tiboot3.bin": PartPlace(offset=0x0, room=0x80000),
+        "tispl.bin": PartPlace(offset=0x80000, room=0x200000),
+        "u-boot.img": PartPlace(offset=0x280000, room=0x400000),
     },
     "emmc": {
-        "tiboot3.bin": Place(offset=0x0, hardware="boot0", room=0x80000),
-        "tispl.bin": Place(offset=0x80000, hardware="boot0", room=0x200000),
-        "u-boot.img": Place(offset=0x280000, hardware="boot0", room=0x180000),
+        "tiboot3.bin": PartPlace(offset=0x0, hardware="boot0", room=0x80000),
+        "tispl.bin": PartPlace(offset=0x80000, hardware="boot0", room=0x200000),
+        "u-boot.img": PartPlace(offset=0x280000, hardware="boot0", room=0x180000),
     },
 }
 MEDIA = {"ospi": "sf", "emmc": "mmc 0"}
@@ -72,7 +72,7 @@ class Provisioning:
     folder: Path
     medium: str
     over: str = "tftp"
-    reached: Callable[[Progress], None] = lambda _progress: None
+    reached: Callable[[WriteProgress], None] = lambda _progress: None
     served: Path = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -136,9 +136,9 @@ class Provisioning:
         """What the new release has for the medium."""
         return content(self.folder, self.medium)
 
-    def target(self) -> Target:
+    def target(self) -> WriteTarget:
         """The medium, as an env names it."""
-        return Target("sim-1", BOARD_TYPE, self.medium, MEDIA[self.medium])
+        return WriteTarget("sim-1", BOARD_TYPE, self.medium, MEDIA[self.medium])
 
     def carry_out(self, way: UbootWay, plan: Plan, release: str) -> Verified:
         """All but planning."""

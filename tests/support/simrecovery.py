@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from lab.provision.release import Recovery, Stage
+from lab.provision.release import Recovery, RecoveryStage
 from lab.provision.snagboot import ProgramEnd
 from support.simlab import S, SimLab
 from virtual.sim import firmware
@@ -31,7 +31,7 @@ def recovery(folder: Path, made: dict[str, bytes] | None = None, *, way: str = "
     stages = []
     for name, data in (made or images()).items():
         (folder / name).write_bytes(data)
-        stages.append(Stage(name=name, source=str(folder / name), sha256=hashlib.sha256(data).hexdigest()))
+        stages.append(RecoveryStage(name=name, source=str(folder / name), sha256=hashlib.sha256(data).hexdigest()))
     return Recovery(soc="am625", **{way: stages})
 
 

@@ -10,7 +10,7 @@ from attrs import define, frozen
 from labgrid import Target
 from labgrid.driver import Driver
 
-from lab.benchmarks.cycles import Attempt, run_cycles
+from lab.benchmarks.cycles import CycleAttempt, run_cycles
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.errors import BoardlabError
 from lab.metrics.catalogue import BOOT_TIME
@@ -100,7 +100,7 @@ class SimBench:
         return [(s.value, s.uncertainty) for s in self.store.samples(self.run.run.id, metric=BOOT_TIME.name)]
 
 
-def _told(attempt: Attempt[None]) -> Told:
+def _told(attempt: CycleAttempt[None]) -> Told:
     error = attempt.error
     if error is None:
         return Told(attempt.cycle, attempt.number, "ok", None, None, "")

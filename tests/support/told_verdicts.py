@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from lab.judge.records import Began, Mute, OutcomeName, Verdict
+from lab.judge.records import Began, Mute, OutcomeName, StoredVerdict
 from lab.results.records import Run
 
 NIGHT = dt.datetime(2026, 11, 19, 2, 0, tzinfo=dt.UTC)
@@ -31,10 +31,10 @@ def moved(
     board: str = "am62x-1",
     differs: Mapping[str, tuple[str, str]] | None = None,
     muted: bool = False,
-) -> Verdict:
+) -> StoredVerdict:
     """One number that moved by `effect` ± `about`."""
     has = effect is not None and about is not None
-    return Verdict(
+    return StoredVerdict(
         metric=metric,
         version=1,
         params={"medium": "sd"} if params is None else params,
@@ -57,6 +57,6 @@ def moved(
     )
 
 
-def still(outcome: OutcomeName = "none") -> Verdict:
+def still(outcome: OutcomeName = "none") -> StoredVerdict:
     """A number that did not move."""
     return moved(outcome=outcome, effect=None, since=None, differs={})

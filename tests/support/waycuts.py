@@ -9,9 +9,9 @@ from pathlib import Path
 from attrs import frozen
 
 from lab.errors import BoardlabError
-from lab.provision.release import Content, Image, Part, Place
+from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp, OverSsh
-from lab.provision.writer import Plan, Target
+from lab.provision.writer import Plan, WriteTarget
 from support.cutlinux import DISK, ERASE, FLASH, CutLinux, KilledError
 
 BLOCK = 4096
@@ -51,7 +51,7 @@ def _file(folder: Path, name: str, count: int) -> tuple[Path, bytes, str]:
     return path, data, hashlib.sha256(data).hexdigest()
 
 
-def _part(folder: Path, name: str, count: int, to: Place) -> tuple[Part, bytes]:
+def _part(folder: Path, name: str, count: int, to: PartPlace) -> tuple[Part, bytes]:
     path, data, digest = _file(folder, name, count)
     return Part(name=name, source=str(path), sha256=digest, size=count, to=to), data
 
@@ -63,16 +63,16 @@ def given(folder: Path, way: str) -> Given:
         text = _MAP.format(size=len(data), blocks=300, last=299, checksum="0" * 64, digest=digest)
         (folder / "sdk.wic.bmap").write_text(text.replace("0" * 64, hashlib.sha256(text.encode()).hexdigest()))
         image = Image(source=str(path), sha256=digest, size=len(data), bmap=str(folder / "sdk.wic.bmap"))
-        part, boot = _part(folder, "u-boot.img", 7000, Place(offset=3 << 19))
+        part, boot = _part(folder, "u-boot.img", 7000, PartPlace(offset=3 << 19))
         return Given(Content(image, [part]), DISK, ((DISK, 0, data), (DISK, 3 << 19, boot)))
     if way == "flash-offsets":
-        first, data = _part(folder, "tiboot3.bin", 5000, Place(offset=0))
-        second, more = _part(folder, "u-boot.img", 3 * ERASE + 10, Place(offset=4 * ERASE))
+        first, data = _part(folder, "tiboot3.bin", 5000, PartPlace(offset=0))
+        second, more = _part(folder, "u-boot.img", 3 * ERASE + 10, PartPlace(offset=4 * ERASE))
         return Given(Content(parts=[first, second]), FLASH, ((FLASH, 0, data), (FLASH, 4 * ERASE, more)))
     if way == "flashcp":
-        part, data = _part(folder, "tispl.bin", 5 * ERASE + 10, Place(mtd="ospi"))
+        part, data = _part(folder, "tispl.bin", 5 * ERASE + 10, PartPlace(mtd="ospi"))
         return Given(Content(parts=[part]), "mtd", ((FLASH, 0, data),))
-    part, data = _part(folder, "rootfs.ubifs", 5 * ERASE + 10, Place(mtd="ospi", volume="rootfs"))
+    part, data = _part(folder, "rootfs.ubifs", 5 * ERASE + 10, PartPlace(mtd="ospi", volume="rootfs"))
     return Given(Content(parts=[part]), "mtd", (("rootfs", 0, data),))
 
 
@@ -105,7 +105,7 @@ class Lab:
         self.state = "unknown"
 
     def plan(self) -> Plan:
-        return self.way.plan(self.given.content, Target("b1", "any", "emmc"))
+        return self.way.plan(self.given.content, WriteTarget("b1", "any", "emmc"))
 
     def provision(self) -> str:
         """One `lab provision`: "ok", "killed" or the failure's class."""

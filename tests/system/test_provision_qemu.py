@@ -21,9 +21,9 @@ from support.measuring_lab import ROOT, Lab, running_lab
 from support.placedboard import running_place
 
 from lab.env.powered import parts
-from lab.provision.release import Content, Part, Place
+from lab.provision.release import Content, Part, PartPlace
 from lab.provision.releasefile import load
-from lab.provision.writer import Target
+from lab.provision.writer import WriteTarget
 from lab.results import open_store
 from virtual.images import cache
 from virtual.qemu import releases
@@ -213,16 +213,16 @@ def test_a_linux_in_memory_writes_flash_and_volumes_by_mtd_utils(
     _, strategy, _ = parts(str(linux_writes(lab, "{ospi: mtd}", "ram")), "ConsoleProtocol", "console", "console")
     strategy.recovery = load(files / "1.0.yaml").recovery
     way = strategy.ways()["ospi"]
-    volume = Place(mtd="ospi", volume="rootfs")
+    volume = PartPlace(mtd="ospi", volume="rootfs")
     try:
         for number, to in enumerate(
-            (volume, volume, Place(mtd="ospi"))
+            (volume, volume, PartPlace(mtd="ospi"))
         ):  # no UBI there; UBI and the volume; over all of it
             data = random.Random(number).randbytes(1_300_000)
             (tmp_path / "part").write_bytes(data)
             digest = hashlib.sha256(data).hexdigest()
             part = Part(name="part", source=str(tmp_path / "part"), sha256=digest, size=len(data), to=to)
-            plan = way.plan(Content(parts=[part]), Target(strategy.board, strategy.type.name, "ospi"))
+            plan = way.plan(Content(parts=[part]), WriteTarget(strategy.board, strategy.type.name, "ospi"))
             way.write(plan, lambda _progress: None)
             assert way.verify(plan).digest == digest
     finally:

@@ -31,7 +31,7 @@ from lab.host.runtime import prepare, socket_path
 from lab.host.ssh import SshLink
 from lab.provision.failures import MediaWriteFailedError
 from lab.provision.ways import blockdevice
-from lab.provision.ways.planning import Piece
+from lab.provision.ways.planning import WritePiece
 from lab.provision.ways.sd_mux import CardHost
 from lab.provision.writer import Meter
 from lab.rails import Sampler, Trace
@@ -277,7 +277,7 @@ def test_a_card_of_another_host_is_written_and_read_back_there_and_a_cut_ends_it
     disk = there.disk(str(card))
     assert disk.identity == f"on {netlab.HOST}"
     steps = [
-        (Piece(0, None, start, data[start : start + (1 << 20)], first=not start), start)
+        (WritePiece(0, None, start, data[start : start + (1 << 20)], first=not start), start)
         for start in range(0, len(data), 1 << 20)
     ]
     meter = Meter(len(data), lambda _progress: None, MonotonicRaw().now_ns, stall_s=60.0)

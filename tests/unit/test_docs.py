@@ -24,7 +24,7 @@ from lab.boards import (
     Flow,
     Identity,
     Link,
-    LowPower,
+    LowPowerModes,
     Medium,
     MediumEvidence,
     MomentPattern,
@@ -32,7 +32,7 @@ from lab.boards import (
     Published,
     PublishedRange,
     Rail,
-    Release,
+    SdkRelease,
     Sign,
     Timeouts,
     TransferRates,
@@ -89,7 +89,7 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
         Prompts,
         Published,
         Rail,
-        Release,
+        SdkRelease,
         Sign,
         TransferRates,
         Timeouts,
@@ -103,7 +103,7 @@ def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
 
 
 def test_the_page_explains_every_key_of_the_low_power_table() -> None:
-    keys = {field.name for field in attrs.fields(LowPower)}
+    keys = {field.name for field in attrs.fields(LowPowerModes)}
     assert {key for key in keys if not re.search(rf"`{key}(\.[A-Z]+)?`", ADDING_A_BOARD)} == set()
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.boards import Release
+    from lab.boards import SdkRelease
     from virtual.sim.computer import Computer
     from virtual.sim.program import Program
     from virtual.sim.setup import SimSetup
@@ -84,7 +84,7 @@ class FaultHooks:
         """How much later than it is told to the relay closes at the next power on."""
         return 0
 
-    def software(self, release: Release) -> Release:
+    def software(self, release: SdkRelease) -> SdkRelease:
         """The software that is on the board."""
         return release
 

@@ -11,7 +11,7 @@ import cattrs
 from attrs import field, frozen
 
 from lab import boards
-from lab.boards import BoardType, Identity, Link, Release
+from lab.boards import BoardType, Identity, Link, SdkRelease
 from lab.boards.release import names_fields
 from lab.errors import ConfigurationError
 from virtual.sim.timing import Profile, profile
@@ -58,7 +58,7 @@ class Model:
     board: BoardType
     identity: Identity
     release_name: str
-    release: Release
+    release: SdkRelease
     family: Family
     profile: Profile
 

@@ -14,7 +14,7 @@ from importlib import resources
 import cattrs
 from attrs import field, frozen, validators
 
-from lab.boards import Release
+from lab.boards import SdkRelease
 from virtual.sim.dice import Normal
 from virtual.sim.program import NS_PER_S
 
@@ -80,19 +80,19 @@ def profile(family: str) -> Profile:
     return cattrs.Converter(forbid_extra_keys=True).structure(tomllib.loads(text)[family], Profile)
 
 
-def boot_figure(release: Release, medium: str, made_up: Profile) -> Normal:
+def boot_figure(release: SdkRelease, medium: str, made_up: Profile) -> Normal:
     """ "Starting kernel" to the login prompt, in seconds."""
     published = release.published.boot_s.get(medium)
     return Normal.of(published) if published else made_up.boot.get(medium, made_up.boot["sd"])
 
 
-def shell_boot_figure(release: Release, medium: str, made_up: Profile) -> Normal:
+def shell_boot_figure(release: SdkRelease, medium: str, made_up: Profile) -> Normal:
     """ "Starting kernel" to the prompt of init=/bin/sh, in seconds."""
     published = release.published.shell_boot_s.get(medium)
     return Normal.of(published) if published else made_up.shell_boot.get(medium, made_up.shell_boot["sd"])
 
 
-def draw(release: Release, medium: str, made_up: Profile, source: random.Random) -> Durations:
+def draw(release: SdkRelease, medium: str, made_up: Profile, source: random.Random) -> Durations:
     """The stages of one cycle."""
 
     def ns(figure: Normal) -> int:

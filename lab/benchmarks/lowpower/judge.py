@@ -10,7 +10,7 @@ from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_po
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.power import PhasePowerProtocol
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.errors import BoardTransientError, TestTransientError
 
@@ -37,7 +37,7 @@ class Observed:
     no_power: str = ""
 
 
-def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
+def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
     """The result of a suspend that is done.
 
     Raises:
@@ -70,7 +70,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
     total_w = observed.power.total.mean_w if observed.power is not None else None
     total_mw = None if total_w is None else total_w * 1e3
     evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board, observed.no_power))
-    return Suspended(
+    return SuspendResult(
         plan=plan,
         log=log,
         edge=watch.edge,

@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import field, frozen, validators
 
-from lab.boards import BoardType, Release
+from lab.boards import BoardType, SdkRelease
 from lab.errors import ConfigurationError
 
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
@@ -66,7 +66,7 @@ class SuspendPlan:
     energy: bool = False
 
 
-def constraint(board: BoardType, release: Release | None) -> Constraint | None:
+def constraint(board: BoardType, release: SdkRelease | None) -> Constraint | None:
     """How MCU-only is selected in this release; None: it cannot be.
 
     Source: TI's low-power guide in its releases 9.2, 10.0 and 11.0. 10.x takes milliseconds in a file whose name says
@@ -82,7 +82,7 @@ def constraint(board: BoardType, release: Release | None) -> Constraint | None:
     }.get(release.low_power)
 
 
-def release_of(board: BoardType, name: str, kernel: str) -> Release | None:
+def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
     """The release that a board runs: the one of that name, else the newest whose kernel is not newer than the board's.
 
     A lab may measure a release before the board type knows it: how a mode is selected holds until a kernel changes it.

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from lab.benchmarks.identity import Shell
 from lab.benchmarks.lowpower.modes import SUSPEND_STATES, SuspendPlan
-from lab.boards import BoardType, Release
+from lab.boards import BoardType, SdkRelease
 from lab.errors import BoardStableError, TestTransientError
 
 _STATE, _MEM_SLEEP, _PRINTK = "/sys/power/state", "/sys/power/mem_sleep", "/proc/sys/kernel/printk"
@@ -36,7 +36,7 @@ class Stats:
     fail: int
 
 
-def preflight(shell: Shell, board: BoardType, release: Release | None, plan: SuspendPlan) -> PrintkSettings:
+def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: SuspendPlan) -> PrintkSettings:
     """Check that nothing stands in the way of a suspend.
 
     Raises:

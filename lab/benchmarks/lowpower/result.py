@@ -18,7 +18,7 @@ STAMP_NS = 1_000  # printk's stamps are cut to microseconds: a difference of two
 
 
 @frozen
-class Suspended:
+class SuspendResult:
     """A suspend and resume that went well.
 
     Attributes:

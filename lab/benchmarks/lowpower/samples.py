@@ -10,14 +10,14 @@ from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES
 
 MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-power.md, "Uncertainty of one reading"
 
 
-def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, base: int) -> list[BootSample]:
+def of_suspend(done: SuspendResult, cycle: int, flags: frozenset[Flag], log: bytes, base: int) -> list[BootSample]:
     """The kernel's resume latency, and the host's where the host woke the board.
 
     Args:
@@ -44,7 +44,7 @@ def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, 
     return [*samples, *_power(done, cycle, flags), *_energy(done, cycle, flags)]
 
 
-def _power(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
+def _power(done: SuspendResult, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
     """A sample of each rail that has a mean, and of the total."""
     if done.power is None:
         return
@@ -56,7 +56,7 @@ def _power(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[Boot
             yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
 
 
-def _energy(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
+def _energy(done: SuspendResult, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
     """A sample of each rail that has a value, and of the total."""
     metric, end = RESUMES[done.plan.mode].energy, done.answer.position
     if done.energy is None or metric is None:

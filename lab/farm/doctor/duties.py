@@ -26,7 +26,7 @@ from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import buildbot, services
 from lab.farm.config import HERE, SSH_VARIABLE, Buildbot, Farm
-from lab.farm.doctor.software import APART_S, CLOCKS, SAME_SERVERS, VERSIONS, Finding
+from lab.farm.doctor.software import APART_S, CLOCKS, SAME_SERVERS, VERSIONS, DoctorFinding
 from lab.farm.loaded import digest, notes
 from lab.farm.local import Supervised
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
@@ -59,11 +59,13 @@ def sockets_user(host: HostFile, runtime: Path) -> str:
     return "" if folder == runtime or user == os.getuid() else user_name(user)
 
 
-def unseen(user: str) -> Finding:
+def unseen(user: str) -> DoctorFinding:
     """What nobody but the user of the services can say."""
     me = user_name(os.getuid())
     said = f"they run as {user}, and {me} does not see whether they answer"
-    return Finding(AREA, "console server, rails", "doubtful", said, f"look as that user: sudo -u {user} lab doctor")
+    return DoctorFinding(
+        AREA, "console server, rails", "doubtful", said, f"look as that user: sudo -u {user} lab doctor"
+    )
 
 
 def console(server: Service, host: HostFile) -> Service:
@@ -74,7 +76,7 @@ def console(server: Service, host: HostFile) -> Service:
     return Service(CONSOLE_SERVER, "bad", said, mend("console", host))
 
 
-def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
+def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
     """What else is kept running here; nothing where no farm.yaml is installed."""
     farm = host.farm
     if farm is None or not host.installed:
@@ -92,7 +94,7 @@ def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
         yield from _written(farm, host)
 
 
-def versions(status: ServerStatus | None, host: HostFile) -> Iterator[Finding]:
+def versions(status: ServerStatus | None, host: HostFile) -> Iterator[DoctorFinding]:
     """A console server of before an upgrade: it goes on, since it has the ports."""
     installed = metadata_version("boardlab")
     if status is None or status.version == installed:
@@ -100,10 +102,10 @@ def versions(status: ServerStatus | None, host: HostFile) -> Iterator[Finding]:
     said = f"goes on with {_boardlab(status.version)} since {status.started}, and {installed} is installed"
     kept_here = host.installed and host.farm is not None and not host.supervised
     again = "systemctl restart boardlab-console" if kept_here else "lab console stop; the next command starts one"
-    yield Finding(AREA, CONSOLE_SERVER, "doubtful", said, f"when nothing measures: {again}")
+    yield DoctorFinding(AREA, CONSOLE_SERVER, "doubtful", said, f"when nothing measures: {again}")
 
 
-def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[Finding]:
+def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[DoctorFinding]:
     """The programs that run with an older farm.yaml, or with another boardlab than the installed one.
 
     Args:
@@ -121,17 +123,19 @@ def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterato
     ):
         me, user = user_name(os.getuid()), user_name(services_own.stat().st_uid)
         said = f"{me} does not see with which farm.yaml they run as {user}"
-        yield Finding(AREA, "exporter, janitor", "doubtful", said, f"look as that user: sudo -u {user} lab doctor")
+        yield DoctorFinding(
+            AREA, "exporter, janitor", "doubtful", said, f"look as that user: sudo -u {user} lab doctor"
+        )
     for note in (note for folder in dict.fromkeys((runtime, services_own)) for note in notes(folder)):
         if file is not None and note.file != str(file.absolute()):
             continue
         again = f"restart it: {_restart(note.program, host)}"
         if note.digest != now:
             said = f"runs with what {note.file} said before"
-            yield Finding(AREA, note.program, "bad", said, f"{again}; its log says why it has not loaded it")
+            yield DoctorFinding(AREA, note.program, "bad", said, f"{again}; its log says why it has not loaded it")
         elif note.version != installed:
             said = f"goes on with {_boardlab(note.version)}, and {installed} is installed"
-            yield Finding(AREA, note.program, "doubtful", said, again)
+            yield DoctorFinding(AREA, note.program, "doubtful", said, again)
 
 
 def _boardlab(found: str) -> str:
@@ -144,24 +148,24 @@ def _restart(program: str, host: HostFile) -> str:
     return "`lab farm down`, then `lab farm up`"
 
 
-def _queued(farm: Farm, queue: Buildbot, host: HostFile) -> Iterator[Finding]:
+def _queued(farm: Farm, queue: Buildbot, host: HostFile) -> Iterator[DoctorFinding]:
     """Compare Buildbot's `farm.json` with farm.yaml.
 
     It yields nothing if this user cannot read the folder.
     """
     folder = STATE / farm.state / "buildbot" if host.runtime is None else host.runtime.parent / "buildbot"
     with suppress(OSError, ValueError, AttributeError):
-        path = buildbot.Site(folder).master / "farm.json"
+        path = buildbot.BuildbotSite(folder).master / "farm.json"
         found = json.loads(path.read_text(encoding="utf-8"))
         now = json.loads(json.dumps(buildbot.described(farm, queue, {})))
         if any(found.get(key) != now[key] for key in now.keys() - _OF_THE_HOST):
             again = f"lab farm buildbot FILE --output {folder}, and restart it: {_restart('buildbot', host)}"
             if host.supervised:
                 again = f"{_restart('buildbot', host)}, which writes it"
-            yield Finding(AREA, "buildbot", "bad", f"{path} has what farm.yaml said before", again)
+            yield DoctorFinding(AREA, "buildbot", "bad", f"{path} has what farm.yaml said before", again)
 
 
-def _written(farm: Farm, host: HostFile) -> Iterator[Finding]:
+def _written(farm: Farm, host: HostFile) -> Iterator[DoctorFinding]:
     """Compare the installed units, if there are any, with farm.yaml."""
     found = None
     with suppress(OSError):
@@ -172,7 +176,7 @@ def _written(farm: Farm, host: HostFile) -> Iterator[Finding]:
     again = f"lab farm units {path}{f' --host {host.name}' if farm.hosts else ''} --output {UNITS} && systemctl daemon-reload"
     if not Path(path).is_file():
         said = f"they name {path}, and there is no such file"
-        yield Finding(AREA, "units", "bad", said, f"put farm.yaml there, or write them for another one: {again}")
+        yield DoctorFinding(AREA, "units", "bad", said, f"put farm.yaml there, or write them for another one: {again}")
         return
     old = []
     for name, text in units(farm, path, host.name if farm.hosts else "").items():
@@ -182,7 +186,9 @@ def _written(farm: Farm, host: HostFile) -> Iterator[Finding]:
         old.append(name)
     if old:
         said = f"not what this boardlab writes for farm.yaml: {', '.join(old)}"
-        yield Finding(AREA, "units", "bad", said, f"{again}; then enable what is new, and restart what has changed")
+        yield DoctorFinding(
+            AREA, "units", "bad", said, f"{again}; then enable what is new, and restart what has changed"
+        )
 
 
 def exporter_name(farm: Farm, host: str) -> str:
@@ -190,7 +196,7 @@ def exporter_name(farm: Farm, host: str) -> str:
     return socket.gethostname() if host == HERE and not farm.hosts else host
 
 
-def _exported(farm: Farm, host: HostFile) -> Finding:
+def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
     """Whether the coordinator lists what this host exports."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
     from lab.places.holding import with_port  # noqa: PLC0415
@@ -199,14 +205,16 @@ def _exported(farm: Farm, host: HostFile) -> Finding:
     try:
         offered = Coordinator(with_port(farm.coordinator)).state().exporters.get(name, 0)
     except BoardlabError as error:
-        return Finding(AREA, "export", "bad", f"nobody knows whether it is listed: {error}", mend("export", host))
+        return DoctorFinding(
+            AREA, "export", "bad", f"nobody knows whether it is listed: {error}", mend("export", host)
+        )
     if not offered:
         said = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
-        return Finding(AREA, "export", "bad", said, mend("export", host))
-    return Finding(AREA, "export", "ok", f"the coordinator lists {offered} resources of {name}")
+        return DoctorFinding(AREA, "export", "bad", said, mend("export", host))
+    return DoctorFinding(AREA, "export", "ok", f"the coordinator lists {offered} resources of {name}")
 
 
-def _rails(host: HostFile, runtime: Path) -> Finding:
+def _rails(host: HostFile, runtime: Path) -> DoctorFinding:
     from lab.rails.server import rails_socket  # noqa: PLC0415 - it loads what samples
 
     path = rails_socket(runtime)
@@ -215,11 +223,11 @@ def _rails(host: HostFile, runtime: Path) -> Finding:
         try:
             line.connect(os.fspath(path))
         except OSError as error:
-            return Finding(AREA, "rails", "bad", f"{path}: {error.strerror or error}", mend("rails", host))
-    return Finding(AREA, "rails", "ok", f"listens at {path}")
+            return DoctorFinding(AREA, "rails", "bad", f"{path}: {error.strerror or error}", mend("rails", host))
+    return DoctorFinding(AREA, "rails", "ok", f"listens at {path}")
 
 
-def _units(names: list[str], host: HostFile) -> Iterator[Finding]:
+def _units(names: list[str], host: HostFile) -> Iterator[DoctorFinding]:
     """As systemd has them."""
     units = [f"boardlab-{name}.service" for name in names]
     try:
@@ -237,21 +245,23 @@ def _units(names: list[str], host: HostFile) -> Iterator[Finding]:
     if len(states) != len(units):
         said = f"systemd does not say whether they run: {why or 'it said nothing'}"
         by_hand = f"systemctl status {' '.join(units)}"
-        yield Finding(AREA, ", ".join(names), "doubtful", said, by_hand)
+        yield DoctorFinding(AREA, ", ".join(names), "doubtful", said, by_hand)
         return
     for name, state in zip(names, states, strict=True):
         again = ": it ends, and is started again" if state == "activating" else ""
         level, repair = ("ok", "") if state == "active" else ("bad", mend(name, host))
-        yield Finding(AREA, name, "ok" if level == "ok" else "bad", f"systemd has it as {state}{again}", repair)
+        yield DoctorFinding(AREA, name, "ok" if level == "ok" else "bad", f"systemd has it as {state}{again}", repair)
 
 
-def _supervised(host: HostFile, runtime: Path) -> Iterator[Finding]:
+def _supervised(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
     """As `lab farm up` has them."""
     for state in Supervised(runtime).states():
         if state.name not in _ANSWERING:
             runs = state.state == "RUNNING"
             said = f"{state.state.lower()}  {state.said}".strip()
-            yield Finding(AREA, state.name, "ok" if runs else "bad", said, "" if runs else mend(state.name, host))
+            yield DoctorFinding(
+                AREA, state.name, "ok" if runs else "bad", said, "" if runs else mend(state.name, host)
+            )
 
 
 # --- The hosts of a farm.yaml: on each of them `lab doctor`, through ssh, and its wall clock; what keeps it from that is a finding as well ---
@@ -281,14 +291,14 @@ class Found:
     """What was found on a host."""
 
     host: str
-    finding: Finding
+    finding: DoctorFinding
 
 
 @frozen
 class _Answer:
     """A host's findings, and how far its wall clock is ahead of this host's: at least and at most, in seconds; None: nobody knows."""
 
-    findings: list[Finding]
+    findings: list[DoctorFinding]
     ahead_s: tuple[float, float] | None = None
 
 
@@ -306,7 +316,7 @@ def _own() -> set[str]:
     return {HERE, socket.gethostname()}
 
 
-def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) -> list[Found]:
+def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[DoctorFinding]]) -> list[Found]:
     """All hosts at the same time, in the order of farm.yaml.
 
     Args:
@@ -350,7 +360,7 @@ def _ahead_s(link: SshLink) -> tuple[float, float] | None:
     return there_s - utc_now().timestamp(), there_s - asked_s
 
 
-def _examined(link: SshLink, farm: Farm, packed: str) -> list[Finding]:
+def _examined(link: SshLink, farm: Farm, packed: str) -> list[DoctorFinding]:
     """Findings of `lab doctor` on a host."""
     host = link.host
     by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor --host {host} --farm FILE"
@@ -358,19 +368,23 @@ def _examined(link: SshLink, farm: Farm, packed: str) -> list[Finding]:
     try:
         done = link.ran(words, LIMIT_S)
     except subprocess.TimeoutExpired:
-        return [Finding(HOSTS_AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)]
+        return [
+            DoctorFinding(HOSTS_AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)
+        ]
     except BoardlabError as error:
         place = farm.ssh_config or "~/.ssh/config of this user"
         mend = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into {place}"
-        return [Finding(HOSTS_AREA, host, "bad", f"cannot be reached: {error}", mend)]
+        return [DoctorFinding(HOSTS_AREA, host, "bad", f"cannot be reached: {error}", mend)]
     try:
-        return cattrs.structure(json.loads(done.stdout), list[Finding])
+        return cattrs.structure(json.loads(done.stdout), list[DoctorFinding])
     except (ValueError, TypeError, KeyError, cattrs.BaseValidationError):
         said = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-_LAST:]
     if done.returncode == _NOT_THERE:
         mend = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
-        return [Finding(HOSTS_AREA, host, "bad", f"there is no {farm.program}: {said}", mend)]
-    return [Finding(HOSTS_AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", by_hand)]
+        return [DoctorFinding(HOSTS_AREA, host, "bad", f"there is no {farm.program}: {said}", mend)]
+    return [
+        DoctorFinding(HOSTS_AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", by_hand)
+    ]
 
 
 def ssh_environ(farm: Farm) -> dict[str, str]:
@@ -381,7 +395,7 @@ def ssh_environ(farm: Farm) -> dict[str, str]:
     return own
 
 
-def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Finding]]:
+def _apart(found: Mapping[str, Sequence[DoctorFinding]]) -> Iterator[tuple[str, DoctorFinding]]:
     """Hosts whose boardlab is another than the first one's that says its own."""
     versions = {
         host: each.said.partition(",")[0]
@@ -395,11 +409,13 @@ def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Findin
             said = f"boardlab {version}, and {first} has {its}: their numbers may not be comparable"
             yield (
                 host,
-                Finding(HOSTS_AREA, host, "doubtful", said, f"install boardlab {its} there, or {version} on {first}"),
+                DoctorFinding(
+                    HOSTS_AREA, host, "doubtful", said, f"install boardlab {its} there, or {version} on {first}"
+                ),
             )
 
 
-def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[str, Finding]]:
+def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[str, DoctorFinding]]:
     """Hosts whose wall clock is not that of most; of two that differ, the second one."""
 
     def apart_s(one: str, other: str) -> float:
@@ -419,7 +435,7 @@ def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[
             said = (
                 f"is {abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} that of {right}: runs get wrong times"
             )
-            yield host, Finding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
+            yield host, DoctorFinding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
 
 
 # --- What the services have for ssh: `ssh_config` of farm.yaml, and the folder with their keys ---
@@ -430,7 +446,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _DOCS: Final = 'docs/farm/several-hosts.md, "Keys for the services"'
 
 
-def ssh_file_findings(farm: Farm) -> Iterator[Finding]:
+def ssh_file_findings(farm: Farm) -> Iterator[DoctorFinding]:
     """Is the file there, may the services read it, and nobody else what lies beside it? Nothing where farm.yaml names none."""
     if not farm.ssh_config:
         return
@@ -439,7 +455,7 @@ def ssh_file_findings(farm: Farm) -> Iterator[Finding]:
         folder, file = path.parent.stat(), path.stat()
     except PermissionError:
         me = user_name(os.getuid())
-        yield Finding(
+        yield DoctorFinding(
             SSH_AREA,
             str(path),
             "ok",
@@ -448,17 +464,19 @@ def ssh_file_findings(farm: Farm) -> Iterator[Finding]:
         return
     except OSError as error:
         said = f"{error.strerror}: the services reach no other host"
-        yield Finding(SSH_AREA, str(path), "bad", said, f"write it, with keys and known_hosts beside it: {_DOCS}")
+        yield DoctorFinding(
+            SSH_AREA, str(path), "bad", said, f"write it, with keys and known_hosts beside it: {_DOCS}"
+        )
         return
     owner = user_name(file.st_uid)
     if owner != farm.user and not file.st_mode & stat.S_IROTH and not _reads_by_group(farm.user, file):
         said = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): {farm.user}, as whom the services run, may not read it"
-        yield Finding(SSH_AREA, str(path), "bad", said, f"sudo chown -R {farm.user}: {path.parent}")
+        yield DoctorFinding(SSH_AREA, str(path), "bad", said, f"sudo chown -R {farm.user}: {path.parent}")
     elif folder.st_mode & _OTHERS:
         said = f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong to the services' user alone"
-        yield Finding(SSH_AREA, str(path.parent), "doubtful", said, f"sudo chmod 700 {path.parent}")
+        yield DoctorFinding(SSH_AREA, str(path.parent), "doubtful", said, f"sudo chmod 700 {path.parent}")
     else:
-        yield Finding(SSH_AREA, str(path), "ok", f"is there, {owner}'s")
+        yield DoctorFinding(SSH_AREA, str(path), "ok", f"is there, {owner}'s")
 
 
 def _reads_by_group(user: str, file: os.stat_result) -> bool:

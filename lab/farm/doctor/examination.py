@@ -13,7 +13,7 @@ from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
 from lab.farm.doctor import duties, software
-from lab.farm.doctor.software import Finding
+from lab.farm.doctor.software import DoctorFinding
 from lab.farm.services import SUPERVISORD, HostFile, Service
 from lab.host.runtime import check_owner, recordings_dir
 from lab.results.location import locate
@@ -55,7 +55,7 @@ def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str =
     return Patient(services.database(db, host.farm), host, folder, host.folder)
 
 
-def examine(who: Patient) -> Iterator[Finding]:
+def examine(who: Patient) -> Iterator[DoctorFinding]:
     """What every check finds, area by area."""
     server, status = services.console_server(who.runtime)
     yield from software.check(_devices(status), {status.pid} if status else (), who.dev, who.sys)
@@ -78,22 +78,22 @@ def examine(who: Patient) -> Iterator[Finding]:
     yield from software.environments(who.folder)
 
 
-def _of_service(service: Service) -> Finding:
-    return Finding(SERVICES, service.name, "bad" if service.state == "bad" else "ok", service.said, service.mend)
+def _of_service(service: Service) -> DoctorFinding:
+    return DoctorFinding(SERVICES, service.name, "bad" if service.state == "bad" else "ok", service.said, service.mend)
 
 
 def _devices(status: ServerStatus | None) -> set[str]:
     return {os.path.realpath(port.info.meta.device) for port in status.ports} if status else set()
 
 
-def _runtime(folder: Path) -> Iterator[Finding]:
+def _runtime(folder: Path) -> Iterator[DoctorFinding]:
     if not folder.exists():
         return
     try:
         check_owner(folder)
     except BoardlabError as error:
         said, _, mend = str(error).partition("; ")
-        yield Finding(RUNTIME, str(folder), "bad", said, mend)
+        yield DoctorFinding(RUNTIME, str(folder), "bad", said, mend)
 
 
 def _folders(who: Patient) -> dict[str, Path]:

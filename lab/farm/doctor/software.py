@@ -37,10 +37,10 @@ _PROGRAMS: Final = {"setpriv": "sudo apt install util-linux"}  # name -> how it 
 _KERNEL: Final = (5, 10)  # of the oldest distribution that is tested
 
 
-def versions(version: Callable[[str], str] = metadata.version) -> Iterator[Finding]:
+def versions(version: Callable[[str], str] = metadata.version) -> Iterator[DoctorFinding]:
     """boardlab, Python, labgrid, the module `serial`, pdudaemon, the kernel, and what `lab run` calls."""
     python = platform.python_version()
-    yield Finding(VERSIONS, "boardlab", "ok", f"{version('boardlab')}, Python {python}, in {sys.prefix}")
+    yield DoctorFinding(VERSIONS, "boardlab", "ok", f"{version('boardlab')}, Python {python}, in {sys.prefix}")
     pinned = next(
         filter(None, (re.fullmatch(r"labgrid==([\w.]+)", each) for each in metadata.requires("boardlab") or [])), None
     )
@@ -50,30 +50,30 @@ def versions(version: Callable[[str], str] = metadata.version) -> Iterator[Findi
         labgrid = "none"
     if pinned is not None and labgrid != pinned[1]:
         said = f"{labgrid}, and boardlab is made for {pinned[1]}: its console drivers' interface differs"
-        yield Finding(VERSIONS, "labgrid", "bad", said, f"{sys.executable} -m pip install labgrid=={pinned[1]}")
+        yield DoctorFinding(VERSIONS, "labgrid", "bad", said, f"{sys.executable} -m pip install labgrid=={pinned[1]}")
     else:
-        yield Finding(VERSIONS, "labgrid", "ok", labgrid)
+        yield DoctorFinding(VERSIONS, "labgrid", "ok", labgrid)
     yield from _serial(version)
     try:
-        yield Finding(VERSIONS, "pdudaemon", "ok", str(pdudaemon.find()))
+        yield DoctorFinding(VERSIONS, "pdudaemon", "ok", str(pdudaemon.find()))
     except BoardlabError as error:
         said = "is not installed; boards that it does not switch need none"
-        yield Finding(VERSIONS, "pdudaemon", "doubtful", said, str(error))
+        yield DoctorFinding(VERSIONS, "pdudaemon", "doubtful", said, str(error))
     for program, mend in _PROGRAMS.items():
         if shutil.which(program) is None:
-            yield Finding(VERSIONS, program, "bad", "is not installed, and `lab run` needs it", mend)
+            yield DoctorFinding(VERSIONS, program, "bad", "is not installed, and `lab run` needs it", mend)
     release = platform.release()
     numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
     level, mend = ("ok", "") if numbers >= _KERNEL else ("doubtful", "boardlab is tested with Linux 5.10 and later")
-    yield Finding(VERSIONS, "Linux", "ok" if level == "ok" else "doubtful", release, mend)
+    yield DoctorFinding(VERSIONS, "Linux", "ok" if level == "ok" else "doubtful", release, mend)
 
 
-def _serial(version: Callable[[str], str]) -> Iterator[Finding]:
+def _serial(version: Callable[[str], str]) -> Iterator[DoctorFinding]:
     try:
         stranger = version("pyserial")
     except metadata.PackageNotFoundError:
         return
-    yield Finding(
+    yield DoctorFinding(
         VERSIONS,
         "pyserial",
         "bad",
@@ -82,15 +82,17 @@ def _serial(version: Callable[[str], str]) -> Iterator[Finding]:
     )
 
 
-def results(db: str | None) -> Iterator[Finding]:
+def results(db: str | None) -> Iterator[DoctorFinding]:
     """The results: can they be read, and does a job stand in them whose process is gone?"""
     try:
         with open_store(db, create=False) as store:
             runs = len(store.runs(1))
-            yield Finding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
+            yield DoctorFinding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
             if left := store.artifacts.marked():
                 said = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
-                yield Finding(STORE, "artifacts", "doubtful", said, "lab results upload; it says what keeps them")
+                yield DoctorFinding(
+                    STORE, "artifacts", "doubtful", said, "lab results upload; it says what keeps them"
+                )
             yield from server_clock(store)
             wanted = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
             now = store.now()
@@ -101,10 +103,10 @@ def results(db: str | None) -> Iterator[Finding]:
                     if seems_dead(row, now, process.has_died)
                 ]
     except NoResultsError:
-        yield Finding(STORE, "store", "ok", "none yet; the first measurement makes it")
+        yield DoctorFinding(STORE, "store", "ok", "none yet; the first measurement makes it")
         return
     except BoardlabError as error:
-        yield Finding(STORE, "store", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
+        yield DoctorFinding(STORE, "store", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
         return
     for job, board, program in dead:
         if program == BY_WEB:  # the site lives on, and what it did for the board does not
@@ -113,10 +115,10 @@ def results(db: str | None) -> Iterator[Finding]:
         else:
             said = f"holds {board}, and its process is gone"
             mend = f"lab run --resume {job}; any other job of that board ends it, too"
-        yield Finding(STORE, f"job {job}", "doubtful", said, mend)
+        yield DoctorFinding(STORE, f"job {job}", "doubtful", said, mend)
 
 
-def server_clock(store: Store) -> Iterator[Finding]:
+def server_clock(store: Store) -> Iterator[DoctorFinding]:
     """Whether this host's wall clock is that of the database's server, by which reservations begin and end."""
     if store.location.path is not None:
         return
@@ -125,15 +127,15 @@ def server_clock(store: Store) -> Iterator[Finding]:
     behind_s, ahead_s = (there - utc_now()).total_seconds(), (asked - there).total_seconds()
     if (off_s := max(behind_s, ahead_s)) > APART_S:
         said = f"is {off_s:.0f} s {'ahead of' if ahead_s > behind_s else 'behind'} that of the database's server"
-        yield Finding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
+        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
 
 
-def environments(folder: Path) -> Iterator[Finding]:
+def environments(folder: Path) -> Iterator[DoctorFinding]:
     """The environments of a lab's folder."""
     paths = sorted((folder / shipped.ENVS).glob("*.yaml"))
     if not paths:
         said = f"none in {folder / shipped.ENVS}"
-        yield Finding(
+        yield DoctorFinding(
             ENVIRONMENTS, shipped.ENVS, "doubtful", said, "run this in a lab's folder; `lab init DIR` writes one"
         )
         return
@@ -144,10 +146,10 @@ def environments(folder: Path) -> Iterator[Finding]:
         if problems:
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
             said = problems[0].removeprefix(f"{path}: ") + more
-            yield Finding(ENVIRONMENTS, path.name, "bad", said, f"lab env check {path.name}")
+            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", said, f"lab env check {path.name}")
     good = sum(not problems for problems in wrong.values())
     if good:
-        yield Finding(ENVIRONMENTS, shipped.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
+        yield DoctorFinding(ENVIRONMENTS, shipped.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
 
 
 # --- What a check found ---
@@ -157,7 +159,7 @@ Level = Literal["ok", "doubtful", "bad"]
 
 
 @frozen
-class Finding:
+class DoctorFinding:
     """One thing that was looked at.
 
     Attributes:
@@ -195,33 +197,35 @@ def clock_state() -> int:
     return ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # type: ignore[no-any-return]
 
 
-def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[Finding]:
+def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[DoctorFinding]:
     """The wall clock, which labels results, and the clock source, which stamps them."""
     found = state()
     if found == _TIME_ERROR:
         mend = "sudo timedatectl set-ntp true, or install chrony; `timedatectl status` says what it waits for"
         said = "is not synchronised: runs would be labelled with a wrong time, and hosts could not be compared"
-        yield Finding(CLOCKS, "wall clock", "doubtful", said, mend)
+        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", said, mend)
     elif found >= 0:
-        yield Finding(CLOCKS, "wall clock", "ok", "synchronised")
+        yield DoctorFinding(CLOCKS, "wall clock", "ok", "synchronised")
     try:
         source = (sys / "devices/system/clocksource/clocksource0/current_clocksource").read_text("ascii").strip()
     except OSError:
         return
     if source in _GOOD_SOURCES:
-        yield Finding(CLOCKS, "clock source", "ok", source)
+        yield DoctorFinding(CLOCKS, "clock source", "ok", source)
     else:
         mend = "look for `tsc` in `dmesg`: the kernel says why it does not use it; a BIOS update or `tsc=reliable` may help"
-        yield Finding(CLOCKS, "clock source", "doubtful", f"{source}, which is slow to read", mend)
+        yield DoctorFinding(CLOCKS, "clock source", "doubtful", f"{source}, which is slow to read", mend)
 
 
-def timing(device: Path = DEVICE, limit: Callable[[int], tuple[int, int]] = resource.getrlimit) -> Iterator[Finding]:
+def timing(
+    device: Path = DEVICE, limit: Callable[[int], tuple[int, int]] = resource.getrlimit
+) -> Iterator[DoctorFinding]:
     """Whether the console server may go before other programs, and keep processors awake."""
     me = user_name(os.getuid())
     if os.geteuid() == 0 or limit(resource.RLIMIT_RTPRIO)[0] in {resource.RLIM_INFINITY, *range(PRIORITY, 100)}:
-        yield Finding(TIMING, "real-time priority", "ok", f"SCHED_FIFO {PRIORITY} is permitted")
+        yield DoctorFinding(TIMING, "real-time priority", "ok", f"SCHED_FIFO {PRIORITY} is permitted")
     else:
-        yield Finding(
+        yield DoctorFinding(
             TIMING,
             "real-time priority",
             "doubtful",
@@ -232,10 +236,10 @@ def timing(device: Path = DEVICE, limit: Callable[[int], tuple[int, int]] = reso
         return
     said = "may not be opened: processors sleep deeply while measuring, and wake late"
     mend = f'echo \'KERNEL=="{device.name}", GROUP="dialout", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-boardlab-idle.rules'
-    yield Finding(TIMING, str(device), "doubtful", said, mend)
+    yield DoctorFinding(TIMING, str(device), "doubtful", said, mend)
 
 
-def disks(folders: Mapping[str, Path]) -> Iterator[Finding]:
+def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:
     """Room for what is kept there.
 
     Args:
@@ -246,22 +250,22 @@ def disks(folders: Mapping[str, Path]) -> Iterator[Finding]:
         try:
             usage = shutil.disk_usage(there)
         except OSError as error:
-            yield Finding(DISKS, what, "bad", f"{there}: {error.strerror}", "is its disk mounted?")
+            yield DoctorFinding(DISKS, what, "bad", f"{there}: {error.strerror}", "is its disk mounted?")
             continue
         said = f"{usage.free / GIB:.1f} GiB free of {usage.total / GIB:.1f} in {folder}"
         if not os.access(there, os.W_OK):
             owner = user_name(there.stat().st_uid)
-            yield Finding(
+            yield DoctorFinding(
                 DISKS, what, "bad", f"{there}: {user_name(os.getuid())} may not write there", f"it is {owner}'s"
             )
         elif usage.free < _FULL_BYTES:
-            yield Finding(
+            yield DoctorFinding(
                 DISKS, what, "bad", said, f"make room: du -xh {there} | sort -h | tail; or keep it elsewhere ($LAB_DB)"
             )
         elif usage.free < _SCARCE_BYTES:
-            yield Finding(DISKS, what, "doubtful", said, f"make room soon: du -xh {there} | sort -h | tail")
+            yield DoctorFinding(DISKS, what, "doubtful", said, f"make room soon: du -xh {there} | sort -h | tail")
         else:
-            yield Finding(DISKS, what, "ok", said)
+            yield DoctorFinding(DISKS, what, "ok", said)
 
 
 # --- Serial ports: may this user open them, does another program read them, and how long do their adapters hold bytes back? ---
@@ -273,7 +277,7 @@ _LATENCY_MS: Final = 1
 _UDEV: Final = "/etc/udev/rules.d/99-boardlab.rules"
 
 
-def check(open_devices: Collection[str], servers: Collection[int], dev: Path, sys: Path) -> Iterator[Finding]:
+def check(open_devices: Collection[str], servers: Collection[int], dev: Path, sys: Path) -> Iterator[DoctorFinding]:
     """USB serial adapters of this host.
 
     Args:
@@ -282,14 +286,14 @@ def check(open_devices: Collection[str], servers: Collection[int], dev: Path, sy
     """
     found = sorted(path for kind in _KINDS for path in dev.glob(f"{kind}*"))
     if not found:
-        yield Finding(AREA, "USB adapters", "ok", "none is plugged in")
+        yield DoctorFinding(AREA, "USB adapters", "ok", "none is plugged in")
     for device in found:
         wrong = [*_permission(device), *_strangers(device, servers)]
         yield from wrong
         latency = _latency_ms(device, sys)
         is_open = os.fspath(device) in open_devices
         if latency is not None and latency > _LATENCY_MS and is_open:
-            yield Finding(
+            yield DoctorFinding(
                 AREA,
                 os.fspath(device),
                 "bad",
@@ -301,10 +305,10 @@ def check(open_devices: Collection[str], servers: Collection[int], dev: Path, sy
             state = "open in the console server" if is_open else "free"
             timer = "no latency timer" if latency is None else f"latency timer {latency} ms"
             later = ", which the console server sets to 1 when it opens it" if (latency or 0) > _LATENCY_MS else ""
-            yield Finding(AREA, os.fspath(device), "ok", f"{state}, {timer}{later}")
+            yield DoctorFinding(AREA, os.fspath(device), "ok", f"{state}, {timer}{later}")
 
 
-def _permission(device: Path) -> Iterator[Finding]:
+def _permission(device: Path) -> Iterator[DoctorFinding]:
     if os.access(device, os.R_OK | os.W_OK):
         return
     status = device.stat()
@@ -313,7 +317,7 @@ def _permission(device: Path) -> Iterator[Finding]:
     except KeyError:
         group = str(status.st_gid)
     me = user_name(os.getuid())
-    yield Finding(
+    yield DoctorFinding(
         AREA,
         os.fspath(device),
         "bad",
@@ -322,10 +326,10 @@ def _permission(device: Path) -> Iterator[Finding]:
     )
 
 
-def _strangers(device: Path, servers: Collection[int]) -> Iterator[Finding]:
+def _strangers(device: Path, servers: Collection[int]) -> Iterator[DoctorFinding]:
     for holder in holders(device, servers):
         if holder.reads:
-            yield Finding(
+            yield DoctorFinding(
                 AREA,
                 os.fspath(device),
                 "bad",

@@ -55,15 +55,15 @@ def _counted(rows: tuple[udp.UdpRow, ...]) -> str:
     others = [row for row in rows if row.definition not in {common, None}]
     text = f"counts {_BY[common]}" + "".join(f", but row {row.size} {_BY[row.definition or common]}" for row in others)
     named = [(row, *udp.meaning(row)) for row in rows if row.definition is udp.Definition.FRAME]
-    decided = [(row, word, why) for row, word, why in named if word is not udp.Meaning.UNDECIDED]
+    decided = [(row, word, why) for row, word, why in named if word is not udp.ColumnMeaning.UNDECIDED]
     if not named:
         return text
     if not decided:
         row, _, why = max(named, key=lambda one: one[0].throughput.number or 0.0)
         return f"{text}; whether whole frames or datagrams of that size is undecided (row {row.size}: {why})"
     meant = {
-        udp.Meaning.FRAME: "whole frames are counted",
-        udp.Meaning.DATAGRAM: "the datagrams have the size that the column calls the frame's",
+        udp.ColumnMeaning.FRAME: "whole frames are counted",
+        udp.ColumnMeaning.DATAGRAM: "the datagrams have the size that the column calls the frame's",
     }
     found = "; ".join(f"row {row.size}: {meant[word]}, as {why}" for row, word, why in decided)
     return f"{text}; {found}" + ("; the other rows allow both" if len(decided) < len(named) else "")

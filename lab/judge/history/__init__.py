@@ -10,23 +10,25 @@ import numpy as np
 from attrs import evolve
 
 from lab.judge.history.constants import CONSTANTS, Constants
-from lab.judge.history.model import CAUSES, Outcome, Run, Series, Verdict
+from lab.judge.history.model import CAUSES, HistoryRun, Outcome, Series, StepVerdict
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Said, Walk
 
-__all__ = ["CAUSES", "CONSTANTS", "Constants", "Outcome", "Run", "Series", "Verdict", "judge", "outcome"]
+__all__ = ["CAUSES", "CONSTANTS", "Constants", "HistoryRun", "Outcome", "Series", "StepVerdict", "judge", "outcome"]
 
 _MOST: Final = 700.0  # exp of more is no float
 
 
-def judge(series: Sequence[Series], known: Constants = CONSTANTS, *, everything: bool = True) -> list[list[Verdict]]:
+def judge(
+    series: Sequence[Series], known: Constants = CONSTANTS, *, everything: bool = True
+) -> list[list[StepVerdict]]:
     """Verdicts on the runs of every series, each resting on nothing later than its run.
 
     Args:
         everything: one for every run; else only those that say or cost something.
     """
     walk = Walk(len(series), known)
-    verdicts: list[list[Verdict]] = [[] for _ in series]
+    verdicts: list[list[StepVerdict]] = [[] for _ in series]
     for t, night in enumerate(nights(series, known)):
         said = walk.step(night)
         has = np.isfinite(night.logs).sum(axis=1) > 0
@@ -37,7 +39,7 @@ def judge(series: Sequence[Series], known: Constants = CONSTANTS, *, everything:
     return verdicts
 
 
-def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> Verdict:
+def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> StepVerdict:
     """What was said of one run, in words."""
     found = outcome(series.name, t, said, row, has, higher_is_better=series.higher_is_better)
     if found.since is None:
@@ -46,7 +48,7 @@ def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> Verdict:
     return evolve(found, n=n, differs=dict(_differences(series, found.since)))
 
 
-def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_better: bool) -> Verdict:
+def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_better: bool) -> StepVerdict:
     """What was said of one run, in words, but for the samples since then and what differs.
 
     Args:
@@ -61,14 +63,14 @@ def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_bet
             found = Outcome.NO_HISTORY
         elif said.unsure[row]:
             found = Outcome.UNSURE
-        return Verdict(name, t, found, reruns)
+        return StepVerdict(name, t, found, reruns)
     effect, error = float(said.effect[row]), float(said.error[row])
     worse = (said.level[row] > 0) != higher_is_better
     found = Outcome.REGRESSION if worse else Outcome.IMPROVEMENT
     if said.environment[row]:
         found = Outcome.ENVIRONMENT
     mode = bool(said.mode[row])
-    return Verdict(
+    return StepVerdict(
         name,
         t,
         found,

@@ -28,7 +28,7 @@ class Outcome(enum.StrEnum):
 
 
 @frozen(eq=False)
-class Run:
+class HistoryRun:
     """One run of one metric.
 
     Attributes:
@@ -47,12 +47,12 @@ class Series:
     """One metric of one board under the same parameters, run by run from the oldest."""
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[HistoryRun, ...]
     higher_is_better: bool = False
 
 
 @frozen
-class Verdict:
+class StepVerdict:
     """What the judge says of a run.
 
     Attributes:

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from lab.judge.history.constants import Constants
-from lab.judge.history.model import Bools, Floats, Ints, Run, Series
+from lab.judge.history.model import Bools, Floats, HistoryRun, Ints, Series
 
 _NAMES: Final = frozenset({"image", "software"})  # causes by which two runs of one label can be told apart
 _SOFTWARE: Final = _NAMES | {"release"}  # causes of which each change is a new image
@@ -58,7 +58,7 @@ class Provenance:
         self._known = known
         self._last: dict[str, str] = {}
 
-    def take(self, run: Run) -> tuple[bool, bool, float]:
+    def take(self, run: HistoryRun) -> tuple[bool, bool, float]:
         """(new image, image known, variance of swaps) of the next run."""
         known, before = run.provenance, self._last
         changed = {cause for cause, value in known.items() if before.get(cause, value) != value}
@@ -71,7 +71,7 @@ class Provenance:
         return new_image, not before.keys().isdisjoint(_NAMES), sum(size**2 for size in sizes)
 
 
-def night(runs: Sequence[Run | None], seen: Sequence[Provenance]) -> Night:
+def night(runs: Sequence[HistoryRun | None], seen: Sequence[Provenance]) -> Night:
     """One run of each series; None where a series has none."""
     count = len(runs)
     logs = logarithms(_padded([run.samples if run else _NOTHING for run in runs]))

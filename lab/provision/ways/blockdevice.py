@@ -23,7 +23,7 @@ from lab.provision.failures import (
 )
 from lab.provision.ways import blockwriter
 from lab.provision.ways.blockwriter import ORDER, READ, SYNC, WRITE
-from lab.provision.ways.planning import Compared, Piece
+from lab.provision.ways.planning import ComparedPiece, WritePiece
 from lab.provision.writer import Meter
 
 STALL_S: Final = 60.0  # a card erases its blocks for seconds; one that is dying, for ever
@@ -169,9 +169,9 @@ Opener: TypeAlias = Callable[..., AbstractContextManager[BlockDevice]]
 
 def write(
     device: str,
-    pieces: Iterable[tuple[Piece, int]],
+    pieces: Iterable[tuple[WritePiece, int]],
     meter: Meter,
-    names: Callable[[Piece], str],
+    names: Callable[[WritePiece], str],
     opener: Opener | None = None,
 ) -> None:
     """Write pieces, each with its offset on the device; returns when the medium has them all."""
@@ -183,13 +183,15 @@ def write(
         block.finish()
 
 
-def compare(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter, opener: Opener | None = None) -> Compared:
+def compare(
+    device: str, pieces: Iterable[tuple[WritePiece, int]], meter: Meter, opener: Opener | None = None
+) -> ComparedPiece:
     """Read pieces back.
 
     Raises:
         MediaVerifyFailedError: the medium has other bytes.
     """
-    compared = Compared()
+    compared = ComparedPiece()
     with (opener or opened)(device, meter, writable=False) as block:
         for piece, offset in pieces:
             if block.digest(offset, len(piece.data)) != hashlib.sha256(piece.data).hexdigest():

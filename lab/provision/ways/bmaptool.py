@@ -11,7 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.provision.failures import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
-from lab.provision.ways.command import Command, Prompt, carry_out, said
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, said
 from lab.provision.ways.linuxanswers import SECTOR_BYTES, SPOOL, refuse
 from lab.provision.writer import Meter
 
@@ -41,7 +41,7 @@ def there(lines: Sequence[str], packing: str) -> bool:
     return "bmaptool" in found and (not unpackers or any(program in found for program in unpackers))
 
 
-def copy(prompt: Prompt, url: str, bmap_url: str, device: str, count: int, meter: Meter) -> None:
+def copy(prompt: CommandPrompt, url: str, bmap_url: str, device: str, count: int, meter: Meter) -> None:
     """Write an image of `count` mapped bytes to a block device, while its progress is asked for.
 
     Raises:
@@ -81,19 +81,19 @@ def look(device: str) -> Command:
 
 
 @frozen
-class Progress:
+class BmapProgress:
     """Of `look`. written: bytes since the board booted; None: it is not said."""
 
     ended: bool
     written: int | None
 
 
-def progress(lines: Sequence[str]) -> Progress:
+def progress(lines: Sequence[str]) -> BmapProgress:
     """What `look` was answered."""
     numbers = [line.split() for line in lines if line.replace(" ", "").strip().isdigit()]
     stat = next((words for words in numbers if len(words) >= _STAT_FIELDS), None)
     written = int(stat[_SECTORS_WRITTEN]) * SECTOR_BYTES if stat else None
-    return Progress(any(len(words) == 1 for words in numbers), written)
+    return BmapProgress(any(len(words) == 1 for words in numbers), written)
 
 
 def finished(url: str, bmap_url: str, device: str) -> Command:

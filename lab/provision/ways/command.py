@@ -20,7 +20,7 @@ Judge: TypeAlias = Callable[[Sequence[str], int], None]
 """Takes the lines of an answer and the exit status; raises one of lab.provision.failures where it is not the good one."""
 
 
-class Prompt(Protocol):
+class CommandPrompt(Protocol):
     """A prompt of U-Boot or of Linux, e.g. `lab.drivers.prompt.Prompt`."""
 
     def run(self, cmd: str, timeout: float = ...) -> tuple[list[str], list[str], int]:
@@ -41,7 +41,7 @@ class Command:
     loads: bool = False
 
 
-def carry_out(prompt: Prompt, command: Command) -> list[str]:
+def carry_out(prompt: CommandPrompt, command: Command) -> list[str]:
     """Type a command, judge its answer, and return its lines.
 
     Raises:

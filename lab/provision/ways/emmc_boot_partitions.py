@@ -21,7 +21,7 @@ from lab.provision.ways import linuxemmc, planning, ubootemmc
 from lab.provision.ways.linux import LinuxWay
 from lab.provision.ways.uboot import UbootWay
 from lab.provision.ways.ubootmedia import BLOCK_BYTES, HARDWARE
-from lab.provision.writer import Plan, Report, Step, Target, Verified, Way
+from lab.provision.writer import Plan, Report, Step, Verified, Way, WriteTarget
 
 _BOOT: Final = {name: number for name, number in HARDWARE.items() if number}
 _NAMES: Final = {number: name for name, number in _BOOT.items()}
@@ -65,7 +65,7 @@ class SpareBootWay:
         """See `lab.provision.writer.Way`."""
         return self.way.name
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         """See `lab.provision.writer.Way`; the plan's content is that which is written, its `now` lies where the board boots from."""
         if not boot_partition(content):
             return self.way.plan(content, target)

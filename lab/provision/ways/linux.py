@@ -21,10 +21,10 @@ from lab.provision.ways import bmaptool, planning
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways import linuxemmc as emmc
-from lab.provision.ways.command import Prompt, carry_out
-from lab.provision.ways.linuxmedia import Blocks, Medium, Surface, parse
-from lab.provision.ways.planning import Piece, ahead
-from lab.provision.writer import Meter, Plan, Report, Step, Target, Verified
+from lab.provision.ways.command import CommandPrompt, carry_out
+from lab.provision.ways.linuxmedia import LinuxBlocks, LinuxMedium, Surface, parse
+from lab.provision.ways.planning import WritePiece, ahead
+from lab.provision.writer import Meter, Plan, Report, Step, Verified, WriteTarget
 
 # --- How bytes get from the lab host into the memory of a board whose Linux writes: its wget fetches over HTTP, or they are copied over ssh ---
 
@@ -35,11 +35,11 @@ class Carrier(Protocol):
     @property
     def name(self) -> str: ...
 
-    def carry(self, prompt: Prompt, name: str, data: bytes, /) -> None:
+    def carry(self, prompt: CommandPrompt, name: str, data: bytes, /) -> None:
         """Carry these bytes; raises where they did not come."""
 
 
-class Server(Protocol):
+class FileServer(Protocol):
     """Gives bytes out to the board."""
 
     def offered(self, name: str, data: bytes) -> AbstractContextManager[str]:
@@ -58,7 +58,7 @@ class FolderServer:
 
     @contextmanager
     def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `Server`."""
+        """See `FileServer`."""
         path = self.folder / name
         path.write_bytes(data)
         with self._given_out(path) as url:
@@ -66,7 +66,7 @@ class FolderServer:
 
     @contextmanager
     def offered_file(self, name: str, path: Path) -> Iterator[str]:
-        """See `Server`."""
+        """See `FileServer`."""
         link = self.folder / name
         link.symlink_to(path.absolute())
         with self._given_out(link) as url:
@@ -84,15 +84,15 @@ class FolderServer:
 class OverHttp:
     """A `Carrier`: the board's wget fetches from a server."""
 
-    server: Server
+    server: FileServer
     name: str = "http"
 
-    def carry(self, prompt: Prompt, name: str, data: bytes) -> None:
+    def carry(self, prompt: CommandPrompt, name: str, data: bytes) -> None:
         """See `Carrier`."""
         with self.server.offered(name, data) as url:
             carry_out(prompt, answers.fetch(url, len(data)))
 
-    def stream(self, prompt: Prompt, path: Path, count: int, device: str, offset: int) -> None:
+    def stream(self, prompt: CommandPrompt, path: Path, count: int, device: str, offset: int) -> None:
         """Have the bytes of a file fetched and written at once; they are on the device after `answers.flush`."""
         with self.server.offered_file(f"run-{offset:x}", path) as url:
             carry_out(prompt, pipes.stream(url, device, offset, count))
@@ -121,7 +121,7 @@ class OverSsh:
     put: Callable[[str, str, int], None]
     name: str = "ssh"
 
-    def carry(self, _prompt: Prompt, _name: str, data: bytes, /) -> None:
+    def carry(self, _prompt: CommandPrompt, _name: str, data: bytes, /) -> None:
         """See `Carrier`."""
         with tempfile.NamedTemporaryFile(prefix="boardlab-piece-") as file:
             file.write(data)
@@ -148,12 +148,12 @@ class LinuxWay:
     name: str
     device: str
     carrier: Carrier
-    begin: Callable[[], Prompt]
+    begin: Callable[[], CommandPrompt]
     end: Callable[[], None]
     hosts: Hosts | None = None
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         """See `lab.provision.writer.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
         planned = planning.steps(content, self.hosts, without=self._medium.without)
         if content.extcsd.given:
@@ -199,7 +199,7 @@ class LinuxWay:
     def verify(self, plan: Plan) -> Verified:
         """See `lab.provision.writer.Way`; the board reads back what was written and not overwritten by a later part, past its page cache."""
         try:
-            prompt, compared = self.begin(), planning.Compared()
+            prompt, compared = self.begin(), planning.ComparedPiece()
             surface = self._medium.look(prompt)
             carry_out(prompt, answers.forget_cache())
             found = planning.pieces(plan.steps, self._most(prompt, surface, plan.steps), self.hosts)
@@ -225,10 +225,10 @@ class LinuxWay:
             self.end()
         return ""
 
-    def _by_bmaptool(self, prompt: Prompt, plan: Plan, meter: Meter) -> frozenset[int]:
+    def _by_bmaptool(self, prompt: CommandPrompt, plan: Plan, meter: Meter) -> frozenset[int]:
         """Have the board's bmaptool fetch and write an image that has a block map; the numbers of the steps that are done so."""
         image = plan.content.image
-        if image is None or not image.bmap or not isinstance(self._medium, Blocks):
+        if image is None or not image.bmap or not isinstance(self._medium, LinuxBlocks):
             return frozenset()
         if not isinstance(self.carrier, OverHttp):
             return frozenset()
@@ -242,13 +242,13 @@ class LinuxWay:
             bmaptool.copy(prompt, url, bmap_url, self._medium.device, step.bytes, meter)
         return frozenset({number})
 
-    def _streamed(self, prompt: Prompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
+    def _streamed(self, prompt: CommandPrompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
         """Have the board fetch an image and write it while it comes; the numbers of the steps that are done so.
 
         It is not looked at on the way: of a whole image, half of which is as bad as a wrong byte, the reading back says what is wrong.
         """
         numbers = frozenset(number for number, step in enumerate(plan.steps) if isinstance(step.file, Image))
-        if not numbers or not isinstance(self.carrier, OverHttp) or not isinstance(self._medium, Blocks):
+        if not numbers or not isinstance(self.carrier, OverHttp) or not isinstance(self._medium, LinuxBlocks):
             return frozenset()
         others = frozenset(range(len(plan.steps))) - numbers
         meter.begin(plan.steps[min(numbers)].name)
@@ -262,14 +262,14 @@ class LinuxWay:
         return numbers
 
     @property
-    def _medium(self) -> Medium:
+    def _medium(self) -> LinuxMedium:
         return parse(self.device)
 
     @staticmethod
-    def _most(prompt: Prompt, surface: Surface, planned: Sequence[Step]) -> int:
+    def _most(prompt: CommandPrompt, surface: Surface, planned: Sequence[Step]) -> int:
         return surface.most(planned, answers.memory_bytes(carry_out(prompt, answers.memory())))
 
-    def _carry(self, prompt: Prompt, name: str, data: bytes, what: str) -> None:
+    def _carry(self, prompt: CommandPrompt, name: str, data: bytes, what: str) -> None:
         self.carrier.carry(prompt, name, data)
         digest = hashlib.sha256(data).hexdigest()
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))
@@ -294,7 +294,7 @@ class Spooled:
 
 
 def spooled(
-    found: Iterable[Piece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
+    found: Iterable[WritePiece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
 ) -> Iterator[Spooled]:
     """Pieces in files of some `first` bytes, then of twice as many, up to `most`; the next file is made while one is used, and who has used one removes it.
 
@@ -306,7 +306,7 @@ def spooled(
     return ahead(_spooled(found, folder, first, most))
 
 
-def _spooled(found: Iterable[Piece], folder: Path, limit: int, most: int) -> Generator[Spooled, None, None]:
+def _spooled(found: Iterable[WritePiece], folder: Path, limit: int, most: int) -> Generator[Spooled, None, None]:
     number, begin, count = 0, 0, 0
     path = folder / "0"
     for piece in found:

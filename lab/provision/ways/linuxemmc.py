@@ -16,7 +16,7 @@ from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxanswers as pipes
-from lab.provision.ways.command import Command, Judge, Prompt, carry_out, said
+from lab.provision.ways.command import Command, CommandPrompt, Judge, carry_out, said
 from lab.provision.writer import Step
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
@@ -39,7 +39,7 @@ def writable(device: str, command: Command) -> Command:
     return Command(text, command.judge, command.limit_s)
 
 
-def check(prompt: Prompt, device: str, content: Content, planned: Sequence[Step]) -> None:
+def check(prompt: CommandPrompt, device: str, content: Content, planned: Sequence[Step]) -> None:
     """Whether the eMMC has room for boot parts, and the board what tells an eMMC how to boot: before the first byte.
 
     Raises:
@@ -59,7 +59,7 @@ def check(prompt: Prompt, device: str, content: Content, planned: Sequence[Step]
         registers(prompt, device)
 
 
-def read(prompt: Prompt, device: str) -> ExtCsd:
+def read(prompt: CommandPrompt, device: str) -> ExtCsd:
     """How the eMMC boots now, without who accesses it.
 
     Raises:
@@ -70,7 +70,7 @@ def read(prompt: Prompt, device: str) -> ExtCsd:
     return ExtCsd([config >> 6 & 1, config >> 3 & 7, 0], [bus & 3, bus >> 2 & 1, bus >> 3 & 3])
 
 
-def holds(prompt: Prompt, device: str, hardware: str, area: Area) -> bool:
+def holds(prompt: CommandPrompt, device: str, hardware: str, area: Area) -> bool:
     """Whether a boot partition has these bytes.
 
     Raises:
@@ -84,14 +84,14 @@ def holds(prompt: Prompt, device: str, hardware: str, area: Area) -> bool:
     return True
 
 
-def registers(prompt: Prompt, device: str) -> dict[str, int]:
+def registers(prompt: CommandPrompt, device: str) -> dict[str, int]:
     """How the eMMC boots now: PARTITION_CONFIG and BOOT_BUS_CONDITIONS of its EXT_CSD. Raises as `read`."""
     text = f"mmc extcsd read {_checked(device)} | grep -e {' -e '.join(_REGISTERS)}"
     lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _asked(text)))
     return {name: int(value, 16) for name, value in re.findall(r"\[(\w+): (0x[0-9a-f]+)\]", "\n".join(lines))}
 
 
-def set_extcsd(prompt: Prompt, device: str, wanted: ExtCsd) -> None:
+def set_extcsd(prompt: CommandPrompt, device: str, wanted: ExtCsd) -> None:
     """Tell the eMMC how to boot, the partition last, and see after each that it took it. Bits that can be written once for ever are never touched.
 
     Raises:
@@ -124,7 +124,7 @@ def check_extcsd(wanted: ExtCsd) -> None:
         )
 
 
-def _check_taken(prompt: Prompt, device: str, name: str, value: int, counts: int) -> None:
+def _check_taken(prompt: CommandPrompt, device: str, name: str, value: int, counts: int) -> None:
     """counts: which bits of the register count."""
     found = registers(prompt, device)[name]
     if found & counts != value:

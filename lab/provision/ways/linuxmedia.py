@@ -10,14 +10,14 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.provision.failures import ImageTooLargeError, MediaMissingError, TargetRefusedError
 from lab.provision.image import Hosts
-from lab.provision.release import Content, Place
+from lab.provision.release import Content, PartPlace
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways import linuxemmc as emmc
 from lab.provision.ways import linuxubi as flash
 from lab.provision.ways import linuxubi as ubi
 from lab.provision.ways import planning
-from lab.provision.ways.command import Prompt, carry_out
+from lab.provision.ways.command import CommandPrompt, carry_out
 from lab.provision.writer import Step
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
@@ -41,17 +41,19 @@ class Surface(Protocol):
             ConfigurationError: they do not do.
         """
 
-    def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+    def check(self, prompt: CommandPrompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         """Whether everything has a place here, and the board what writes it; raises before the first byte."""
 
-    def write(self, prompt: Prompt, place: Place | None, offset: int, count: int, /) -> None:
+    def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, /) -> None:
         """Write the piece that is in the board's memory."""
 
-    def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str, /) -> None:
+    def compare(
+        self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, sha256: str, what: str, /
+    ) -> None:
         """Read back and compare."""
 
 
-class Medium(Protocol):
+class LinuxMedium(Protocol):
     """A medium as the environment names it. without: kinds of places that it cannot take (`lab.provision.ways.planning.steps`)."""
 
     @property
@@ -60,7 +62,7 @@ class Medium(Protocol):
     def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         """What the release file alone tells, without a board; raises ConfigurationError."""
 
-    def look(self, prompt: Prompt) -> Surface:
+    def look(self, prompt: CommandPrompt) -> Surface:
         """Find it, unused.
 
         Raises:
@@ -69,25 +71,25 @@ class Medium(Protocol):
 
 
 @frozen
-class Blocks:
+class LinuxBlocks:
     """A block device: SD card, eMMC, NVMe; of an eMMC its boot partitions, too."""
 
     device: str
 
     @property
     def without(self) -> frozenset[str]:
-        """See `Medium`."""
+        """See `LinuxMedium`."""
         usual = {"partition", "volume", "mtd"}
         return frozenset(usual if emmc.DEVICE.fullmatch(self.device) else usual | {"hardware"})
 
     def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """See `Medium`."""
+        """See `LinuxMedium`."""
         for step in planned:
             answers.check_offset(step.place.offset or 0 if step.place else 0)
         planning.check_ranges(content, answers.SECTOR_BYTES, hosts)
 
-    def look(self, prompt: Prompt) -> Surface:
-        """See `Medium`."""
+    def look(self, prompt: CommandPrompt) -> Surface:
+        """See `LinuxMedium`."""
         answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
         return _BlockSurface(
             self.device, answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
@@ -106,19 +108,21 @@ class _BlockSurface:
             raise _too_little(1 << 20, memory)
         return room
 
-    def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
+    def check(self, prompt: CommandPrompt, content: Content, planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
         """Of an eMMC what it boots from; the size of the rest is compared by `planning.check_fits`."""
         emmc.check(prompt, self.device, content, planned)
 
-    def write(self, prompt: Prompt, place: Place | None, offset: int, count: int, /) -> None:
+    def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, /) -> None:
         device = self._of(place)
         command = answers.write(device, offset, count)
         carry_out(prompt, command if device == self.device else emmc.writable(device, command))
 
-    def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str, /) -> None:
+    def compare(
+        self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, sha256: str, what: str, /
+    ) -> None:
         carry_out(prompt, pipes.compare(self._of(place), offset, count, sha256, what))
 
-    def _of(self, place: Place | None) -> str:
+    def _of(self, place: PartPlace | None) -> str:
         return emmc.partition(self.device, place.hardware if place else "user")
 
 
@@ -130,16 +134,16 @@ class Flash:
 
     @property
     def without(self) -> frozenset[str]:
-        """See `Medium`."""
+        """See `LinuxMedium`."""
         usual = {"partition", "hardware"}
         return frozenset(usual | ({"mtd", "volume"} if self.device else {"offset", "image"}))
 
     def check(self, content: Content, _planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """See `Medium`."""
+        """See `LinuxMedium`."""
         planning.check_overwritten(content, hosts)
 
-    def look(self, prompt: Prompt) -> Surface:
-        """See `Medium`."""
+    def look(self, prompt: CommandPrompt) -> Surface:
+        """See `LinuxMedium`."""
         found = flash.partitions(carry_out(prompt, flash.list_partitions()))
         names = ", ".join(f"{each.device} {each.name}" for each in found) or "none"
         if self.device:
@@ -171,7 +175,7 @@ class _FlashSurface:
             raise _too_little(largest, memory)
         return largest
 
-    def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+    def check(self, prompt: CommandPrompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         planning.check_ranges(content, self.align, hosts)
         wanted: dict[str, dict[str, int]] = {}
         for step in planned:
@@ -193,7 +197,7 @@ class _FlashSurface:
         for name, volumes in wanted.items():
             ubi.check(prompt, self.partitions[name], volumes)
 
-    def write(self, prompt: Prompt, place: Place | None, offset: int, count: int) -> None:
+    def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int) -> None:
         on = self._on(place)
         if place and place.volume:
             carry_out(prompt, ubi.update(ubi.volume(prompt, on, place.volume), count))
@@ -204,7 +208,9 @@ class _FlashSurface:
             carry_out(prompt, flash.erase(on, offset, count))
             carry_out(prompt, answers.write(on.device, offset, count, "notrunc"))
 
-    def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str) -> None:
+    def compare(
+        self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, sha256: str, what: str
+    ) -> None:
         on = self._on(place)
         if place and place.volume:
             device = ubi.volume(prompt, on, place.volume, only_there=True)
@@ -212,7 +218,7 @@ class _FlashSurface:
         else:
             carry_out(prompt, pipes.compare(on.device, offset, count, sha256, what))
 
-    def _on(self, place: Place | None) -> flash.Partition:
+    def _on(self, place: PartPlace | None) -> flash.Partition:
         name = place.mtd if place else ""
         if name not in self.partitions:
             raise MediaMissingError(
@@ -227,7 +233,7 @@ class _FlashSurface:
         return self.partitions[name]
 
 
-def parse(text: str) -> Medium:
+def parse(text: str) -> LinuxMedium:
     """A medium as environments name it: "/dev/mmcblk0", "/dev/mtd0", or "mtd".
 
     Raises:
@@ -239,7 +245,7 @@ def parse(text: str) -> Medium:
         raise ConfigurationError(
             f"{text!r:.60}: expected a device such as /dev/mmcblk0 or /dev/mtd0, or `mtd` for parts by the names of MTD partitions"
         )
-    return Flash(text) if flash.DEVICE.fullmatch(text) else Blocks(text)
+    return Flash(text) if flash.DEVICE.fullmatch(text) else LinuxBlocks(text)
 
 
 def _too_little(needed: int, memory: int) -> ConfigurationError:

@@ -19,8 +19,8 @@ from lab.provision.failures import (
     MediaWriteFailedError,
     TargetRefusedError,
 )
-from lab.provision.release import Place
-from lab.provision.ways.command import Command, Prompt, carry_out, limit_s, said
+from lab.provision.release import PartPlace
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, limit_s, said
 from lab.provision.ways.linuxanswers import SPOOL, done, refuse
 
 _ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
@@ -183,7 +183,7 @@ def update(device: str, count: int) -> Command:
     return Command(text, done(text), limit_s(2 * count))
 
 
-def volume(prompt: Prompt, on: Partition, name: str, *, only_there: bool = False) -> str:
+def volume(prompt: CommandPrompt, on: Partition, name: str, *, only_there: bool = False) -> str:
     """The device of a UBI volume, made where it is not there; a partition without UBI is formatted. only_there: nothing is written.
 
     Raises:
@@ -209,7 +209,7 @@ def volume(prompt: Prompt, on: Partition, name: str, *, only_there: bool = False
     return found.devices[name]
 
 
-def check(prompt: Prompt, on: Partition, wanted: Mapping[str, int]) -> None:
+def check(prompt: CommandPrompt, on: Partition, wanted: Mapping[str, int]) -> None:
     """Whether volumes can be written: before the first byte. UBI takes the partition for it, where it can; nothing is formatted.
 
     Args:
@@ -243,7 +243,7 @@ def check(prompt: Prompt, on: Partition, wanted: Mapping[str, int]) -> None:
         )
 
 
-def _expect_nothing_lost(prompt: Prompt, on: Partition) -> None:
+def _expect_nothing_lost(prompt: CommandPrompt, on: Partition) -> None:
     if not is_none(carry_out(prompt, count_ubi(on))):
         expect_no_ubi(carry_out(prompt, count_ubi_data(on)), on)
 
@@ -348,7 +348,7 @@ def copy(device: str, count: int) -> Command:
     return Command(whole, judge, limit_s(3 * count))
 
 
-def ask(place: Place | None) -> Command:
+def ask(place: PartPlace | None) -> Command:
     """Whether the board has what writes such a place.
 
     Raises (its judge):

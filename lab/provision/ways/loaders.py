@@ -13,9 +13,9 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError
-from lab.provision.ways.command import SHORT_S, Prompt, said
+from lab.provision.ways.command import SHORT_S, CommandPrompt, said
 from lab.provision.ways.ubootanswers import has_command
-from lab.provision.ymodem import BITS_PER_BYTE, BLOCK_BYTES, Sending, SerialLine
+from lab.provision.ymodem import BITS_PER_BYTE, BLOCK_BYTES, Sending, YmodemLine
 
 _ASKS_S: Final = 10.0
 _ENDS_S: Final = 10.0
@@ -27,7 +27,7 @@ _TOTAL: Final = re.compile(rb"## Total Size\s+= 0x[0-9a-fA-F]+ = (\d+) Bytes")
 class OverConsole:
     """A `lab.provision.ways.uboot.Loader`. speed_bd: of the console."""
 
-    line: SerialLine
+    line: YmodemLine
     speed_bd: int
 
     @property
@@ -40,7 +40,7 @@ class OverConsole:
         """How slow it is."""
         return f"over the console at {self.speed_bd} Bd: {self.rate / 1000:.1f} kB/s, so {1e6 / self.rate:.0f} s for each megabyte"
 
-    def prepare(self, prompt: Prompt) -> None:
+    def prepare(self, prompt: CommandPrompt) -> None:
         """See `Loader`.
 
         Raises:
@@ -52,7 +52,7 @@ class OverConsole:
                 "this U-Boot has no command `loady`: write the medium another way, or build U-Boot with CONFIG_CMD_LOADB"
             )
 
-    def load(self, _prompt: Prompt, address: int, data: bytes, name: str) -> None:
+    def load(self, _prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
         """See `Loader`.
 
         Raises:
@@ -91,16 +91,16 @@ class OverUsb:
         program: finds `snagflash`. run: runs a program. controller: U-Boot's number of its USB device port.
     """
 
-    line: SerialLine
+    line: YmodemLine
     prompt: str
     port: str
-    run: snagboot.Run
+    run: snagboot.RunProgram
     program: Callable[[], str] = lambda: snagboot.installed("snagflash")
     controller: int = 0
     rate: float = _USUAL_RATE
     note: str = "over USB, by snagflash"
 
-    def prepare(self, prompt: Prompt) -> None:
+    def prepare(self, prompt: CommandPrompt) -> None:
         """See `Loader`.
 
         Raises:
@@ -113,7 +113,7 @@ class OverUsb:
                 "this U-Boot has no command `fastboot`: write the medium another way, or build U-Boot with CONFIG_USB_FUNCTION_FASTBOOT"
             )
 
-    def load(self, _prompt: Prompt, address: int, data: bytes, name: str) -> None:
+    def load(self, _prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
         """See `Loader`.
 
         Raises:

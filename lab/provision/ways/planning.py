@@ -14,7 +14,7 @@ from lab.errors import ConfigurationError
 from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
 from lab.provision.image import Hosts
-from lab.provision.release import Content, Image, Place
+from lab.provision.release import Content, Image, PartPlace
 from lab.provision.writer import Step, inside, order, rooms, said_inside
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _NONE: Final = frozenset[str]()
 
 
 @frozen
-class Piece:
+class WritePiece:
     """A run of bytes with one place.
 
     Attributes:
@@ -31,7 +31,7 @@ class Piece:
     """
 
     step: int
-    place: Place | None
+    place: PartPlace | None
     offset: int
     data: bytes
     first: bool
@@ -98,7 +98,7 @@ def _check_apart(planned: tuple[Step, ...]) -> None:
             )
 
 
-def placed(found: Iterable[Piece]) -> Iterator[tuple[Piece, int]]:
+def placed(found: Iterable[WritePiece]) -> Iterator[tuple[WritePiece, int]]:
     """Pieces of a medium that is one run of bytes, each with its offset from the medium's start."""
     for piece in found:
         yield piece, (piece.place.offset or 0 if piece.place else 0) + piece.offset
@@ -130,7 +130,7 @@ def check_overwritten(content: Content, hosts: Hosts | None = None) -> None:
         raise ConfigurationError(said_inside(lost[0]))
 
 
-def kept(planned: tuple[Step, ...], found: Iterable[Piece], block: int) -> Iterator[Piece]:
+def kept(planned: tuple[Step, ...], found: Iterable[WritePiece], block: int) -> Iterator[WritePiece]:
     """Of what was written, what no later step has overwritten: what can be read back.
 
     Args:
@@ -143,7 +143,7 @@ def kept(planned: tuple[Step, ...], found: Iterable[Piece], block: int) -> Itera
         yield from _cut(piece, begin[1] if begin else 0, sorted(later))
 
 
-def _begin(place: Place | None) -> tuple[str, int] | None:
+def _begin(place: PartPlace | None) -> tuple[str, int] | None:
     """Hardware partition and offset; None: a place that is told by a name."""
     if place is None:
         return "user", 0
@@ -156,7 +156,7 @@ def _span(step: Step, block: int) -> tuple[str, int, int] | None:
     return (*begin, -(-(begin[1] + step.bytes) // block) * block) if begin else None
 
 
-def _cut(piece: Piece, begin: int, later: list[tuple[str, int, int]]) -> Iterator[Piece]:
+def _cut(piece: WritePiece, begin: int, later: list[tuple[str, int, int]]) -> Iterator[WritePiece]:
     at, end = begin + piece.offset, begin + piece.offset + len(piece.data)
     for _, first, stop in later:
         if stop <= at or first >= end:
@@ -168,14 +168,14 @@ def _cut(piece: Piece, begin: int, later: list[tuple[str, int, int]]) -> Iterato
         yield _slice(piece, begin, at, end)
 
 
-def _slice(piece: Piece, begin: int, start: int, stop: int) -> Piece:
+def _slice(piece: WritePiece, begin: int, start: int, stop: int) -> WritePiece:
     data = piece.data[start - begin - piece.offset : stop - begin - piece.offset]
     return evolve(piece, offset=start - begin, data=data)
 
 
 def pieces(
     planned: tuple[Step, ...], most: int, hosts: Hosts | None = None, *, without: frozenset[int] = frozenset()
-) -> Iterator[Piece]:
+) -> Iterator[WritePiece]:
     """What the steps write, in pieces of at most `most` bytes; the next one is made while one is used, so two are in memory.
 
     A piece ends where the block map has a gap. `most` should be a multiple of what the medium is written in.
@@ -205,13 +205,13 @@ def ahead(found: Generator[T, None, None]) -> Iterator[T]:
 
 def _pieces(
     planned: tuple[Step, ...], most: int, hosts: Hosts | None, without: frozenset[int]
-) -> Generator[Piece, None, None]:
+) -> Generator[WritePiece, None, None]:
     for number, step in enumerate(planned):
         if number in without:
             continue
         is_first = True
         for offset, data in _runs(step, most, hosts):
-            yield Piece(number, step.place, offset, data, is_first)
+            yield WritePiece(number, step.place, offset, data, is_first)
             is_first = False
 
 
@@ -251,7 +251,7 @@ def _source(step: Step, hosts: Hosts | None) -> Iterator[tuple[int, bytes]]:
         offset += len(chunk)
 
 
-def _kinds(place: Place | None) -> set[str]:
+def _kinds(place: PartPlace | None) -> set[str]:
     if place is None:
         return {"image"}
     given = {
@@ -264,7 +264,7 @@ def _kinds(place: Place | None) -> set[str]:
     return {name for name, is_given in given.items() if is_given}
 
 
-class Compared:
+class ComparedPiece:
     """The digest over everything that was compared, in the order of the plan. count: bytes."""
 
     def __init__(self) -> None:

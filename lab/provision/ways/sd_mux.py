@@ -24,7 +24,7 @@ from lab.provision.release import Content
 from lab.provision.snagboot import hub_of_disk, turn_at
 from lab.provision.ways import blockdevice, blockwriter, planning
 from lab.provision.ways.blockdevice import WAITS, BlockDevice, Opener
-from lab.provision.writer import Meter, Plan, Report, Target, Verified
+from lab.provision.writer import Meter, Plan, Report, Verified, WriteTarget
 
 # --- Which disk of the lab host may be written: the multiplexer's own, and never one that the host uses ---
 # What the host uses is what the kernel says (proc(5) mountinfo and swaps; sysfs holders): a disk, or a partition of it, that is
@@ -168,7 +168,7 @@ class CardWay:
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
     opener: Callable[[Disk], blockdevice.Opener | None] = lambda _disk: None
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         """See `lab.provision.writer.Way`."""
         planned = planning.steps(content, self.hosts, without=_WITHOUT)
         if content.extcsd.given:

@@ -15,11 +15,11 @@ from lab.provision.image import Hosts
 from lab.provision.release import Content
 from lab.provision.ways import planning, ubootemmc
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, Prompt, carry_out
-from lab.provision.ways.ubootmedia import Medium, UbiVolume
-from lab.provision.ways.ubootplaces import Places
+from lab.provision.ways.command import Command, CommandPrompt, carry_out
+from lab.provision.ways.ubootmedia import UbiVolume, UBootMedium
+from lab.provision.ways.ubootplaces import UBootPlaces
 from lab.provision.ways.ubootsession import Session
-from lab.provision.writer import CRC32, FULL, Meter, Plan, Report, Step, Target, Verified
+from lab.provision.writer import CRC32, FULL, Meter, Plan, Report, Step, Verified, WriteTarget
 
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
 _PROBE: Final = b"boardlab\n"  # is loaded before anything is decided
@@ -36,10 +36,10 @@ class Loader(Protocol):
     @property
     def note(self) -> str: ...
 
-    def prepare(self, prompt: Prompt) -> None:
+    def prepare(self, prompt: CommandPrompt) -> None:
         """Before the first load, at U-Boot's prompt."""
 
-    def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
+    def load(self, prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
         """Load these bytes; raises where not all of them came."""
 
     def rest(self) -> None:
@@ -86,12 +86,12 @@ class Tftp:
     rate: float = USUAL_RATE
     note: str = ""
 
-    def prepare(self, prompt: Prompt) -> None:
+    def prepare(self, prompt: CommandPrompt) -> None:
         """See `Loader`."""
         for command in self.network.commands():
             carry_out(prompt, command)
 
-    def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
+    def load(self, prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
         """See `Loader`."""
         path = self.folder / name
         path.write_bytes(data)
@@ -117,15 +117,15 @@ class UbootWay:
     """
 
     name: str
-    medium: Medium
+    medium: UBootMedium
     loader: Loader
-    begin: Callable[[], Prompt]
+    begin: Callable[[], CommandPrompt]
     end: Callable[[], None]
     hosts: Hosts | None = None
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
     device: str = ""
 
-    def plan(self, content: Content, target: Target) -> Plan:
+    def plan(self, content: Content, target: WriteTarget) -> Plan:
         """See `lab.provision.writer.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
         planned = planning.steps(content, self.hosts)
         if content.extcsd.given and self._places.mmc is None:
@@ -159,7 +159,7 @@ class UbootWay:
             session = Session.begin(self.begin())
             self.loader.prepare(session.prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns)
-            chosen: Medium | None = None
+            chosen: UBootMedium | None = None
             for piece in planning.pieces(plan.steps, session.most(self.medium.align), self.hosts):
                 step = plan.steps[piece.step]
                 medium, offset = self._places.of(step.place, step.bytes)
@@ -180,7 +180,7 @@ class UbootWay:
         """See `lab.provision.writer.Way`; the board reads back and computes the digest of all that was written and is still there."""
         try:
             session = Session.begin(self.begin())
-            compared, chosen = planning.Compared(), None
+            compared, chosen = planning.ComparedPiece(), None
             pieces = planning.pieces(plan.steps, session.most(self.medium.align), self.hosts)
             for piece in planning.kept(plan.steps, pieces, self.medium.align):
                 step = plan.steps[piece.step]
@@ -212,10 +212,12 @@ class UbootWay:
             self.end()
 
     @property
-    def _places(self) -> Places:
-        return Places(self.medium)
+    def _places(self) -> UBootPlaces:
+        return UBootPlaces(self.medium)
 
-    def _write(self, session: Session, medium: Medium, offset: int, piece: planning.Piece, step: Step) -> None:
+    def _write(
+        self, session: Session, medium: UBootMedium, offset: int, piece: planning.WritePiece, step: Step
+    ) -> None:
         name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
         self.loader.load(session.prompt, session.address, piece.data, name)
         if (

@@ -14,8 +14,8 @@ from lab.provision.failures import MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
 from lab.provision.spare import Area
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, Prompt, carry_out, fits, limit_s, said
-from lab.provision.ways.ubootmedia import Blocks
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, fits, limit_s, said
+from lab.provision.ways.ubootmedia import UBootBlocks
 from lab.provision.ways.ubootsession import Session
 
 BOOT_BUS: Final = 177  # EXT_CSD[177], BOOT_BUS_CONDITIONS
@@ -26,7 +26,7 @@ _ROW: Final = re.compile(r"^\s*(\d{3}):((?:\s+[0-9a-fA-F]{2})+)\s*$")
 NOT_READ_BACK: Final = "how wide the eMMC's bus is while it boots (bootbus) was set and not read back: this U-Boot has no `mmc reg read` (CONFIG_CMD_MMC_REG)"
 
 
-def read(prompt: Prompt, device: int) -> ExtCsd:
+def read(prompt: CommandPrompt, device: int) -> ExtCsd:
     """How the eMMC boots now, without who accesses it; `bootbus` is empty where this U-Boot cannot tell.
 
     Raises:
@@ -39,13 +39,13 @@ def read(prompt: Prompt, device: int) -> ExtCsd:
     return ExtCsd(partconf, [bus & 3, bus >> 2 & 1, bus >> 3 & 3] if bus is not None else [])
 
 
-def holds(prompt: Prompt, device: int, partition: str, area: Area) -> bool:
+def holds(prompt: CommandPrompt, device: int, partition: str, area: Area) -> bool:
     """Whether a boot partition has these bytes, by their CRC-32.
 
     Raises:
         BoardlabError: it could not be read.
     """
-    session, blocks = Session.begin(prompt), Blocks("mmc", device, partition)
+    session, blocks = Session.begin(prompt), UBootBlocks("mmc", device, partition)
     session.spoil(bytes(area.count), session.back)
     session.run([*blocks.select(), *blocks.read(session.back, area.offset, area.count), *blocks.finish()])
     text = f"crc32 {session.back:#x} {area.count:#x}"
@@ -58,7 +58,7 @@ def holds(prompt: Prompt, device: int, partition: str, area: Area) -> bool:
     return True
 
 
-def set_extcsd(prompt: Prompt, device: int, wanted: ExtCsd) -> str:
+def set_extcsd(prompt: CommandPrompt, device: int, wanted: ExtCsd) -> str:
     """Tell the eMMC how to boot, the partition last, and read it back. Bits that can be written once for ever are never touched.
 
     Returns: what could not be read back, as a sentence; empty: nothing.
@@ -109,11 +109,11 @@ def _select(device: int) -> Command:
     return Command(text, answers.says("OK|is current device", text))
 
 
-def _can_read(prompt: Prompt) -> bool:
+def _can_read(prompt: CommandPrompt) -> bool:
     return bool(_READS.search("\n".join(carry_out(prompt, Command("help mmc", lambda _lines, _status: None)))))
 
 
-def _boot_bus(prompt: Prompt, device: int) -> int | None:
+def _boot_bus(prompt: CommandPrompt, device: int) -> int | None:
     carry_out(prompt, _select(device))
     text = "mmc reg read extcsd all"
     return register(carry_out(prompt, Command(text, answers.done(text))), BOOT_BUS)

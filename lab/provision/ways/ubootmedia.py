@@ -124,7 +124,7 @@ def _check_erased(what: str, block: int, erase_bytes: int) -> None:
 HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
 
 
-class Medium(Protocol):
+class UBootMedium(Protocol):
     """A medium as U-Boot sees it. align: offsets and counts of writes are multiples of it. size: what asks for its size, or None."""
 
     @property
@@ -161,7 +161,7 @@ def _number(_instance: object, _attribute: object, value: int) -> None:
 
 
 @frozen
-class Blocks:
+class UBootBlocks:
     """A block device: an eMMC or SD card (`mmc`), NVMe, virtio.
 
     Attributes:
@@ -174,7 +174,7 @@ class Blocks:
     align: int = BLOCK_BYTES
 
     def select(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         if self.interface == "mmc":
             text = f"mmc dev {self.number} {HARDWARE[self.hardware]}"
             good = rf"switch to partitions #{HARDWARE[self.hardware]}, OK|is current device"
@@ -187,12 +187,12 @@ class Blocks:
         ]
 
     def size(self) -> Command | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"{self.interface} info"
         return Command(text, answers.done(text))
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return block_device(lines, self.number)
 
     def partition(self, number: int) -> list[Command]:
@@ -201,19 +201,19 @@ class Blocks:
         return [Command(text, answers.says(r"^\s*[0-9a-f]+\s*$", text)) for text in texts]
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return []
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return [self._move("write", address, offset, count)]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return [self._move("read", address, offset, count)]
 
     def finish(self) -> list[Command]:
-        """See `Medium`: later commands find the user area again."""
+        """See `UBootMedium`: later commands find the user area again."""
         if self.hardware == "user":
             return []
         text = f"mmc dev {self.number} 0"
@@ -225,7 +225,7 @@ class Blocks:
         return Command(text, answers.blocks(wanted, text, offset // BLOCK_BYTES), limit_s(count))
 
 
-def parse(text: str, *, erase_bytes: int = 128 * 1024) -> Medium:
+def parse(text: str, *, erase_bytes: int = 128 * 1024) -> UBootMedium:
     """A medium as environments name it: "mmc 0", "nvme 0", "virtio 0", "sf", "sf 0:0", "mtd NAME", "cfi 0x4000000".
 
     Raises:
@@ -233,7 +233,7 @@ def parse(text: str, *, erase_bytes: int = 128 * 1024) -> Medium:
     """
     match text.split():
         case ["mmc" | "nvme" | "virtio" as interface, number] if number.isdigit() and int(number) < 32:
-            return Blocks(interface, int(number))
+            return UBootBlocks(interface, int(number))
         case ["sf"]:
             return SpiFlash()
         case ["sf", device] if re.fullmatch(r"\d+(:\d+)?", device):
@@ -269,34 +269,34 @@ class SpiFlash:
     align: int = 1
 
     def select(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"sf probe {self.device}".strip()
         return [Command(text, answers.says("SF: Detected", text))]
 
     def size(self) -> Command | None:
-        """See `Medium`: `sf probe` tells it."""
+        """See `UBootMedium`: `sf probe` tells it."""
         return self.select()[0]
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return spi_flash(lines)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `Medium`: `sf update` erases what it must, and keeps what shares a block with it."""
+        """See `UBootMedium`: `sf update` erases what it must, and keeps what shares a block with it."""
         return []
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"sf update {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
         return [Command(text, _updated(offset, count, text), limit_s(2 * count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"sf read {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
         return [Command(text, answers.says(rf"SF: {count} bytes @ (?:0x)?{offset:x} Read: OK", text), limit_s(count))]
 
     def finish(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return []
 
 
@@ -313,7 +313,7 @@ class Mtd:
         return self.erase_bytes
 
     def select(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return [
             Command(
                 "mtd list",
@@ -322,29 +322,29 @@ class Mtd:
         ]
 
     def size(self) -> Command | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return Command("mtd list", answers.done("mtd list"))
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return mtd(lines, self.name, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         whole = -(-count // self.erase_bytes) * self.erase_bytes
         text = f"mtd erase {self.name} {fits(offset, MOST):#x} {whole:#x}"
         return [Command(text, answers.says("^Erasing ", text), limit_s(whole))]
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return [self._move("write", "Writing", address, offset, count)]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return [self._move("read", "Reading", address, offset, count)]
 
     def finish(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return []
 
     def _move(self, verb: str, says: str, address: int, offset: int, count: int) -> Command:
@@ -365,19 +365,19 @@ class Cfi:
         return self.erase_bytes
 
     def select(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return [Command("flinfo", answers.says("CFI conformant", "flinfo"))]
 
     def size(self) -> Command | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return self.select()[0]
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return cfi(lines, self.base, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         whole = -(-count // self.erase_bytes) * self.erase_bytes
         at = f"{fits(self.base + offset, MOST):#x} +{whole:#x}"
         return [
@@ -386,17 +386,17 @@ class Cfi:
         ]
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"cp.b {fits(address, MOST):#x} {fits(self.base + offset, MOST):#x} {count:#x}"
         return [Command(text, answers.says(r"Copy to Flash\.\.\. done", text), limit_s(count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"cp.b {fits(self.base + offset, MOST):#x} {fits(address, MOST):#x} {count:#x}"
         return [Command(text, answers.done(text), limit_s(count))]
 
     def finish(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return []
 
 
@@ -410,38 +410,38 @@ class UbiVolume:
     align: int = 1
 
     def select(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         text = f"ubi part {self.mtd}"
         return [Command(text, answers.says("ubi0: attached|^ubi0: volume|is already attached", text), limit_s(0))]
 
     def size(self) -> Command:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return Command("ubi info l", answers.done("ubi info l"))
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return ubi_volume(lines, self.volume)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `Medium`: a volume of this name must be there already."""
+        """See `UBootMedium`: a volume of this name must be there already."""
         text = f"ubi check {self.volume}"
         return [Command(text, answers.done(text))]
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         whole = f" {self.total:#x}" if offset == 0 else ""
         verb = "ubi write" if offset == 0 and count == self.total else "ubi write.part"
         text = f"{verb} {fits(address, MOST):#x} {self.volume} {count:#x}" + (whole if verb.endswith("part") else "")
         return [Command(text, answers.says(rf"{count} bytes written to volume", text), limit_s(count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`: U-Boot reads a volume from its start only, up to `offset` + `count`, and so much of its memory is written."""
+        """See `UBootMedium`: U-Boot reads a volume from its start only, up to `offset` + `count`, and so much of its memory is written."""
         whole = offset + count
         text = f"ubi read {fits(address, MOST):#x} {self.volume} {whole:#x}"
         return [Command(text, answers.says(rf"Read {whole} bytes from volume", text), limit_s(whole))]
 
     def finish(self) -> list[Command]:
-        """See `Medium`."""
+        """See `UBootMedium`."""
         return []
 
 

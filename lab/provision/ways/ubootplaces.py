@@ -10,11 +10,11 @@ from lab.errors import ConfigurationError
 from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
 from lab.provision.image import Hosts
-from lab.provision.release import Content, Place
+from lab.provision.release import Content, PartPlace
 from lab.provision.ways import planning
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import carry_out
-from lab.provision.ways.ubootmedia import BLOCK_BYTES, Blocks, Cfi, Medium, Mtd, SpiFlash, UbiVolume
+from lab.provision.ways.ubootmedia import BLOCK_BYTES, Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks, UBootMedium
 from lab.provision.ways.ubootsession import Session
 from lab.provision.writer import Step
 
@@ -22,18 +22,18 @@ _FLASHES: Final = (Cfi, Mtd, SpiFlash)
 
 
 @frozen
-class Places:
+class UBootPlaces:
     """The places of a medium. medium: the whole of it, as the environment names it."""
 
-    medium: Medium
+    medium: UBootMedium
 
     @property
     def mmc(self) -> int | None:
         """U-Boot's number of an `mmc` medium; None: it is none."""
         medium = self.medium
-        return medium.number if isinstance(medium, Blocks) and medium.interface == "mmc" else None
+        return medium.number if isinstance(medium, UBootBlocks) and medium.interface == "mmc" else None
 
-    def of(self, place: Place | None, count: int) -> tuple[Medium, int]:
+    def of(self, place: PartPlace | None, count: int) -> tuple[UBootMedium, int]:
         """Where a step of `count` bytes goes: the medium or a part of it, and the offset in that.
 
         Raises:
@@ -53,7 +53,7 @@ class Places:
                 raise ConfigurationError(
                     f"{place.shown}: only an eMMC has hardware partitions, by a medium `mmc` in the env"
                 )
-            medium = Blocks("mmc", self.mmc, place.hardware)
+            medium = UBootBlocks("mmc", self.mmc, place.hardware)
         offset = place.offset or 0
         if offset % medium.align:
             raise ConfigurationError(
@@ -70,7 +70,7 @@ class Places:
         for step in planned:
             if step.place is None or step.place.partition is None:
                 self.of(step.place, step.bytes)
-            elif not isinstance(self.medium, Blocks):
+            elif not isinstance(self.medium, UBootBlocks):
                 raise ConfigurationError(
                     f"{step.place.shown}: this medium has no partition table; give the part an offset"
                 )
@@ -97,12 +97,12 @@ class Places:
             MediaMissingError: there is no such partition. ImageTooLargeError: it is too small.
         """
         medium = self.medium
-        if not isinstance(medium, Blocks):
+        if not isinstance(medium, UBootBlocks):
             return planned
         return tuple(self._resolved(session, medium, step) for step in planned)
 
     @staticmethod
-    def _resolved(session: Session, medium: Blocks, step: Step) -> Step:
+    def _resolved(session: Session, medium: UBootBlocks, step: Step) -> Step:
         if step.place is None or step.place.partition is None:
             return step
         found = [
@@ -110,7 +110,7 @@ class Places:
             for command in medium.partition(step.place.partition)
         ]
         _check_room(step, found[1])
-        return evolve(step, place=Place(offset=found[0], room=found[1]))
+        return evolve(step, place=PartPlace(offset=found[0], room=found[1]))
 
     def fit(
         self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None, lines: list[str]
@@ -137,7 +137,7 @@ class Places:
 
     def _probe(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> None:
         """Read the last block that will be written of each area: `mmc info` rounds, and tells nothing of boot partitions."""
-        ends: dict[Medium, int] = {}
+        ends: dict[UBootMedium, int] = {}
         for step in planned:
             medium, offset = self.of(step.place, step.bytes)
             count = images.unpacked_bytes(content.image, hosts) if step.place is None and content.image else step.bytes

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, Prompt, carry_out, limit_s
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, limit_s
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 _ALIGN: Final = 1024 * 1024
@@ -22,12 +22,12 @@ _WORD_BYTES: Final = 4  # of `mw.l`
 class Session:
     """A board at its U-Boot prompt. memory: from where to where it is free."""
 
-    prompt: Prompt
+    prompt: CommandPrompt
     has_hash: bool
     memory: tuple[int, int]
 
     @classmethod
-    def begin(cls, prompt: Prompt) -> Session:
+    def begin(cls, prompt: CommandPrompt) -> Session:
         """Ask U-Boot what it can do, and where its memory is free.
 
         Raises:

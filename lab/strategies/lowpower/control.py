@@ -24,15 +24,15 @@ from lab.benchmarks.lowpower.modes import (
 )
 from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, off, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats, write
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
-from lab.boards import Release
+from lab.boards import SdkRelease
 from lab.console.moments import MomentFinder
 from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardTransientError, ConfigurationError
-from lab.rails import PhasePower, Range, Sampler
+from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut
 from lab.strategies.clocks import bound_ns, widened
 from lab.strategies.drivenboard import DrivenBoard, Status
@@ -59,10 +59,10 @@ class LowPower:
     release: str = ""
     _monitor: SuspendMonitor | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
-    _preflown: dict[str, tuple[PrintkSettings, Release | None]] = field(factory=dict, init=False)
+    _preflown: dict[str, tuple[PrintkSettings, SdkRelease | None]] = field(factory=dict, init=False)
     _script: list[str] = field(factory=list, init=False)  # that the board has
 
-    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> Suspended:
+    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> SuspendResult:
         """Linux, asleep for `plan.sleep_s`, awake again, and judged.
 
         Args:
@@ -73,7 +73,7 @@ class LowPower:
             ConfigurationError: the board, its release or the env cannot do this.
         """
         try:
-            with self._sampling(trace, Range.ACTIVE if plan.energy else Range.SLEEP):
+            with self._sampling(trace, AdcRange.ACTIVE if plan.energy else AdcRange.SLEEP):
                 self.enter(plan, plan.sleep_s if plan.wake == RTC else plan.sleep_s + SAFETY_S)
                 if plan.wake != RTC:
                     self._wait_asleep(plan.sleep_s)
@@ -132,7 +132,7 @@ class LowPower:
         monitor.finders.append(MomentFinder(ANY_BYTE, timing))
         return monitor.watch.edge
 
-    def finish(self) -> Suspended:
+    def finish(self) -> SuspendResult:
         """Wait until the board is back, and judge the suspend; its status is `linux` then.
 
         Raises:
@@ -214,7 +214,7 @@ class LowPower:
         console.sendline(f"sh {FILE}")
         return SuspendMonitor(self.board, watch, finders, found, before, taken)
 
-    def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, Release | None]:
+    def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, SdkRelease | None]:
         """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
         if plan.mode not in self._preflown:
             shell, type_ = self.board.linux, self.board.type
@@ -223,7 +223,7 @@ class LowPower:
         return self._preflown[plan.mode]
 
     @contextmanager
-    def _sampling(self, trace: Path | None, wanted: Range) -> Iterator[None]:
+    def _sampling(self, trace: Path | None, wanted: AdcRange) -> Iterator[None]:
         """Sample the rails, where there are any and somebody wants their trace."""
         rails = self.board.rails
         if trace is None or rails is None:
@@ -326,7 +326,7 @@ def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
     board.rails.check_clock()
     clock, console = board.power.clock, board.console
     heard = len(console.captured())
-    with board.rails.sampling(trace, Range.ACTIVE) as sampler:
+    with board.rails.sampling(trace, AdcRange.ACTIVE) as sampler:
         start_ns = clock.now_ns()
         while clock.now_ns() < start_ns + plan.sleep_s * 10**9:
             console.poll(POLL_S)

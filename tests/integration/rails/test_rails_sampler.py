@@ -18,7 +18,7 @@ from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
-from lab.rails import RailsConfig, Range, Trace, sampling
+from lab.rails import AdcRange, RailsConfig, Trace, sampling
 from lab.rails.phase import cut
 
 BOARD = "am62xx_sk-1"
@@ -207,7 +207,7 @@ def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: BenchProc
 
 
 def test_range_sleep_averages_in_the_sensor(config: RailsConfig, tmp_path: Path) -> None:
-    with sampling(config, tmp_path / "a.trace", Range.SLEEP) as sampler:
+    with sampling(config, tmp_path / "a.trace", AdcRange.SLEEP) as sampler:
         assert "average of 1024, shunt 1100 us" in sampler.trace().meta.settings
 
 

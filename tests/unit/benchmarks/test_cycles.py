@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.benchmarks.cycles import AWAY_BACKOFF_S, AWAY_S, Attempt, run_cycles
+from lab.benchmarks.cycles import AWAY_BACKOFF_S, AWAY_S, CycleAttempt, run_cycles
 from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 
 
@@ -13,7 +13,7 @@ class Script:
 
     def __init__(self, *outcomes: int | BoardlabError) -> None:
         self.outcomes = list(outcomes)
-        self.recorded: list[Attempt[int]] = []
+        self.recorded: list[CycleAttempt[int]] = []
         self.slept: list[float] = []
 
     def measure(self, _cycle: int, _number: int) -> int:

@@ -14,7 +14,7 @@ from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import Constraint, SuspendPlan, constraint, release_of
 from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats
 from lab.benchmarks.lowpower.script import FILE, commands, install
-from lab.boards import LowPower
+from lab.boards import LowPowerModes
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
 
 S = 1_000_000_000
@@ -139,7 +139,7 @@ def test_a_source_that_names_another_mode_fails_the_cycle() -> None:
 
 
 def test_power_names_a_mode_only_where_it_fits_that_one_alone() -> None:
-    board = evolve(AM62, low_power=LowPower(total_mw={"deep_sleep": [5, 60], "mcu_only": [50, 250]}))
+    board = evolve(AM62, low_power=LowPowerModes(total_mw={"deep_sleep": [5, 60], "mcu_only": [50, 250]}))
     assert of_power(24.4, board).says == "deep_sleep"
     assert of_power(142.0, board).says == "mcu_only"
     assert (of_power(55.0, board).says, of_power(900.0, board).says) == ("", "")

@@ -14,7 +14,7 @@ from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.power import SETTLE_NS, asleep_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.samples import of_suspend
 from lab.benchmarks.lowpower.watch import MOMENTS, SuspendWatch, WakeEdge
 from lab.console import model
@@ -135,7 +135,7 @@ def test_a_busy_host_makes_the_latency_from_the_edge_less_sure() -> None:
     assert late.since_edge_ms(late.answer) == (998.0, 8.0)
 
 
-def resumed(edge: WakeEdge, at_ns: int, first: Marker | None = None) -> Suspended:
+def resumed(edge: WakeEdge, at_ns: int, first: Marker | None = None) -> SuspendResult:
     watch = watched()
     watch.edge = edge
     if first is not None:
@@ -143,7 +143,7 @@ def resumed(edge: WakeEdge, at_ns: int, first: Marker | None = None) -> Suspende
     return judge(answered(watch, at_ns), Observed(FOUND, Stats(0, 0), Stats(1, 0), DEEP, None, None))
 
 
-def samples(done: Suspended) -> dict[str, Sample]:
+def samples(done: SuspendResult) -> dict[str, Sample]:
     found = of_suspend(done, 1, frozenset(), b"\n".join(line.encode() for line in DEEP), 0)
     return {sample.metric.name.rpartition(".")[2]: sample.sample for sample in found}
 

@@ -15,7 +15,7 @@ from lab.benchmarks.lowpower.samples import of_rails
 from lab.boards import BoardType
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
-from lab.rails import PhasePower, Range, Trace
+from lab.rails import AdcRange, PhasePower, Trace
 from lab.rails.phase import cut
 from virtual.sim.faults.rails import SensorNack
 
@@ -26,7 +26,7 @@ PLAN = SuspendPlan(PARTIAL_IO, CAN, 1)
 def rails(path: Path, bench: RailBench | None = None) -> PhasePower:
     """A board that goes from idle to partial I/O."""
     bench = bench or RailBench(LP.name)
-    *_, (_, start_ns, end_ns) = bench.record(path, Range.ACTIVE, ("idle", 0.3), ("settled", 0.1), (PARTIAL_IO, 0.5))
+    *_, (_, start_ns, end_ns) = bench.record(path, AdcRange.ACTIVE, ("idle", 0.3), ("settled", 0.1), (PARTIAL_IO, 0.5))
     return cut(Trace.open(path), start_ns, end_ns)
 
 

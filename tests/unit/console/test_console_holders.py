@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.holders import Holder, blamed, fairly, holders, shared
+from lab.console.holders import PortHolder, blamed, fairly, holders, shared
 from lab.errors import (
     BoardlabError,
     BoardTransientError,
@@ -66,7 +66,7 @@ def test_who_holds_a_port_is_found_with_its_user_and_whether_it_reads(
     (tmp_path / "proc" / "self").mkdir()
     (tmp_path / "proc" / "19").mkdir()
     found = holders(adapter.link, proc=tmp_path / "proc")
-    assert found == [Holder(16, "echo", USER, reads=False), Holder(17, "minicom", USER)]
+    assert found == [PortHolder(16, "echo", USER, reads=False), PortHolder(17, "minicom", USER)]
     error = shared(adapter.link, proc=tmp_path / "proc")
     assert error is not None
     assert (error.failure, error.fault, error.transient) == ("console_shared", "lab", True)

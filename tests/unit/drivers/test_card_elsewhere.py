@@ -23,8 +23,8 @@ from lab.provision.release import Content, Image
 from lab.provision.snagboot import hub_of_disk, turn_at
 from lab.provision.ways.blockwriter import ORDER, WRITE
 from lab.provision.ways.sd_mux import CardHost
-from lab.provision.writer import Progress
-from lab.provision.writer import Target as WayTarget
+from lab.provision.writer import WriteProgress
+from lab.provision.writer import WriteTarget as WayTarget
 from lab.strategies.provisioning import hub_of_write
 
 DEADLINE_S = 60.0
@@ -104,7 +104,7 @@ def test_a_card_of_another_host_is_written_there_and_read_back(other: OtherHost,
     plan = way.plan(content(tmp_path), KIND)
     assert (plan.target.device, plan.target.size_bytes) == (f"lab-2:{other.card}", SIZE)
     assert plan.target.identity == "pci-0:usb-1 Reader"
-    told: list[Progress] = []
+    told: list[WriteProgress] = []
     way.write(plan, told.append)
     assert other.card.read_bytes() == DATA + b"\xa5" * (SIZE - len(DATA))
     assert told[-1].done == len(DATA)
@@ -181,10 +181,10 @@ def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_pa
     way = other.driver().ways(Strategy())["sd"]
     plan = way.plan(content(tmp_path), KIND)
     assert (plan.target.host, hub_of_write(plan, None, str)) == ("lab-2", ""), "its name means another hub here"
-    told: list[Progress] = []
+    told: list[WriteProgress] = []
     began = threading.Event()
 
-    def report(progress: Progress) -> None:
+    def report(progress: WriteProgress) -> None:
         told.append(progress)
         began.set()
 

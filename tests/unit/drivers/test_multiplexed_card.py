@@ -14,7 +14,7 @@ from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
 from lab.provision.ways.sd_mux import identity_of
-from lab.provision.writer import Target as WayTarget
+from lab.provision.writer import WriteTarget as WayTarget
 
 KIND = WayTarget("b1", "any", "sd")
 

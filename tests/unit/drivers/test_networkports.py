@@ -20,7 +20,7 @@ from lab.console.lookup import PublishedPort, machine_id
 from lab.console.reader import PortOrder
 from lab.console.tcp_port import HOLD_NS
 from lab.drivers import StampedConsoleDriver
-from lab.drivers.networkports import ServedPort, port_of
+from lab.drivers.networkports import RemotePort, port_of
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
@@ -91,7 +91,7 @@ def test_the_rails_of_a_ports_host_are_reached_through_ssh(
         rails=str(rails_socket(bench.runtime)),
     )
     way = port_of(driver(4000, port.extra()).port, str(bench.runtime), transport)
-    assert isinstance(way, ServedPort)
+    assert isinstance(way, RemotePort)
     with running_rails_server(bench.runtime):
         assert way.rails_server().volts(hwmon(tmp_path), 0.1) == {"vdd_core": pytest.approx(0.85)}
     assert set(through_ssh) == {"127.0.0.1"}

@@ -20,7 +20,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.ramlinux import PROMPT, RamLinux
 from lab.provision.release import Recovery
-from lab.provision.ways.command import Prompt
+from lab.provision.ways.command import CommandPrompt
 
 KERNEL = struct.pack("<IIQQQQQQ", 0x91005A4D, 0, 0, 0, 0xA, 0, 0, 0)[:56] + b"ARM\x64" + bytes(9000)
 LINUX = RamLinux(KERNEL, b"initramfs", b"tree")
@@ -86,13 +86,13 @@ class Memory:
     note: str = ""
     serves: bool = False
 
-    def prepare(self, _prompt: Prompt, /) -> None:
+    def prepare(self, _prompt: CommandPrompt, /) -> None:
         self.serves = True
 
     def rest(self) -> None:
         self.serves = False
 
-    def load(self, _prompt: Prompt, address: int, data: bytes, name: str, /) -> None:
+    def load(self, _prompt: CommandPrompt, address: int, data: bytes, name: str, /) -> None:
         assert self.serves
         assert re.fullmatch(r"[\w-]+", name)
         self.uboot.memory[address] = data

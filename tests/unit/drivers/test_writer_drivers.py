@@ -18,7 +18,7 @@ from lab.drivers import LinuxWriterDriver, boardservers
 from lab.drivers.boardservers import BoardServer
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import MediaWriteFailedError, TargetRefusedError
-from lab.provision.release import Content, Place
+from lab.provision.release import Content, PartPlace
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import ubootmedia
 from lab.provision.ways.command import carry_out
@@ -82,7 +82,7 @@ class FetchingUBoot(playeduboot.PlayedUBoot):
 
 def test_media_are_written_one_after_the_other_from_servers_on_one_port(tmp_path: Path) -> None:
     board, port = FetchingUBoot(tmp_path), free_port()
-    media = {"nvme 0": Place(offset=0), "cfi 0x4000000": Place(offset=0x40000)}
+    media = {"nvme 0": PartPlace(offset=0), "cfi 0x4000000": PartPlace(offset=0x40000)}
 
     def ways() -> list[UbootWay]:
         found = []

@@ -15,7 +15,7 @@ from lab.drivers import LinuxWriterDriver, StampedConsoleDriver, UBootWriterDriv
 from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError
 from lab.host.clock import time_line
-from lab.provision.release import Content, Expected, Image, Recovery, Release, Stage
+from lab.provision.release import Content, Expected, Image, Recovery, RecoveryStage, Release
 from lab.strategies.provisioning import recover_by
 
 OTHER = "another boot"
@@ -91,7 +91,7 @@ def test_the_address_of_this_host_can_be_left_to_its_routes() -> None:
 
 
 def test_a_board_of_another_host_is_started_from_nothing_over_its_console_only(tmp_path: Path) -> None:
-    stage = [Stage(name="tiboot3.bin", source=str(tmp_path / "x"), sha256="0" * 64)]
+    stage = [RecoveryStage(name="tiboot3.bin", source=str(tmp_path / "x"), sha256="0" * 64)]
     content = Content(Image(source=stage[0].source, sha256="0" * 64))
     release = Release(
         "r", ["any"], {"sd": content}, Expected(uboot="U-Boot"), recovery=Recovery(uart=stage, usb=stage)

@@ -19,7 +19,7 @@ from lab.console.lookup import PublishedPort
 from lab.drivers import StampedConsoleDriver
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import LabTransientError
-from lab.health import Check, Part
+from lab.health import Check, CheckedPart
 from lab.health.state import PARTS
 from lab.host.clock import time_line, utc_now
 
@@ -57,7 +57,7 @@ class Rails:
 
 def checked(
     folder: Path, *faults: str, with_rails: bool = False, change: Callable[[SimBench], None] = lambda _bench: None
-) -> dict[str, Part]:
+) -> dict[str, CheckedPart]:
     """A check of a board on which these faults strike at every power on."""
     with bench(folder, [planned(name, cycles=ALWAYS) for name in faults]) as made:
         if with_rails:
@@ -69,11 +69,11 @@ def checked(
     return {part.name: part for part in parts}
 
 
-def outcome(parts: dict[str, Part]) -> dict[str, str]:
+def outcome(parts: dict[str, CheckedPart]) -> dict[str, str]:
     return {name: part.failure or part.outcome for name, part in parts.items()}
 
 
-def verdict(parts: dict[str, Part]) -> Check:
+def verdict(parts: dict[str, CheckedPart]) -> Check:
     return Check("sim-1", "am62xx_sk", "lab-1", utc_now(), tuple(parts.values()))
 
 

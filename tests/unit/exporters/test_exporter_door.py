@@ -17,7 +17,7 @@ from support import certificates
 from support.exporter_serving import exposition, get, serving
 
 from exporters import server
-from exporters.server import Guard, Server
+from exporters.server import ExporterServer, Guard
 from exporters.webconfig import WebConfig, load
 
 DEADLINE_S = 30.0
@@ -223,7 +223,7 @@ def test_a_request_without_end_is_cut_off() -> None:
 
 
 def test_a_server_that_is_told_to_end_before_it_began_ends() -> None:
-    server = Server("127.0.0.1", 0, exposition(), None)
+    server = ExporterServer("127.0.0.1", 0, exposition(), None)
     server.shutdown()
     server.serve_forever()
     server.close()

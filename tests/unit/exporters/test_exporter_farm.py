@@ -15,8 +15,8 @@ from support import farm_scrape
 from support.farm_scrape import PORT, SERVER, STATE, Plugs
 
 from exporters.farm import consoles
-from exporters.farm.consoles import Consoles, Disks, Outlets, PduDaemonProbe, Usb, UsbDevice
-from exporters.farm.places import Places
+from exporters.farm.consoles import ConsoleCollector, Disks, Outlets, PduDaemonProbe, Usb, UsbDevice
+from exporters.farm.places import PlaceCollector
 from exporters.figures import BASE_UNITS, clean, label_name, name_of, quantity_of
 from lab.errors import LabTransientError
 from lab.farm import notify
@@ -52,7 +52,7 @@ def test_a_lost_port_without_a_byte_and_without_counters_is_told_too() -> None:
 
 def test_a_console_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LabTransientError):
-        Consoles(tmp_path).read()
+        ConsoleCollector(tmp_path).read()
 
 
 def test_an_outlet_is_told_by_who_switched_it_and_a_broken_file_is_nobodys(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_disk_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:
 
 
 def test_places_are_told_with_who_has_them() -> None:
-    found = values(Places(lambda: STATE).read())
+    found = values(PlaceCollector(lambda: STATE).read())
     assert found["boardlab_place_acquired", "am62x-sk-1"] == 1
     assert found["boardlab_place_acquired_by", "am62x-sk-1", "ci1/alice"] == 1
     assert found["boardlab_place_acquired", "am62x-sk-2"] == 0

@@ -12,7 +12,7 @@ from support.atlength import either
 from support.farm_store import fill
 from support.scraped import Scrape, scrape
 
-from exporters.results import Limits, ResultsReader
+from exporters.results import ExportLimits, ResultsReader
 from exporters.server import ResultsSource
 from lab.errors import LabTransientError
 from lab.metrics import Flag, summarise
@@ -204,7 +204,7 @@ def test_bounds_keep_the_newest_and_say_what_they_left_out(store: Store) -> None
         for cycle, outcome in enumerate(("ok", "silent", "reset", "garbled"), start=1):
             one_attempt(store, run, outcome, cycle=cycle)
         store.finish_run(run, "completed")
-    limits = Limits(boards=2, releases_per_board=2, figures_per_group=1, outcomes_per_board=2)
+    limits = ExportLimits(boards=2, releases_per_board=2, figures_per_group=1, outcomes_per_board=2)
     found = seen(ResultsSource(ResultsReader(watch(store.url), limits)))
     groups = {
         (dict(labels)["board"], dict(labels)["release"]) for labels in found.all("boardlab_boot_duration_samples")
@@ -305,12 +305,12 @@ def test_every_class_of_failure_is_there_at_zero_before_it_first_happens(store: 
 
 
 def test_the_outcomes_of_a_board_never_fall_when_a_release_is_left_out(store: Store) -> None:
-    source = ResultsSource(ResultsReader(watch(store.url), Limits(releases_per_board=1)))
+    source = ResultsSource(ResultsReader(watch(store.url), ExportLimits(releases_per_board=1)))
     for release in ("10.00", "11.00", "11.01"):
         run = begin(store, release=release)
         one_attempt(store, run, "silent")
         store.finish_run(run, "completed")
         seen(source)
     assert seen(source).one("boardlab_outcomes_total", outcome="silent") == 3
-    fresh = ResultsSource(ResultsReader(watch(store.url), Limits(releases_per_board=1)))
+    fresh = ResultsSource(ResultsReader(watch(store.url), ExportLimits(releases_per_board=1)))
     assert seen(fresh).one("boardlab_outcomes_total", outcome="silent") == 3, "nor when the exporter starts again"

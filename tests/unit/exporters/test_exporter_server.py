@@ -16,7 +16,7 @@ from support.exporter_serving import exposition, get, serving
 from support.scraped import scrape
 
 from exporters.polling import FreshMetrics, Poller
-from exporters.server import Server
+from exporters.server import ExporterServer
 from exporters.webconfig import WebConfig, check_address, load
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -136,9 +136,9 @@ def test_a_wrong_web_config_is_refused_and_no_secret_is_repeated(tmp_path: Path,
 def test_a_missing_certificate_and_a_port_in_use_are_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "tls.yml").write_text("tls_server_config: {cert_file: a, key_file: b}\n")
     with pytest.raises(ConfigurationError, match="certificates"):
-        Server("127.0.0.1", 0, exposition(), load(tmp_path / "tls.yml"))
+        ExporterServer("127.0.0.1", 0, exposition(), load(tmp_path / "tls.yml"))
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(LabStableError, match="cannot listen"):
-        Server("127.0.0.1", taken.getsockname()[1], exposition(), None)
+        ExporterServer("127.0.0.1", taken.getsockname()[1], exposition(), None)
 
 
 def test_a_hash_is_not_shown_where_a_configuration_is() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from support.told_verdicts import BEGAN, moved
 
 from exporters.families import LONGEST_WORDS, MAX_CHANGES, families
-from lab.judge.records import Verdict
+from lab.judge.records import StoredVerdict
 from lab.judge.store import Standing
-from lab.judge.text import Evidence
+from lab.judge.text import EvidenceLinks
 
 
 def exported(
-    *heard: Verdict, muted: tuple[Verdict, ...] = (), left_out: int = 0
+    *heard: StoredVerdict, muted: tuple[StoredVerdict, ...] = (), left_out: int = 0
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Family -> labels and value of each series."""
-    found = families(Standing(heard, muted, BEGAN, left_out), Evidence("https://lab/{run}"))
+    found = families(Standing(heard, muted, BEGAN, left_out), EvidenceLinks("https://lab/{run}"))
     return {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in found}
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from lab.cli import doctor as command
 from lab.cli import main
-from lab.console.holders import Holder
+from lab.console.holders import PortHolder
 from lab.farm import services
-from lab.farm.doctor import Finding, Patient, examination, software
+from lab.farm.doctor import DoctorFinding, Patient, examination, software
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
@@ -39,7 +39,7 @@ def adapter(root: Path, name: str, latency_ms: str | None = "1") -> Path:
     return device
 
 
-def of_ports(root: Path, *open_devices: Path) -> list[Finding]:
+def of_ports(root: Path, *open_devices: Path) -> list[DoctorFinding]:
     return list(software.check({str(path) for path in open_devices}, (), root / "dev", root / "sys"))
 
 
@@ -76,8 +76,8 @@ def test_a_port_that_this_user_may_not_open_names_the_group(tmp_path: Path, monk
 
 def test_a_stranger_at_a_port_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapter(tmp_path, "ttyUSB0")
-    stranger = Holder(4711, "ModemManager", "root")
-    monkeypatch.setattr(software, "holders", lambda *_: [stranger, Holder(1, "writer", "root", reads=False)])
+    stranger = PortHolder(4711, "ModemManager", "root")
+    monkeypatch.setattr(software, "holders", lambda *_: [stranger, PortHolder(1, "writer", "root", reads=False)])
     (found,) = of_ports(tmp_path)
     assert (found.level, "ModemManager" in found.said, "kill 4711" in found.mend) == ("bad", True, True)
 
@@ -245,14 +245,14 @@ def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(tmp_path.iterdir()) == [], "nothing is made"
 
 
-WELL = Finding("clocks", "clock source", "ok", "tsc")
-DOUBTFUL = Finding("clocks", "wall clock", "doubtful", "is not synchronised", "sudo timedatectl set-ntp true")
-BAD = Finding("ports", "/dev/ttyUSB0", "bad", "you may not open it", "sudo usermod -aG dialout ada")
+WELL = DoctorFinding("clocks", "clock source", "ok", "tsc")
+DOUBTFUL = DoctorFinding("clocks", "wall clock", "doubtful", "is not synchronised", "sudo timedatectl set-ntp true")
+BAD = DoctorFinding("ports", "/dev/ttyUSB0", "bad", "you may not open it", "sudo usermod -aG dialout ada")
 
 
 @pytest.mark.parametrize(("found", "code"), [([WELL], 0), ([WELL, DOUBTFUL], 0), ([WELL, BAD], 1)])
 def test_the_exit_status_is_1_when_something_is_bad(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: list[Finding], code: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: list[DoctorFinding], code: int
 ) -> None:
     monkeypatch.setattr(command, "examine", lambda _who: found)
     assert main(["doctor", "--json"]) == code

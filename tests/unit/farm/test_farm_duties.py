@@ -15,7 +15,7 @@ from exporters.farm.places import CoordinatorState
 from lab.errors import ConfigurationError
 from lab.farm import services
 from lab.farm.doctor import duties, examination
-from lab.farm.doctor.software import Finding
+from lab.farm.doctor.software import DoctorFinding
 from lab.farm.local import ProgramState, Supervised
 from lab.farm.services import HostFile, Service
 from lab.host.process import user_name
@@ -54,7 +54,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch, **exporters: int) -> None:
     monkeypatch.setattr(Coordinator, "state", lambda _self: CoordinatorState((), {}, known))
 
 
-def found(host: HostFile, runtime: Path) -> dict[str, Finding]:
+def found(host: HostFile, runtime: Path) -> dict[str, DoctorFinding]:
     return {each.subject: each for each in duties.check(host, runtime)}
 
 

@@ -16,7 +16,7 @@ from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
 from lab.farm.doctor import duties
-from lab.farm.doctor.software import Finding
+from lab.farm.doctor.software import DoctorFinding
 from lab.farm.loaded import noted
 from lab.farm.systemd import units
 
@@ -34,7 +34,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def outdated(file: Path) -> list[Finding]:
+def outdated(file: Path) -> list[DoctorFinding]:
     return list(duties.outdated(services.host_file(file), file.parent / "run"))
 
 
@@ -94,7 +94,7 @@ def test_a_program_of_before_an_upgrade_is_named(file: Path) -> None:
 
 @pytest.mark.parametrize(("its", "called"), [("0.0.7", "boardlab 0.0.7"), ("", "an older boardlab")])
 def test_a_console_server_of_before_an_upgrade_is_named(file: Path, its: str, called: str) -> None:
-    def found(version: str) -> list[Finding]:
+    def found(version: str) -> list[DoctorFinding]:
         status = ServerStatus(1, "2026-03-02T02:00:00+00:00", "", "", [], version=version)
         return list(duties.versions(status, services.host_file(file)))
 
@@ -111,7 +111,7 @@ def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeyp
     folder.mkdir()
     monkeypatch.setattr(duties, "UNITS", folder)
 
-    def found() -> Finding | None:
+    def found() -> DoctorFinding | None:
         findings = duties.check(services.host_file(file), file.parent / "run")
         return next((each for each in findings if each.subject == "units"), None)
 
@@ -137,14 +137,16 @@ def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, mon
     queue = "buildbot: {program: /b}\nboards: [{name: b, env: e.yaml}]\n"
     file.write_text(queue + FARM)
 
-    def old() -> list[Finding]:
+    def old() -> list[DoctorFinding]:
         findings = duties.check(services.host_file(file), file.parent / "run")
         return [each for each in findings if each.subject == "buildbot" and "said before" in each.said]
 
     assert old() == [], "it is not here"
     farm = config.load(file)
     assert farm.buildbot is not None
-    buildbot.write(farm, farm.buildbot, buildbot.Site(file.parent / "boardlab" / "buildbot"), farm.environ, file)
+    buildbot.write(
+        farm, farm.buildbot, buildbot.BuildbotSite(file.parent / "boardlab" / "buildbot"), farm.environ, file
+    )
     assert old() == []
     file.write_text(queue + NEWER)
     (found,) = old()

@@ -96,7 +96,7 @@ def test_what_root_has_written_is_the_services_users(
 def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None:
     queue = farm.buildbot
     assert queue is not None
-    site = buildbot.Site(tmp_path / "bb")
+    site = buildbot.BuildbotSite(tmp_path / "bb")
 
     def secrets() -> dict[str, dict[str, str]]:
         buildbot.write(farm, queue, site, {})
@@ -142,7 +142,7 @@ def test_a_token_stays_out_of_farm_yaml_and_is_asked_for_where_it_belongs(path: 
     wanted = load(path)
     queue = wanted.buildbot
     assert queue is not None
-    site = buildbot.Site(tmp_path / "bb")
+    site = buildbot.BuildbotSite(tmp_path / "bb")
     token = site.master / "secrets" / "github"
     with pytest.raises(ConfigurationError, match=f"no token in {token}: write it there"):
         buildbot.write(wanted, queue, site, {})
@@ -202,7 +202,7 @@ def test_the_reference_board_is_buildbots_to_check_where_it_is_plugged_in(path: 
 def test_a_damaged_file_of_passwords_is_named_with_its_mend(farm: Farm, tmp_path: Path) -> None:
     queue = farm.buildbot
     assert queue is not None
-    site = buildbot.Site(tmp_path / "bb")
+    site = buildbot.BuildbotSite(tmp_path / "bb")
     buildbot.write(farm, queue, site, {})
     (site.master / "secrets.json").write_text("")
     with pytest.raises(ConfigurationError, match=r"secrets\.json.*remove it"):

@@ -13,7 +13,7 @@ from lab.farm import judging
 from lab.farm.config import HealthConfig, load
 from lab.farm.reference_board import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
-from lab.health import Check, Part
+from lab.health import Check, CheckedPart
 from lab.health.book import HealthBook
 from lab.health.state import PARTS
 from lab.jobs.queue import JobQueue
@@ -22,15 +22,15 @@ from lab.results import open_store
 
 NOW = dt.datetime(2026, 3, 2, 3, 0, tzinfo=dt.UTC)
 CONFIG = HealthConfig(reference="ref")
-DEAD = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
-PANIC = Part("boot", "failed", "kernel_panic", "board", "panic")
+DEAD = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
+PANIC = CheckedPart("boot", "failed", "kernel_panic", "board", "panic")
 
 RULES = Path(__file__).resolve().parents[3] / "farm" / "prometheus" / "rules" / "alerts.yml"
 
 
-def check(*failed: Part, hours: float = 1.0, board: str = "ref") -> Check:
+def check(*failed: CheckedPart, hours: float = 1.0, board: str = "ref") -> Check:
     wrong = {part.name: part for part in failed}
-    parts = tuple(wrong.get(name, Part(name, "ok")) for name in PARTS)
+    parts = tuple(wrong.get(name, CheckedPart(name, "ok")) for name in PARTS)
     return Check(board, "am62xx_sk", "lab-1", NOW - dt.timedelta(hours=hours), parts)
 
 
@@ -60,7 +60,7 @@ def test_only_a_reference_board_that_failed_tonight_speaks_against_the_night(
 
 
 def test_a_check_that_never_reached_the_boards_host_names_none(tmp_path: Path) -> None:
-    away = Part("console", "failed", "coordinator_unreachable", "lab", "no answer")
+    away = CheckedPart("console", "failed", "coordinator_unreachable", "lab", "no answer")
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         HealthBook(store).record(evolve(check(away), host=""))
         said = unsound(store, CONFIG, lambda: NOW)

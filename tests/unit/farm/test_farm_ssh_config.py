@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from lab.cli import farm as commands
 from lab.farm.config import BoardEntry, Buildbot, Farm, load
 from lab.farm.doctor import duties
-from lab.farm.doctor.software import Finding
+from lab.farm.doctor.software import DoctorFinding
 from lab.farm.systemd import units
 from lab.host.process import user_name
 
@@ -50,7 +50,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def found(user: str, config: Path) -> Finding:
+def found(user: str, config: Path) -> DoctorFinding:
     (only,) = duties.ssh_file_findings(Farm(user=user, ssh_config=str(config)))
     return only
 

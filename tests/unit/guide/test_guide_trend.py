@@ -16,7 +16,7 @@ from support.guide_family import GuideText, table
 from lab.errors import ConfigurationError
 from lab.guide import reading, sheet, show, trend, trend_plot
 from lab.guide.sheet import MeasuredGuide
-from lab.guide.trend import Point, Published, Trend
+from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 
 
 def releases(folder: Path, values: Mapping[str, str]) -> list[MeasuredGuide]:
@@ -98,7 +98,7 @@ def test_a_trend_is_drawn(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -
 
 def many(count: int, values: Sequence[float]) -> list[Trend]:
     """So many series of one metric, each with its own parameters."""
-    points = [Point(f"1{n}.00", value) for n, value in enumerate(values)]
+    points = [TrendPoint(f"1{n}.00", value) for n, value in enumerate(values)]
     return [Trend("boot.time", {"medium": f"m{n}"}, "a1-fs", "s", "lower", tuple(points)) for n in range(count)]
 
 
@@ -128,7 +128,7 @@ def test_no_legend_covers_what_is_drawn(tmp_path: Path, count: int) -> None:
 def test_a_drawing_is_well_formed_whatever_the_names_and_the_numbers_are(tmp_path: Path, count: int) -> None:
     name = "<script>&\"'\u202e\x1b" * 20
     values = [0.0, 0.0, -3.0, 1e9] * 15
-    points = tuple(Point(f"{n}.00", value, value - 1, value, name) for n, value in enumerate(values, 1))
+    points = tuple(TrendPoint(f"{n}.00", value, value - 1, value, name) for n, value in enumerate(values, 1))
     trend_plot.write(
         [Trend(name, {name: str(n)}, name, name, "lower", points) for n in range(count)], tmp_path / "t.svg"
     )
@@ -145,8 +145,8 @@ def test_a_trend_is_drawn_without_what_takes_a_second_to_import(tmp_path: Path) 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def number(release: str, value: float, **known: object) -> Published:
-    return Published("a1-fs", "a1", {"medium": "sd"}, Point(release, value), **known)  # type: ignore[arg-type]
+def number(release: str, value: float, **known: object) -> PublishedPoint:
+    return PublishedPoint("a1-fs", "a1", {"medium": "sd"}, TrendPoint(release, value), **known)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def number(release: str, value: float, **known: object) -> Published:
          [("", "10.00 11.00")]),
     ],
 )  # fmt: skip
-def test_one_series_has_one_definition(found: list[Published], series: list[tuple[str, str]]) -> None:
+def test_one_series_has_one_definition(found: list[PublishedPoint], series: list[tuple[str, str]]) -> None:
     split = trend.series(found, "boot.time")
     assert [(one.definition, " ".join(p.release for p in one.points)) for one in split] == series
 
 
 def test_products_are_never_one_series() -> None:
-    found = [number("10.00", 1.0), Published("a1-fs", "b2", {"medium": "sd"}, Point("11.00", 2.0))]
+    found = [number("10.00", 1.0), PublishedPoint("a1-fs", "b2", {"medium": "sd"}, TrendPoint("11.00", 2.0))]
     assert [(one.product, len(one.points)) for one in trend.series(found, "boot.time")] == [("a1", 1), ("b2", 1)]
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import BoardError, LabError
-from lab.health import Check, Event, Part, Rule, derive, due, host_blamed, in_a_row, quarantine
+from lab.health import Check, CheckedPart, HealthEvent, QuarantineRule, derive, due, host_blamed, in_a_row, quarantine
 from lab.health.state import NOT_EQUIPMENT, PARTS, shared
 
 NOW = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
-RULE = Rule(faults=3)
-GOOD = Event.of_attempt(NOW, "ok", None)
+RULE = QuarantineRule(faults=3)
+GOOD = HealthEvent.of_attempt(NOW, "ok", None)
 DEVICE = st.sampled_from(["kernel_panic", "hang_kernel", "reset", "silent", "login_failed", "io_error"])
 LAB = st.sampled_from(["pdu_timeout", "port_lost", "power_off_ineffective", "strap_refused"])
 
@@ -24,32 +24,32 @@ def ago(hours: float) -> dt.datetime:
     return NOW - dt.timedelta(hours=hours)
 
 
-def attempt(hours: float, failure: str = "ok", fault: str | None = None) -> Event:
-    return Event.of_attempt(ago(hours), failure, fault)
+def attempt(hours: float, failure: str = "ok", fault: str | None = None) -> HealthEvent:
+    return HealthEvent.of_attempt(ago(hours), failure, fault)
 
 
-def lab(hours: float, failure: str = "pdu_timeout") -> Event:
+def lab(hours: float, failure: str = "pdu_timeout") -> HealthEvent:
     return attempt(hours, failure, LabError.fault)
 
 
-def board(hours: float, failure: str = "kernel_panic") -> Event:
+def board(hours: float, failure: str = "kernel_panic") -> HealthEvent:
     return attempt(hours, failure, BoardError.fault)
 
 
-def check(hours: float, *failed: Part, host: str = "lab-1", name: str = "b1") -> Check:
+def check(hours: float, *failed: CheckedPart, host: str = "lab-1", name: str = "b1") -> Check:
     wrong = {part.name: part for part in failed}
-    parts = tuple(wrong.get(each, Part(each, "ok")) for each in PARTS)
+    parts = tuple(wrong.get(each, CheckedPart(each, "ok")) for each in PARTS)
     return Check(name, "am62xx_sk", host, ago(hours), parts)
 
 
-DEAD_PDU = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
-PANIC = Part("boot", "failed", "kernel_panic", "board", "panicked")
-SILENT = Part("console", "failed", "silent", "board", "no byte")
-BROKEN = Part("boot", "failed", "driver_broken", "lab", "no library")
-NEVER_BEGAN = evolve(check(1), parts=(*(Part(each, "not tried") for each in PARTS if each != "boot"), BROKEN))
+DEAD_PDU = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
+PANIC = CheckedPart("boot", "failed", "kernel_panic", "board", "panicked")
+SILENT = CheckedPart("console", "failed", "silent", "board", "no byte")
+BROKEN = CheckedPart("boot", "failed", "driver_broken", "lab", "no library")
+NEVER_BEGAN = evolve(check(1), parts=(*(CheckedPart(each, "not tried") for each in PARTS if each != "boot"), BROKEN))
 
 
-def events(*found: Event | Check) -> list[Event]:
+def events(*found: HealthEvent | Check) -> list[HealthEvent]:
     return [each.event if isinstance(each, Check) else each for each in found]
 
 
@@ -80,7 +80,7 @@ def events(*found: Event | Check) -> list[Event]:
         pytest.param([], "suspect", "never checked", id="nothing is known"),
     ],
 )
-def test_a_state_follows_from_what_was_recorded(found: list[Event | Check], state: str, reason: str) -> None:
+def test_a_state_follows_from_what_was_recorded(found: list[HealthEvent | Check], state: str, reason: str) -> None:
     checks = [each for each in found if isinstance(each, Check)]
     health = derive("b1", events(*found), checks, RULE, NOW)
     assert health.state == state
@@ -100,13 +100,13 @@ def test_maintenance_and_quarantine_say_so_and_keep_the_other_reasons() -> None:
 @given(st.lists(st.tuples(DEVICE, st.floats(0, 200)), max_size=60))
 def test_no_sequence_of_device_faults_puts_a_board_in_quarantine(found: list[tuple[str, float]]) -> None:
     said = [board(hours, failure) for failure, hours in found]
-    assert not quarantine(said, Rule(faults=1), NOW)
+    assert not quarantine(said, QuarantineRule(faults=1), NOW)
     assert derive("b1", said, [], RULE, NOW).state != "bad"
 
 
 @given(st.lists(st.sampled_from(sorted(NOT_EQUIPMENT)), max_size=20))
 def test_what_says_nothing_of_the_equipment_never_counts(found: list[str]) -> None:
-    assert not quarantine([lab(1, failure) for failure in found], Rule(faults=1), NOW)
+    assert not quarantine([lab(1, failure) for failure in found], QuarantineRule(faults=1), NOW)
 
 
 @given(st.lists(LAB, min_size=3, max_size=20), st.lists(st.booleans(), max_size=20))
@@ -119,7 +119,7 @@ def test_lab_faults_in_a_row_do_whatever_came_before_and_a_pass_lifts(failures: 
 
 
 @given(st.permutations([lab(5), lab(4), board(3), lab(2), lab(1)]))
-def test_a_fault_of_the_board_shows_that_the_lab_worked_then(found: list[Event]) -> None:
+def test_a_fault_of_the_board_shows_that_the_lab_worked_then(found: list[HealthEvent]) -> None:
     assert len(in_a_row(found, RULE, NOW)) == 2
 
 
@@ -149,7 +149,7 @@ def test_old_faults_count_no_more() -> None:
         pytest.param(check(2, PANIC), [board(1)], False, "", id="device faults"),
     ],
 )
-def test_when_a_check_is_due(last: Check | None, found: list[Event], *, kept: bool, why: str) -> None:
+def test_when_a_check_is_due(last: Check | None, found: list[HealthEvent], *, kept: bool, why: str) -> None:
     assert due(last, events(*([last] if last else []), *found), RULE, NOW, kept=kept) == why
 
 
@@ -164,7 +164,7 @@ def test_a_board_that_passes_on_another_host_is_its_hosts() -> None:
 
 @pytest.mark.parametrize("failure", ["exporter_gone", "coordinator_unreachable", "console_link"])
 def test_a_way_that_is_cut_is_no_fault_of_the_host_at_its_end_or_of_the_one_that_looked(failure: str) -> None:
-    cut = Part("console", "failed", failure, "lab", "no way there")
+    cut = CheckedPart("console", "failed", failure, "lab", "no way there")
     here, there = check(1, cut), check(30, host="lab-2")
     told = derive("b1", [here.event], [here, there], RULE, NOW)
     assert not any("the fault is" in each for each in told.reasons)
@@ -187,12 +187,12 @@ def test_a_check_of_a_host_that_nobody_knows_blames_none() -> None:
 @pytest.mark.parametrize("failure", ["wrong_medium", "garbled", "host_suspended", "console_overrun", "console_full"])
 def test_a_release_that_falls_back_or_a_host_that_sleeps_is_no_fault_of_the_equipment(failure: str) -> None:
     assert not quarantine([lab(hours, failure) for hours in (3, 2, 1)], RULE, NOW)
-    assert check(1, Part("medium", "failed", failure, "lab", "…")).fault is None
+    assert check(1, CheckedPart("medium", "failed", failure, "lab", "…")).fault is None
 
 
 def test_boards_of_a_host_that_sleeps_name_each_other() -> None:
-    asleep = Part("boot", "failed", "host_suspended", "lab", "it slept")
-    nothing = tuple(asleep if each == "boot" else Part(each, "not tried") for each in PARTS)
+    asleep = CheckedPart("boot", "failed", "host_suspended", "lab", "it slept")
+    nothing = tuple(asleep if each == "boot" else CheckedPart(each, "not tried") for each in PARTS)
     found = shared([evolve(check(1, name=name), parts=nothing) for name in ("b1", "b2")])
     assert "b2 on lab-1 failed the same way (host_suspended)" in found["b1"]
 

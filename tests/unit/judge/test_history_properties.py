@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.atlength import either
 from support.judge_histories import calls, history, mapped, told
 
-from lab.judge.history import CONSTANTS, Outcome, Run, Series, judge
+from lab.judge.history import CONSTANTS, HistoryRun, Outcome, Series, judge
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Walk
 
@@ -88,7 +88,7 @@ def test_company_changes_no_verdict() -> None:
 
 
 def bare(runs: list[list[float]]) -> Series:
-    return Series("bare", tuple(Run(np.array(samples, dtype=float), {"image": "one"}, ()) for samples in runs))
+    return Series("bare", tuple(HistoryRun(np.array(samples, dtype=float), {"image": "one"}, ()) for samples in runs))
 
 
 def outcomes(runs: list[list[float]]) -> list[str]:
@@ -128,7 +128,7 @@ def test_nan_among_samples_does_not_count() -> None:
 
 def test_a_constant_series_is_unchanged_until_it_jumps() -> None:
     assert set(outcomes([[5.0] * 3] * 40)[8:]) == {"none"}
-    runs = [Run(np.full(3, 5.0 + (night >= 28)), {"image": str(night // 7)}) for night in range(40)]
+    runs = [HistoryRun(np.full(3, 5.0 + (night >= 28)), {"image": str(night // 7)}) for night in range(40)]
     found = calls(Series("constant", tuple(runs)))
     assert (found[0].outcome, found[0].since) == (Outcome.REGRESSION, 28)
     assert found[0].run <= 30

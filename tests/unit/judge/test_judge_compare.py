@@ -15,7 +15,7 @@ from lab.guide import catalogue
 from lab.judge import noise
 from lab.judge.compare import compare
 from lab.judge.noise import ClockRules, HistoryRules, Noise, SpikeRules
-from lab.judge.number import Evidence, Number, Work, of_measurement
+from lab.judge.number import Number, NumberEvidence, Work, of_measurement
 from lab.judge.verdicts import Verdict
 from lab.metrics import Measurement, Metric, Sample
 from lab.metrics.catalogue import ALL, BOOT_TIME, published
@@ -29,7 +29,7 @@ scales = st.sampled_from([1e-9, 1e-3, 60.0, 1e3, 2.0**20, 1e12])
 def number(
     value: float | None, pm: float | None = 0.0, *, metric: Metric | None = BOOT_TIME, **known: object
 ) -> Number:
-    return Number("a run", metric, {"medium": "sd"}, value, pm, Evidence(**known))  # type: ignore[arg-type]
+    return Number("a run", metric, {"medium": "sd"}, value, pm, NumberEvidence(**known))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,11 @@ def test_a_metric_that_nobody_knows_has_no_direction() -> None:
 
 
 def test_what_is_known_survives_the_store() -> None:
-    known = Evidence(1.0, 2.0, "a", "counts a", ("card",), 0.5, "digits", Work(1, "w", "x", 0.1), 1400.0, notes=("n",))
-    assert Evidence.of_document({**known.document(), "metric": "boot.time", "of_tomorrow": 1}) == known
-    assert Evidence().document() == {}
+    known = NumberEvidence(
+        1.0, 2.0, "a", "counts a", ("card",), 0.5, "digits", Work(1, "w", "x", 0.1), 1400.0, notes=("n",)
+    )
+    assert NumberEvidence.of_document({**known.document(), "metric": "boot.time", "of_tomorrow": 1}) == known
+    assert NumberEvidence().document() == {}
 
 
 def test_a_run_whose_cycles_all_failed_has_no_samples() -> None:

@@ -15,7 +15,7 @@ from exporters.results import ResultsReader
 from lab.judge import labels, noise
 from lab.judge.baseline import JudgedNumber, judge_release, judge_run
 from lab.judge.noise import Noise
-from lab.judge.number import Evidence, Number
+from lab.judge.number import Number, NumberEvidence
 from lab.judge.store import review
 from lab.judge.verdicts import Judgement, Verdict
 from lab.metrics import Metric
@@ -32,7 +32,7 @@ PIPE = next(
 
 
 def number(value: float, source: str, metric: Metric = BOOT_TIME, **known: object) -> Number:
-    return Number(source, metric, {"medium": "sd"}, value, None, Evidence(**known))  # type: ignore[arg-type]
+    return Number(source, metric, {"medium": "sd"}, value, None, NumberEvidence(**known))  # type: ignore[arg-type]
 
 
 def judged(*values: float, metric: Metric = BOOT_TIME) -> Judgement:

@@ -11,14 +11,14 @@ from support.told_verdicts import BEGAN, a_run, moved, still
 
 from lab.errors import BoardlabError
 from lab.judge.summary import Form, render, summary, write
-from lab.judge.text import Change, Evidence, changes
+from lab.judge.text import EvidenceLinks, VerdictChange, changes
 
-NOWHERE = Evidence("")
-LAB = Evidence("https://lab.example.org/runs/{run}.html")
+NOWHERE = EvidenceLinks("")
+LAB = EvidenceLinks("https://lab.example.org/runs/{run}.html")
 FORMS: tuple[Form, ...] = ("txt", "html", "md")
 
 
-def one(*verdicts: object) -> Change:
+def one(*verdicts: object) -> VerdictChange:
     (change,) = changes(verdicts, BEGAN)
     return change
 
@@ -105,7 +105,7 @@ def test_the_evidence_is_an_address_or_a_command() -> None:
 @pytest.mark.parametrize("address", ["https://lab.example.org/", "javascript:alert({run})", "/runs/{run}"])
 def test_an_address_that_leads_to_no_run_is_refused(address: str) -> None:
     with pytest.raises(BoardlabError, match="expected http"):
-        Evidence(address)
+        EvidenceLinks(address)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -24,13 +24,13 @@ from lab.provision.failures import (
     WriteStalledError,
 )
 from lab.provision.image import packing
-from lab.provision.release import Content, Image, Part, Place
+from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.ways import bmaptool
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways.command import Command
-from lab.provision.writer import Target
+from lab.provision.writer import WriteTarget
 
-TARGET = Target("b1", "any", "emmc")
+TARGET = WriteTarget("b1", "any", "emmc")
 ERROR = "bmaptool: \x1b[91mERROR\x1b[0m: "
 SAID = """\
 bmaptool: info: block map format version 2.0
@@ -101,7 +101,9 @@ def content(folder: Path, *, with_part: bool = False) -> tuple[Content, bytes]:
     if with_part:
         (folder / "u-boot.img").write_bytes(b"u" * 512)
         digest = hashlib.sha256(b"u" * 512).hexdigest()
-        parts = [Part(name="u-boot.img", source=str(folder / "u-boot.img"), sha256=digest, to=Place(offset=64 * 4096))]
+        parts = [
+            Part(name="u-boot.img", source=str(folder / "u-boot.img"), sha256=digest, to=PartPlace(offset=64 * 4096))
+        ]
     return Content(image, parts), data
 
 

@@ -29,12 +29,12 @@ from lab.provision.failures import (
     TargetRefusedError,
     WriteStalledError,
 )
-from lab.provision.release import Content, ExtCsd, Image, Part, Place
+from lab.provision.release import Content, ExtCsd, Image, Part, PartPlace
 from lab.provision.ways import blockdevice, blockwriter, planning, sd_mux
 from lab.provision.ways.sd_mux import CardWay, Disk, Host, check_identity
-from lab.provision.writer import Meter, Progress, Step, Target
+from lab.provision.writer import Meter, Step, WriteProgress, WriteTarget
 
-TARGET = Target("b1", "any", "sd")
+TARGET = WriteTarget("b1", "any", "sd")
 BMAP = """<?xml version="1.0" ?>
 <bmap version="2.0">
     <ImageSize> {size} </ImageSize>
@@ -79,7 +79,7 @@ def packed(folder: Path, data: bytes, **more: str) -> Content:
 
 
 def test_a_packed_image_is_unpacked_on_the_way_and_read_back(tmp_path: Path) -> None:
-    data, seen, places = os.urandom((9 << 20) + 1000), list[Progress](), list[str]()
+    data, seen, places = os.urandom((9 << 20) + 1000), list[WriteProgress](), list[str]()
     path = card(tmp_path, 10 << 20)
     chosen = way(path, places)
     plan = chosen.plan(packed(tmp_path, data), TARGET)
@@ -131,7 +131,7 @@ def test_parts_go_to_their_offsets_the_first_stage_last(tmp_path: Path) -> None:
         ("tispl.bin", b"2" * 900, 0x10000),
     ):
         (tmp_path / name).write_bytes(data)
-        parts.append(Part(source=str(tmp_path / name), sha256=sha256(data), name=name, to=Place(offset=offset)))
+        parts.append(Part(source=str(tmp_path / name), sha256=sha256(data), name=name, to=PartPlace(offset=offset)))
     chosen = way(path)
     plan = chosen.plan(Content(None, parts), TARGET)
     assert [step.name for step in plan.steps] == ["u-boot.img", "tispl.bin", "tiboot3.bin"]
@@ -215,7 +215,7 @@ def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path
 
 
 def test_a_write_that_stalls_after_an_answer_is_ended_too(tmp_path: Path) -> None:
-    path, seen = card(tmp_path, 64 << 20), list[Progress]()
+    path, seen = card(tmp_path, 64 << 20), list[WriteProgress]()
     clock = Clock(stands=True)
     meter = Meter(64 << 20, seen.append, clock.now_ns, 90.0)
 

@@ -23,8 +23,8 @@ from lab.provision.failures import (
     MediaWriteFailedError,
     TftpTimeoutError,
 )
-from lab.provision.release import Content, Image, Part, Place
-from lab.provision.ways.command import Prompt, limit_s
+from lab.provision.release import Content, Image, Part, PartPlace
+from lab.provision.ways.command import CommandPrompt, limit_s
 from lab.provision.ways.sd_mux import CardWay, Disk
 from lab.provision.ways.ubootmedia import UbiVolume
 from lab.provision.writer import Way
@@ -66,9 +66,9 @@ def test_an_image_with_parts_inside_it_is_written_and_all_that_is_left_of_it_is_
 ) -> None:
     board, data = PlayedUBoot(tmp_path), content(3 << 20)[: 3 << 20]
     parts = [
-        part(tmp_path, "tiboot3.bin", b"1" * 700, Place(offset=0)),
-        part(tmp_path, "u-boot.img", b"3" * 5000, Place(offset=0x100000)),
-        part(tmp_path, "tail", b"t" * 512, Place(offset=3 << 20)),
+        part(tmp_path, "tiboot3.bin", b"1" * 700, PartPlace(offset=0)),
+        part(tmp_path, "u-boot.img", b"3" * 5000, PartPlace(offset=0x100000)),
+        part(tmp_path, "tail", b"t" * 512, PartPlace(offset=3 << 20)),
     ]
     chosen = way(board, medium)
     plan = chosen.plan(with_parts(image(tmp_path, data), *parts), TARGET)
@@ -86,7 +86,7 @@ def test_a_card_with_an_image_and_parts_inside_it_is_read_back_to_the_byte(tmp_p
     card, data = tmp_path / "card", content(6 << 20)[: 6 << 20]
     card.write_bytes(bytes(6 << 20))
     chosen = CardWay("sd-mux", lambda: there(Disk(str(card), 6 << 20)))
-    whole = with_parts(image(tmp_path, data), part(tmp_path, "u-boot.img", b"3" * 5000, Place(offset=0x3FFF00)))
+    whole = with_parts(image(tmp_path, data), part(tmp_path, "u-boot.img", b"3" * 5000, PartPlace(offset=0x3FFF00)))
     plan = chosen.plan(whole, TARGET)
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).bytes == len(data)
@@ -133,11 +133,11 @@ def test_a_flash_with_parts_inside_an_image_is_refused(tmp_path: Path, medium: s
     board = PlayedUBoot(tmp_path)
     board.lists = listed
     whole = image(tmp_path, content(1 << 20)[: 1 << 20])
-    inner = part(tmp_path, "tiboot3.bin", b"1", Place(offset=0x40000))
+    inner = part(tmp_path, "tiboot3.bin", b"1", PartPlace(offset=0x40000))
     refused(
         board, way(board, medium), with_parts(whole, inner), ConfigurationError, "tiboot3.bin .* lies inside the image"
     )
-    outer = part(tmp_path, "tiboot3.bin", b"1", Place(offset=0x100000))
+    outer = part(tmp_path, "tiboot3.bin", b"1", PartPlace(offset=0x100000))
     assert way(board, medium).plan(with_parts(whole, outer), TARGET)
 
 
@@ -191,10 +191,10 @@ def test_a_lab_host_that_lacks_what_sends_is_refused_and_what_it_began_ends(tmp_
         note: str = ""
         rested: bool = False
 
-        def prepare(self, _prompt: Prompt) -> None:
+        def prepare(self, _prompt: CommandPrompt) -> None:
             raise ConfigurationError("UDP port 69: this user may not open a port below 1024")
 
-        def load(self, _prompt: Prompt, _address: int, _data: bytes, _name: str) -> None:
+        def load(self, _prompt: CommandPrompt, _address: int, _data: bytes, _name: str) -> None:
             pytest.fail("nothing can be loaded")
 
         def rest(self) -> None:
@@ -207,8 +207,8 @@ def test_a_lab_host_that_lacks_what_sends_is_refused_and_what_it_began_ends(tmp_
 
 
 @pytest.mark.parametrize("medium", ["nvme 1", "virtio 1"])
-@pytest.mark.parametrize("place", [Place(offset=0), Place(partition=2)])
-def test_a_device_whose_blocks_are_not_of_512_bytes_is_refused(tmp_path: Path, medium: str, place: Place) -> None:
+@pytest.mark.parametrize("place", [PartPlace(offset=0), PartPlace(partition=2)])
+def test_a_device_whose_blocks_are_not_of_512_bytes_is_refused(tmp_path: Path, medium: str, place: PartPlace) -> None:
     board = PlayedUBoot(tmp_path)
     board.lists[f"{medium.split(maxsplit=1)[0]} info"] = (
         "Device 0: Vendor: 0x1 Rev: 1 Prod: a\n            Type: Hard Disk\n            Capacity: 20.0 MB = 0.0 GB (40960 x 512)\n"
@@ -236,8 +236,8 @@ def test_an_emmc_that_says_its_size_rounded_takes_what_fits_to_the_block(
 @pytest.mark.parametrize(("offset", "fits"), [(0x100000 - 4096, True), (0x100000 - 512, False), (0x100000, False)])
 def test_parts_by_partition_and_by_offset_that_meet_are_refused(tmp_path: Path, offset: int, fits: bool) -> None:
     board = PlayedUBoot(tmp_path)  # whose partition 2 begins at 0x100000
-    root = part(tmp_path, "rootfs", content(4096)[:4096], Place(partition=2))
-    both = Content(None, [part(tmp_path, "u-boot.img", b"u" * 4096, Place(offset=offset)), root])
+    root = part(tmp_path, "rootfs", content(4096)[:4096], PartPlace(partition=2))
+    both = Content(None, [part(tmp_path, "u-boot.img", b"u" * 4096, PartPlace(offset=offset)), root])
     if fits:
         assert way(board).plan(both, TARGET).total_bytes == 8192
     else:
@@ -246,29 +246,29 @@ def test_parts_by_partition_and_by_offset_that_meet_are_refused(tmp_path: Path, 
 
 def test_a_boot_partition_is_as_large_as_it_is(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
-    boot = part(tmp_path, "u-boot.img", content(1 << 20)[: 1 << 20], Place(offset=0x380000, hardware="boot0"))
+    boot = part(tmp_path, "u-boot.img", content(1 << 20)[: 1 << 20], PartPlace(offset=0x380000, hardware="boot0"))
     refused(board, way(board, "mmc 0"), Content(None, [boot]), ImageTooLargeError, "exceeds max")
 
 
 @pytest.mark.parametrize("hardware", ["user", "boot0"])
 def test_an_offset_within_a_block_is_refused_in_every_area(tmp_path: Path, hardware: str) -> None:
     board = PlayedUBoot(tmp_path)
-    odd = part(tmp_path, "tiboot3.bin", b"1", Place(offset=100, hardware=hardware))
+    odd = part(tmp_path, "tiboot3.bin", b"1", PartPlace(offset=100, hardware=hardware))
     refused(board, way(board, "mmc 0"), Content(None, [odd]), ConfigurationError, "multiple of 0x200")
 
 
 @pytest.mark.parametrize(
     ("medium", "place", "error", "says"),
     [
-        ("sf", Place(offset=0x3FFF00), ImageTooLargeError, "has room for 256"),
-        ("cfi 0x4000000", Place(offset=0x3C0000), ImageTooLargeError, "has room for 262144"),
-        ("mtd nor0", Place(offset=0x3C0000), ImageTooLargeError, "has room for 262144"),
-        ("mtd nor0", Place(mtd="ospi.tiboot3"), ImageTooLargeError, "MTD ospi.tiboot3 has 524288"),
-        ("mtd nor0", Place(mtd="ospi.tispl"), MediaMissingError, "MTD ospi.tispl: this U-Boot has no such"),
+        ("sf", PartPlace(offset=0x3FFF00), ImageTooLargeError, "has room for 256"),
+        ("cfi 0x4000000", PartPlace(offset=0x3C0000), ImageTooLargeError, "has room for 262144"),
+        ("mtd nor0", PartPlace(offset=0x3C0000), ImageTooLargeError, "has room for 262144"),
+        ("mtd nor0", PartPlace(mtd="ospi.tiboot3"), ImageTooLargeError, "MTD ospi.tiboot3 has 524288"),
+        ("mtd nor0", PartPlace(mtd="ospi.tispl"), MediaMissingError, "MTD ospi.tispl: this U-Boot has no such"),
     ],
 )
 def test_what_does_not_fit_a_flash_is_refused(
-    tmp_path: Path, medium: str, place: Place, error: type[Exception], says: str
+    tmp_path: Path, medium: str, place: PartPlace, error: type[Exception], says: str
 ) -> None:
     board = PlayedUBoot(tmp_path)
     board.lists = {"sf probe": SF, "mtd list": MTD_LIST, "flinfo": FLINFO}
@@ -279,7 +279,7 @@ def test_what_does_not_fit_a_flash_is_refused(
 def test_an_erase_block_that_the_env_says_smaller_is_refused(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     board.lists = {"mtd list": MTD_LIST.replace("0x40000", "0x100000")}
-    small = part(tmp_path, "rootfs", b"1", Place(offset=0))
+    small = part(tmp_path, "rootfs", b"1", PartPlace(offset=0))
     refused(board, way(board, "mtd nor0"), Content(None, [small]), ConfigurationError, "set erase_kib to 1024")
 
 
@@ -301,7 +301,9 @@ def test_a_block_map_that_begins_within_an_erase_block_is_refused(tmp_path: Path
 
 
 def volume(folder: Path, count: int, name: str = "rootfs") -> Content:
-    return Content(None, [part(folder, "root.ubifs", content(count)[:count], Place(mtd="ospi.rootfs", volume=name))])
+    return Content(
+        None, [part(folder, "root.ubifs", content(count)[:count], PartPlace(mtd="ospi.rootfs", volume=name))]
+    )
 
 
 def test_a_ubi_volume_is_written_and_read_back(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from lab.provision.history import Provision, ProvisionState
 from lab.provision.provisioning import ProgressPrinter, line
 from lab.provision.release import Expected
 from lab.provision.releasefile import answer, differences, find, questions
-from lab.provision.writer import Meter, Progress
+from lab.provision.writer import Meter, WriteProgress
 
 
 def known(medium: str, release: str, state: ProvisionState = "booted") -> dict[str, Provision]:
@@ -121,13 +121,14 @@ def test_progress_is_told_each_tenth_and_each_half_minute() -> None:
     teller = ProgressPrinter(said.append)
     mib = 1024 * 1024
     for percent in range(101):
-        teller(Progress("rootfs", percent * mib, 100 * mib, percent * 10**8))
+        teller(WriteProgress("rootfs", percent * mib, 100 * mib, percent * 10**8))
     assert len(said) == 11
     assert (
-        line(Progress("tispl.bin", 512, 2048, 1_000_000_000)) == "tispl.bin: 25 %, 0.5 of 2.0 KiB, 0.5 KiB/s, 3 s left"
+        line(WriteProgress("tispl.bin", 512, 2048, 1_000_000_000))
+        == "tispl.bin: 25 %, 0.5 of 2.0 KiB, 0.5 KiB/s, 3 s left"
     )
     assert said[5] == "rootfs: 50 %, 50.0 of 100.0 MiB, 10.0 MiB/s, 5 s left"
-    teller(Progress("rootfs", 100 * mib, 100 * mib, 50 * 10**9))
+    teller(WriteProgress("rootfs", 100 * mib, 100 * mib, 50 * 10**9))
     assert len(said) == 12
 
 

@@ -24,7 +24,7 @@ from lab.provision.failures import (
 )
 from lab.provision.history import NewProvision, ProvisionBook
 from lab.provision.provisioning import Provisioner, content_digest
-from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Release
+from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Release
 from lab.provision.ways import linuxemmc
 from lab.provision.ways.command import Command
 from lab.provision.ways.emmc_boot_partitions import from_linux
@@ -128,7 +128,7 @@ def content(folder: Path, *, count: int = 700, extcsd: ExtCsd | None = None) -> 
         (folder / name).write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
         parts.append(
-            Part(name=name, source=str(folder / name), sha256=digest, to=Place(offset=offset, hardware="boot0"))
+            Part(name=name, source=str(folder / name), sha256=digest, to=PartPlace(offset=offset, hardware="boot0"))
         )
     return Content(None, parts, extcsd or ExtCsd([1, 1, 1], [2, 0, 0])), first, second
 

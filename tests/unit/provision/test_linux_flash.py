@@ -20,13 +20,13 @@ from lab.provision.failures import (
     MediaWriteFailedError,
     TargetRefusedError,
 )
-from lab.provision.release import Content, Part, Place
+from lab.provision.release import Content, Part, PartPlace
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxubi as flash
 from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp
-from lab.provision.writer import Target
+from lab.provision.writer import WriteTarget
 
-TARGET = Target("b1", "any", "ospi")
+TARGET = WriteTarget("b1", "any", "ospi")
 SIZE, ERASE = 4 << 20, 0x40000
 PROC_MTD = 'dev:    size   erasesize  name\nmtd0: 00400000 00040000 "ospi"\n/sys/class/mtd/mtd0/type:nor'
 COPIED = ["Erasing blocks: 6/6 (100%)", "Writing data: 1300k/1300k (100%)", "Verifying data: 1290k/1300k (99%)"]
@@ -178,7 +178,7 @@ def way(board: PlayedFlash, folder: Path, device: str) -> LinuxWay:
     return LinuxWay("linux-http", device, OverHttp(FolderServer(folder, str(folder))), lambda: board, lambda: None)
 
 
-def part(folder: Path, name: str, data: bytes, to: Place) -> Part:
+def part(folder: Path, name: str, data: bytes, to: PartPlace) -> Part:
     (folder / name).write_bytes(data)
     return Part(name=name, source=str(folder / name), sha256=hashlib.sha256(data).hexdigest(), size=len(data), to=to)
 
@@ -200,8 +200,8 @@ def test_parts_by_offset_are_erased_and_written_and_nothing_else_is(board: Playe
         way(board, tmp_path, "/dev/mtd0"),
         Content(
             parts=[
-                part(tmp_path, "kernel", kernel, Place(offset=2 * ERASE)),
-                part(tmp_path, "u-boot.env", env, Place(offset=0)),
+                part(tmp_path, "kernel", kernel, PartPlace(offset=2 * ERASE)),
+                part(tmp_path, "u-boot.env", env, PartPlace(offset=0)),
             ]
         ),
     )
@@ -214,10 +214,10 @@ def test_parts_by_offset_are_erased_and_written_and_nothing_else_is(board: Playe
 def test_a_part_by_the_name_of_its_partition_is_copied_and_read_back_twice(board: PlayedFlash, tmp_path: Path) -> None:
     data = os.urandom(70_000)
     chosen = way(board, tmp_path, "mtd")
-    put(chosen, Content(parts=[part(tmp_path, "tispl.bin", data, Place(mtd="ospi"))]))
+    put(chosen, Content(parts=[part(tmp_path, "tispl.bin", data, PartPlace(mtd="ospi"))]))
     assert board.chip[: len(data)] == data
     board.chip[7] ^= 1
-    plan = chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", data, Place(mtd="ospi"))]), TARGET)
+    plan = chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", data, PartPlace(mtd="ospi"))]), TARGET)
     with pytest.raises(MediaVerifyFailedError, match=r"tispl\.bin"):
         chosen.verify(plan)
 
@@ -230,7 +230,7 @@ def test_a_volume_is_made_where_it_is_not_there(
     data = os.urandom(70_000)
     put(
         way(board, tmp_path, "mtd"),
-        Content(parts=[part(tmp_path, "rootfs.ubifs", data, Place(mtd="ospi", volume="rootfs"))]),
+        Content(parts=[part(tmp_path, "rootfs.ubifs", data, PartPlace(mtd="ospi", volume="rootfs"))]),
     )
     assert board.volume == data
     assert any(command.startswith("ubiformat") for command in board.typed) is not has_ubi
@@ -238,7 +238,7 @@ def test_a_volume_is_made_where_it_is_not_there(
 
 
 def test_reading_back_writes_nothing(board: PlayedFlash, tmp_path: Path) -> None:
-    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", Place(mtd="ospi", volume="rootfs"))])
+    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", PartPlace(mtd="ospi", volume="rootfs"))])
     chosen = way(board, tmp_path, "mtd")
     plan = chosen.plan(content, TARGET)
     for board.has_ubi in (False, True):
@@ -247,7 +247,7 @@ def test_reading_back_writes_nothing(board: PlayedFlash, tmp_path: Path) -> None
     assert not [command for command in board.typed if re.match(r"ubiformat|ubimkvol|ubiupdatevol|flash", command)]
 
 
-ROOTFS = Place(mtd="ospi", volume="rootfs")
+ROOTFS = PartPlace(mtd="ospi", volume="rootfs")
 
 
 @pytest.mark.parametrize(("block", "header"), [(0, 64), (5, 2048), (SIZE // ERASE - 1, 64), (None, 0)])
@@ -295,7 +295,7 @@ def test_a_flash_that_linux_uses_is_refused(
     board: PlayedFlash, tmp_path: Path, device: str, mounts: str, attached: bool
 ) -> None:
     board.mounts, board.is_attached = mounts, attached
-    to = Place(mtd="ospi") if device == "mtd" else Place(offset=0)
+    to = PartPlace(mtd="ospi") if device == "mtd" else PartPlace(offset=0)
     with pytest.raises(TargetRefusedError):
         way(board, tmp_path, device).plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), TARGET)
 
@@ -303,18 +303,18 @@ def test_a_flash_that_linux_uses_is_refused(
 @pytest.mark.parametrize(
     ("device", "to", "size", "kind"),
     [
-        ("/dev/mtd0", Place(offset=0x100), 10, ConfigurationError),
-        ("/dev/mtd0", Place(offset=SIZE - ERASE), ERASE + 1, ImageTooLargeError),
-        ("/dev/mtd7", Place(offset=0), 10, MediaMissingError),
-        ("/dev/mtd0", Place(mtd="ospi"), 10, ConfigurationError),
-        ("mtd", Place(mtd="nothing"), 10, MediaMissingError),
-        ("mtd", Place(mtd="ospi"), SIZE + 1, ImageTooLargeError),
-        ("mtd", Place(offset=0), 10, ConfigurationError),
-        ("somewhere", Place(offset=0), 10, ConfigurationError),
+        ("/dev/mtd0", PartPlace(offset=0x100), 10, ConfigurationError),
+        ("/dev/mtd0", PartPlace(offset=SIZE - ERASE), ERASE + 1, ImageTooLargeError),
+        ("/dev/mtd7", PartPlace(offset=0), 10, MediaMissingError),
+        ("/dev/mtd0", PartPlace(mtd="ospi"), 10, ConfigurationError),
+        ("mtd", PartPlace(mtd="nothing"), 10, MediaMissingError),
+        ("mtd", PartPlace(mtd="ospi"), SIZE + 1, ImageTooLargeError),
+        ("mtd", PartPlace(offset=0), 10, ConfigurationError),
+        ("somewhere", PartPlace(offset=0), 10, ConfigurationError),
     ],
 )
 def test_what_has_no_place_is_refused_before_the_first_byte(
-    board: PlayedFlash, tmp_path: Path, device: str, to: Place, size: int, kind: type[BoardlabError]
+    board: PlayedFlash, tmp_path: Path, device: str, to: PartPlace, size: int, kind: type[BoardlabError]
 ) -> None:
     with pytest.raises(kind):
         way(board, tmp_path, device).plan(Content(parts=[part(tmp_path, "tispl.bin", bytes(size), to)]), TARGET)
@@ -325,20 +325,20 @@ def test_a_name_that_two_partitions_have_is_refused_and_another_is_not(board: Pl
     board.proc_mtd = PROC_MTD + '\nmtd1: 00400000 00040000 "env"\nmtd2: 00400000 00040000 "env"'
     chosen = way(board, tmp_path, "mtd")
     with pytest.raises(TargetRefusedError, match="/dev/mtd1 and /dev/mtd2"):
-        chosen.plan(Content(parts=[part(tmp_path, "uboot.env", b"data", Place(mtd="env"))]), TARGET)
-    chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", Place(mtd="ospi"))]), TARGET)
+        chosen.plan(Content(parts=[part(tmp_path, "uboot.env", b"data", PartPlace(mtd="env"))]), TARGET)
+    chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", PartPlace(mtd="ospi"))]), TARGET)
 
 
 @pytest.mark.parametrize(
     ("device", "to", "program"),
     [
-        ("/dev/mtd0", Place(offset=0), "flash_erase"),
-        ("mtd", Place(mtd="ospi"), "flashcp"),
-        ("mtd", Place(mtd="ospi", volume="rootfs"), "ubiupdatevol"),
+        ("/dev/mtd0", PartPlace(offset=0), "flash_erase"),
+        ("mtd", PartPlace(mtd="ospi"), "flashcp"),
+        ("mtd", PartPlace(mtd="ospi", volume="rootfs"), "ubiupdatevol"),
     ],
 )
 def test_a_board_without_the_program_is_refused_before_the_first_byte(
-    board: PlayedFlash, tmp_path: Path, device: str, to: Place, program: str
+    board: PlayedFlash, tmp_path: Path, device: str, to: PartPlace, program: str
 ) -> None:
     content, chosen = Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), way(board, tmp_path, device)
     board.absent = ("nandwrite",)
@@ -349,7 +349,7 @@ def test_a_board_without_the_program_is_refused_before_the_first_byte(
 
 
 def test_the_programs_are_asked_for_by_a_shell() -> None:
-    command = flash.ask(Place(mtd="ospi", volume="rootfs"))
+    command = flash.ask(PartPlace(mtd="ospi", volume="rootfs"))
     done = subprocess.run(
         ["/bin/sh", "-c", command.text], env={"PATH": "/nonexistent"}, capture_output=True, text=True, check=False
     )
@@ -359,7 +359,7 @@ def test_the_programs_are_asked_for_by_a_shell() -> None:
 
 def test_a_volume_that_is_too_small_is_refused_before_the_first_byte(board: PlayedFlash, tmp_path: Path) -> None:
     board.has_ubi = board.is_attached = board.has_volume = True
-    to, chosen = Place(mtd="ospi", volume="rootfs"), way(board, tmp_path, "mtd")
+    to, chosen = PartPlace(mtd="ospi", volume="rootfs"), way(board, tmp_path, "mtd")
     chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016), to)]), TARGET)
     with pytest.raises(ImageTooLargeError, match="the UBI volume rootfs on /dev/mtd0 has 524032"):
         chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016 + 1), to)]), TARGET)
@@ -369,14 +369,14 @@ def test_another_volume_than_that_which_is_there_takes_the_room_that_is_left_or_
     board: PlayedFlash, tmp_path: Path
 ) -> None:
     board.has_ubi = board.has_volume = True
-    chosen, to = way(board, tmp_path, "mtd"), Place(mtd="ospi", volume="data")
+    chosen, to = way(board, tmp_path, "mtd"), PartPlace(mtd="ospi", volume="data")
     chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262016), to)]), TARGET)
     with pytest.raises(ImageTooLargeError, match=r"no UBI volume data \(it has rootfs\) and 262016 bytes"):
         chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262017), to)]), TARGET)
 
 
 def test_two_volumes_that_would_both_get_all_the_room_are_refused(board: PlayedFlash, tmp_path: Path) -> None:
-    parts = [part(tmp_path, name, b"data", Place(mtd="ospi", volume=name)) for name in ("rootfs", "data")]
+    parts = [part(tmp_path, name, b"data", PartPlace(mtd="ospi", volume=name)) for name in ("rootfs", "data")]
     with pytest.raises(ConfigurationError, match="rootfs and data are not there"):
         way(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
     board.has_ubi = board.has_volume = True
@@ -387,7 +387,7 @@ def test_nand_takes_volumes_only(board: PlayedFlash, tmp_path: Path) -> None:
     board.proc_mtd = PROC_MTD.replace("type:nor", "type:nand")
     with pytest.raises(ConfigurationError, match="may be bad"):
         way(board, tmp_path, "mtd").plan(
-            Content(parts=[part(tmp_path, "tispl.bin", b"data", Place(mtd="ospi"))]), TARGET
+            Content(parts=[part(tmp_path, "tispl.bin", b"data", PartPlace(mtd="ospi"))]), TARGET
         )
 
 
@@ -410,7 +410,7 @@ def test_what_flashcp_says_has_its_class(
     board: PlayedFlash, tmp_path: Path, begin: str, lines: list[str], status: int, kind: type[BoardlabError] | None
 ) -> None:
     chosen = way(board, tmp_path, "mtd")
-    plan = chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", Place(mtd="ospi"))]), TARGET)
+    plan = chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", PartPlace(mtd="ospi"))]), TARGET)
     board.breaks[begin] = (lines, status)
     with pytest.raises(kind or MediaWriteFailedError):
         chosen.write(plan, lambda _progress: None)
@@ -437,7 +437,7 @@ def test_what_ubi_says_has_its_class(
     board: PlayedFlash, tmp_path: Path, begin: str, lines: list[str], kind: type[BoardlabError]
 ) -> None:
     chosen = way(board, tmp_path, "mtd")
-    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", Place(mtd="ospi", volume="rootfs"))])
+    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", PartPlace(mtd="ospi", volume="rootfs"))])
     plan = chosen.plan(content, TARGET)
     board.breaks[begin] = (lines, 255)
     with pytest.raises(kind):

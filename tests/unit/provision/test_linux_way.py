@@ -19,15 +19,15 @@ from lab.provision.failures import (
     TargetRefusedError,
     TftpTimeoutError,
 )
-from lab.provision.release import Content, Image, Part, Place
+from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxanswers as pipes
 from lab.provision.ways.command import carry_out
 from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp
-from lab.provision.writer import Target
+from lab.provision.writer import WriteTarget
 
 DEVICE = "/dev/mmcblk0"
-TARGET = Target("b1", "any", "emmc")
+TARGET = WriteTarget("b1", "any", "emmc")
 
 
 class PlayedLinux:
@@ -83,7 +83,7 @@ def image(folder: Path, data: bytes) -> Content:
 def a_part(folder: Path, data: bytes, offset: int) -> Part:
     (folder / "u-boot.img").write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
-    return Part(name="u-boot.img", source=str(folder / "u-boot.img"), sha256=digest, to=Place(offset=offset))
+    return Part(name="u-boot.img", source=str(folder / "u-boot.img"), sha256=digest, to=PartPlace(offset=offset))
 
 
 def test_an_image_is_fetched_written_and_read_back(tmp_path: Path) -> None:

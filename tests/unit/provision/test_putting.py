@@ -23,7 +23,7 @@ from lab.provision.history import NewProvision, ProvisionBook
 from lab.provision.provisioning import Provisioner, content_digest, first_boot
 from lab.provision.release import Release
 from lab.provision.releasefile import load
-from lab.provision.writer import Progress
+from lab.provision.writer import WriteProgress
 from lab.results import open_store
 
 KERNEL = "Linux version 6.12.34-ti (a@b) #1 SMP"
@@ -73,7 +73,7 @@ def putting(release: Release, book: ProvisionBook | None, *media: str, report: A
 def test_all_media_are_written_read_back_booted_and_recorded(release: Release, book: ProvisionBook) -> None:
     board = a_board()
     board.played["emmc"].method = "crc32"
-    seen: list[Progress] = []
+    seen: list[WriteProgress] = []
     done = putting(release, book, report=seen.append).put(board)
     assert list(board.played["emmc"].medium) == ["rootfs.ext4", "u-boot.img", "tispl.bin", "tiboot3.bin"]
     assert board.boots == ["sd", "emmc"]

@@ -14,7 +14,7 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
 from lab.provision.failures import RecoveryFailedError
 from lab.provision.ramlinux import PROMPT, RamLinux, Start
-from lab.provision.release import Stage
+from lab.provision.release import RecoveryStage
 
 MIB = 1 << 20
 ARM64 = struct.pack("<IIQQQQQQ", 0x91005A4D, 0, 0, 3 * MIB, 0xA, 0, 0, 0)[:56] + b"ARM\x64" + bytes(MIB)
@@ -22,9 +22,9 @@ ARM = bytes(36) + struct.pack("<I", 0x016F2818) + bytes(MIB)
 ARCHIVE = gzip.compress(b"070701")
 
 
-def stage(folder: Path, name: str, data: bytes) -> Stage:
+def stage(folder: Path, name: str, data: bytes) -> RecoveryStage:
     (folder / name).write_bytes(data)
-    return Stage(name=name, source=str(folder / name), sha256=hashlib.sha256(data).hexdigest())
+    return RecoveryStage(name=name, source=str(folder / name), sha256=hashlib.sha256(data).hexdigest())
 
 
 def test_its_files_are_known_by_their_names_and_the_initramfs_stays_packed(tmp_path: Path) -> None:

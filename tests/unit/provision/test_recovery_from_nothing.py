@@ -19,7 +19,7 @@ from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
-from lab.provision.writer import Progress
+from lab.provision.writer import WriteProgress
 from lab.strategies import provisioning as strategies_provisioning
 from virtual.sim import firmware
 
@@ -54,7 +54,7 @@ def board(lab: SimLab) -> Iterator[Any]:
         yield strategy
 
 
-def nothing(_progress: Progress) -> None: ...
+def nothing(_progress: WriteProgress) -> None: ...
 
 
 def at_u_boot(strategy: Any) -> bool:
@@ -114,7 +114,7 @@ def test_a_uart_recovery_that_was_cut_short_is_begun_anew_by_the_next_try(
 ) -> None:
     lab, files = blank(), recovery(tmp_path)
 
-    def cut(progress: Progress) -> None:
+    def cut(progress: WriteProgress) -> None:
         if progress.done * 100 >= percent * progress.total:
             if end == "killed":
                 raise KilledError

@@ -15,7 +15,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.checking import problems
 from lab.provision.image import Hosts, open_image, unpacked_bytes
 from lab.provision.provisioning import content_digest
-from lab.provision.release import Content, Expected, Image, Part, Place, Release
+from lab.provision.release import Content, Expected, Image, Part, PartPlace, Release
 from lab.provision.releasefile import load
 from lab.provision.ways import planning
 from lab.provision.writer import order, rooms
@@ -140,9 +140,9 @@ def test_a_list_is_no_release(tmp_path: Path) -> None:
 
 def test_a_place_is_shown_as_a_person_reads_it() -> None:
     places = [
-        Place(hardware="boot0", offset=0x80000),
-        Place(mtd="ospi.env", volume="a"),
-        Place(partition=1),
+        PartPlace(hardware="boot0", offset=0x80000),
+        PartPlace(mtd="ospi.env", volume="a"),
+        PartPlace(partition=1),
     ]
     assert [place.shown for place in places] == [
         "boot0 at 0x80000",

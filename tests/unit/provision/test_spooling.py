@@ -10,12 +10,12 @@ import pytest
 
 from lab.errors import LabStableError
 from lab.provision.ways.linux import spooled
-from lab.provision.ways.planning import Piece
+from lab.provision.ways.planning import WritePiece
 
 
-def pieces(*spans: tuple[int, int]) -> Iterator[Piece]:
+def pieces(*spans: tuple[int, int]) -> Iterator[WritePiece]:
     for offset, count in spans:
-        yield Piece(0, None, offset, os.urandom(count), first=offset == 0)
+        yield WritePiece(0, None, offset, os.urandom(count), first=offset == 0)
 
 
 def test_pieces_that_follow_each_other_are_one_file_until_it_is_full(tmp_path: Path) -> None:

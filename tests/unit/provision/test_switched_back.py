@@ -15,7 +15,7 @@ from support.simprovision import NEW, OLD, content
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.provision.failures import MediaWriteFailedError, ReleaseMismatchError
 from lab.provision.history import ProvisionBook
-from lab.provision.release import Content, Place
+from lab.provision.release import Content, PartPlace
 from lab.results import open_store
 from virtual.sim.storage import BOOT_CONFIG
 
@@ -182,7 +182,7 @@ def test_a_release_without_boot_parts_does_not_make_what_does_not_boot_known_to_
 ) -> None:
     before, good = emmc.area(1), content(tmp_path, "emmc", NEW)
     not_switched_back(emmc, dead(tmp_path, "tiboot3.bin"))
-    data = evolve(good.parts[0], to=Place(offset=0x100000))
+    data = evolve(good.parts[0], to=PartPlace(offset=0x100000))
     with pytest.raises(BoardlabError):
         emmc.put(Content(parts=[data]))
     assert (emmc.record().boots, emmc.boots_from()) == ("", 2)

@@ -17,7 +17,7 @@ from lab.provision.failures import (
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways import ubootmedia
 from lab.provision.ways.command import Command
-from lab.provision.ways.ubootmedia import Blocks, Cfi, Mtd, SpiFlash, UbiVolume
+from lab.provision.ways.ubootmedia import Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks
 
 BDINFO = """\
 boot_params = 0x0000000000000000
@@ -35,7 +35,7 @@ lmb_dump_all:
  reserved[0]	[0x4ddb2000-0x4fffffff], 0x0224e000 bytes flags: 0
 irq_sp      = 0x000000004edb6da0""".splitlines()
 
-NVME, EMMC, FLASH = Blocks("nvme", 0), Blocks("mmc", 0, "boot0"), Mtd("nor1", 0x40000)
+NVME, EMMC, FLASH = UBootBlocks("nvme", 0), UBootBlocks("mmc", 0, "boot0"), Mtd("nor1", 0x40000)
 GOOD = [
     (NVME.write(0x42000000, 0x200000, 0x2000000)[0], "nvme write: device 0 block # 4096, count 65536 ... 65536 blocks written: OK"),
     (NVME.read(0x44000000, 0x200000, 0x2000000)[0], "nvme read: device 0 block # 4096, count 65536 ... 65536 blocks read: OK"),
@@ -195,7 +195,7 @@ def test_memory_is_free_below_what_uboot_keeps() -> None:
 
 
 def test_a_medium_is_named_as_uboot_does() -> None:
-    assert ubootmedia.parse("mmc 0") == Blocks("mmc", 0)
+    assert ubootmedia.parse("mmc 0") == UBootBlocks("mmc", 0)
     assert ubootmedia.parse("mtd ospi.rootfs", erase_bytes=4096) == Mtd("ospi.rootfs", 4096)
     assert ubootmedia.parse("sf 0:0") == SpiFlash("0:0")
     for wrong in ("mmc", "mmc x", "sf;reset", "mtd a;b", "cfi 5", "nvme 99"):

@@ -18,13 +18,17 @@ from lab.provision.failures import (
     MediaWriteFailedError,
     TftpTimeoutError,
 )
-from lab.provision.release import Content, ExtCsd, Image, Place
-from lab.provision.writer import Progress
+from lab.provision.release import Content, ExtCsd, Image, PartPlace
+from lab.provision.writer import WriteProgress
 
 
 @pytest.mark.parametrize("with_hash", [True, False])
 def test_an_image_is_written_in_pieces_that_fit_the_memory_and_read_back(tmp_path: Path, with_hash: bool) -> None:
-    board, data, seen = PlayedUBoot(tmp_path, with_hash=with_hash), content(33 << 20)[: 33 << 20], list[Progress]()
+    board, data, seen = (
+        PlayedUBoot(tmp_path, with_hash=with_hash),
+        content(33 << 20)[: 33 << 20],
+        list[WriteProgress](),
+    )
     chosen = way(board)
     plan = chosen.plan(image(tmp_path, data), TARGET)
     assert plan.target.size_bytes == 40 << 20
@@ -91,7 +95,7 @@ def test_a_volume_is_not_read_back_to_where_it_was_sent_from(tmp_path: Path) -> 
     board, data = PlayedUBoot(tmp_path), content(4096)
     board.lists["mtd list"] = "* nor0\n  - block size: 0x40000 bytes"
     chosen = way(board, "mtd nor0")
-    volume = part(tmp_path, "root.ubifs", data, Place(mtd="ospi.rootfs", volume="rootfs"))
+    volume = part(tmp_path, "root.ubifs", data, PartPlace(mtd="ospi.rootfs", volume="rootfs"))
     chosen.write(chosen.plan(Content(None, [volume]), TARGET), lambda _progress: None)
     chosen.verify(chosen.plan(Content(None, [volume]), TARGET))
     (wrote,) = [command.split()[2] for command in board.typed if command.startswith("ubi write")]
@@ -113,7 +117,7 @@ def garbling(board: PlayedUBoot) -> Callable[[str, list[str]], list[str]]:
 def test_a_part_that_was_garbled_on_the_way_is_not_written(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     chosen = way(board)
-    plan = chosen.plan(Content(None, [part(tmp_path, "tispl.bin", content(4096), Place(offset=0))]), TARGET)
+    plan = chosen.plan(Content(None, [part(tmp_path, "tispl.bin", content(4096), PartPlace(offset=0))]), TARGET)
     board.spoil = garbling(board)
     with pytest.raises(MediaVerifyFailedError, match="loaded"):
         chosen.write(plan, lambda _progress: None)
@@ -140,8 +144,8 @@ def test_an_image_that_is_too_large_is_refused_before_the_first_byte(tmp_path: P
 def test_a_flash_is_erased_before_it_is_written_and_its_boot_part_comes_last(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     parts = [
-        part(tmp_path, "tiboot3.bin", b"one" * 999, Place(offset=0)),
-        part(tmp_path, "rootfs", content(300_000), Place(offset=0x100000)),
+        part(tmp_path, "tiboot3.bin", b"one" * 999, PartPlace(offset=0)),
+        part(tmp_path, "rootfs", content(300_000), PartPlace(offset=0x100000)),
     ]
     board.flash[:] = bytes(len(board.flash))
     chosen = way(board, "cfi 0x4000000")
@@ -156,14 +160,14 @@ def test_a_flash_is_erased_before_it_is_written_and_its_boot_part_comes_last(tmp
 def test_places_that_uboot_cannot_write_are_refused_with_the_reason(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     for place, medium in (
-        (Place(partition=1), "cfi 0x4000000"),
-        (Place(offset=0, hardware="boot0"), "nvme 0"),
-        (Place(offset=1), "cfi 0x4000000"),
+        (PartPlace(partition=1), "cfi 0x4000000"),
+        (PartPlace(offset=0, hardware="boot0"), "nvme 0"),
+        (PartPlace(offset=1), "cfi 0x4000000"),
     ):
         with pytest.raises(ConfigurationError):
             way(board, medium).plan(Content(None, [part(tmp_path, "x", b"x", place)]), TARGET)
     with pytest.raises(ConfigurationError, match="extcsd"):
-        way(board).plan(Content(None, [part(tmp_path, "x", b"x", Place(offset=0))], ExtCsd([1, 1, 1])), TARGET)
+        way(board).plan(Content(None, [part(tmp_path, "x", b"x", PartPlace(offset=0))], ExtCsd([1, 1, 1])), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -203,14 +207,14 @@ def test_a_name_with_a_blank_or_a_semicolon_is_one_word_of_a_command(tmp_path: P
 def test_a_partition_is_where_the_table_on_the_medium_has_it(tmp_path: Path) -> None:
     board, root = PlayedUBoot(tmp_path), content(300_000)[:300_000]
     chosen = way(board)
-    plan = chosen.plan(Content(None, [part(tmp_path, "rootfs", root, Place(partition=2))]), TARGET)
+    plan = chosen.plan(Content(None, [part(tmp_path, "rootfs", root, PartPlace(partition=2))]), TARGET)
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).bytes == len(root)
     assert bytes(board.disk[1 << 20 :][: len(root)]) == root
     assert not any(board.disk[: 1 << 20])
     with pytest.raises(ImageTooLargeError, match="partition 2 has 524288"):
-        chosen.plan(Content(None, [part(tmp_path, "large", content(600_000), Place(partition=2))]), TARGET)
+        chosen.plan(Content(None, [part(tmp_path, "large", content(600_000), PartPlace(partition=2))]), TARGET)
     with pytest.raises(MediaMissingError, match="Invalid partition"):
-        chosen.plan(Content(None, [part(tmp_path, "rootfs", root, Place(partition=3))]), TARGET)
+        chosen.plan(Content(None, [part(tmp_path, "rootfs", root, PartPlace(partition=3))]), TARGET)
     with pytest.raises(ValueError, match="brings a partition table"):
-        Content(image(tmp_path, root).image, [part(tmp_path, "rootfs", root, Place(partition=2))])
+        Content(image(tmp_path, root).image, [part(tmp_path, "rootfs", root, PartPlace(partition=2))])

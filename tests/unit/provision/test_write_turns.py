@@ -9,7 +9,7 @@ import pytest
 
 from lab.provision.release import Content, Image
 from lab.provision.snagboot import hub_of
-from lab.provision.writer import Plan, Target
+from lab.provision.writer import Plan, WriteTarget
 from lab.strategies import provisioning
 from lab.strategies.provisioning import hub_of_write, writing
 
@@ -19,7 +19,7 @@ READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"
 def plan(identity: str = "") -> Plan:
     return Plan(
         "sd-mux",
-        Target("b1", "am62xx_sk", "sd", identity=identity),
+        WriteTarget("b1", "am62xx_sk", "sd", identity=identity),
         Content(Image(source="sdk.wic", sha256="0" * 64)),
         (),
     )

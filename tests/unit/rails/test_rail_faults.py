@@ -13,7 +13,7 @@ from support.simruns import planned
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag
-from lab.rails import PhasePower, RailConfig, RailsConfig, Range, Trace
+from lab.rails import AdcRange, PhasePower, RailConfig, RailsConfig, Trace
 from lab.rails.automation import AutomationInterface, AutomationSensor
 from lab.rails.chips import CHIPS
 from lab.rails.hwmon import HwmonSensor
@@ -31,7 +31,7 @@ IDLE_S = 0.7
 def measured(path: Path, fault: str = "", board_type: str = "am62xx_lp_sk") -> PhasePower:
     """A board that boots and idles; the fault sets in with the boot, when the sampler already runs."""
     bench = RailBench(board_type)
-    sensed = bench.recorder(path, Range.ACTIVE)
+    sensed = bench.recorder(path, AdcRange.ACTIVE)
     bench.play(sensed, ("off", 0.2))
     bench.troubles += [planned(fault).fault(1)] if fault else []
     phases = bench.play(sensed, ("boot", 0.2), ("idle", IDLE_S))
@@ -61,7 +61,7 @@ def test_a_fault_shows_as_the_flags_that_are_documented_and_on_its_rails_only(tm
 
 def test_a_sensor_that_was_reset_measures_as_before_a_second_later(tmp_path: Path) -> None:
     bench = RailBench()
-    sensed = bench.recorder(tmp_path / "a.trace", Range.ACTIVE)
+    sensed = bench.recorder(tmp_path / "a.trace", AdcRange.ACTIVE)
     bench.play(sensed, ("idle", 0.5))
     bench.troubles.append(planned("sensor_reset").fault(1))
     bench.play(sensed, ("idle", 0.8))
@@ -74,7 +74,7 @@ def test_a_sensor_that_was_reset_measures_as_before_a_second_later(tmp_path: Pat
 
 def test_a_sleep_with_a_dead_sensor_keeps_the_other_rails(tmp_path: Path) -> None:
     bench = RailBench()
-    sensed = bench.recorder(tmp_path / "a.trace", Range.SLEEP)
+    sensed = bench.recorder(tmp_path / "a.trace", AdcRange.SLEEP)
     bench.troubles.append(planned("sensor_nack", share=1.0).fault(1))
     _, (_, start_ns, end_ns) = bench.play(sensed, ("idle", 2.0), ("deep_sleep", 15.0))
     sensed.close()
@@ -89,7 +89,7 @@ def test_a_wrong_shunt_without_a_limit_is_not_noticed_and_the_number_is_wrong_by
     bench = RailBench()
     bench.config = evolve(bench.config, rails=tuple(evolve(rail, max_w=0.0) for rail in bench.config.rails))
     bench.troubles.append(planned("wrong_shunt", factor=2.0).fault(1))
-    ((_, start_ns, end_ns),) = bench.record(tmp_path / "a.trace", Range.ACTIVE, ("idle", 1.0))
+    ((_, start_ns, end_ns),) = bench.record(tmp_path / "a.trace", AdcRange.ACTIVE, ("idle", 1.0))
     found = cut(Trace.open(tmp_path / "a.trace"), start_ns, end_ns).rail("vdd_core")
     assert found.flags == set()
     assert found.mean_w == pytest.approx(2 * bench.watts("idle")["vdd_core"], rel=0.01)
@@ -223,7 +223,7 @@ def test_a_value_that_no_rail_can_have_is_flagged_and_the_other_rails_are_measur
 ) -> None:
     config = RailsConfig("b", "hwmon", str(tmp_path), (RAIL, OTHER))
     clock = Turned()
-    recorder = SensorRecorder(config, texts.sensor, Range.ACTIVE, tmp_path / "a.trace", clock, "")
+    recorder = SensorRecorder(config, texts.sensor, AdcRange.ACTIVE, tmp_path / "a.trace", clock, "")
     for at in range(20):
         if at == 10:
             getattr(texts, quantity)(text)

@@ -8,7 +8,7 @@ import pytest
 from support.railbench import RailBench, resolution_w
 
 from lab.metrics import Flag
-from lab.rails import Range, Trace
+from lab.rails import AdcRange, Trace
 from lab.rails.phase import FEWEST, cut
 
 TYPES = ("am62xx_sk", "am62xx_lp_sk", "qemu-virt")
@@ -20,7 +20,7 @@ def test_the_mean_power_of_a_sleeping_board_is_true_within_a_step_or_one_percent
     tmp_path: Path, board_type: str, state: str
 ) -> None:
     bench = RailBench(board_type)
-    _, phase, _ = bench.record(tmp_path / "a.trace", Range.SLEEP, ("idle", 5), (state, 20), ("idle", 5))
+    _, phase, _ = bench.record(tmp_path / "a.trace", AdcRange.SLEEP, ("idle", 5), (state, 20), ("idle", 5))
     power = cut(Trace.open(tmp_path / "a.trace"), *phase[1:])
     for rail, watts in bench.watts(state).items():
         found = power.rail(rail)
@@ -38,7 +38,7 @@ def test_the_mean_power_of_a_sleeping_board_is_true_within_a_step_or_one_percent
 def test_the_energy_of_a_suspend_cycle_is_true_within_one_percent(tmp_path: Path, board_type: str) -> None:
     bench = RailBench(board_type)
     states = (("idle", 0.3), ("busy", 0.2), ("mcu_only", 0.6), ("busy", 0.12), ("idle", 0.2))
-    phases = bench.record(tmp_path / "a.trace", Range.ACTIVE, *states)
+    phases = bench.record(tmp_path / "a.trace", AdcRange.ACTIVE, *states)
     start_ns, end_ns = phases[0][1], phases[-1][2]
     power = cut(Trace.open(tmp_path / "a.trace"), start_ns, end_ns)
     for rail in bench.watts("idle"):
@@ -55,7 +55,7 @@ def test_a_running_board_is_sampled_about_a_thousand_times_a_second_and_none_is_
     tmp_path: Path,
 ) -> None:
     bench = RailBench()
-    bench.record(tmp_path / "a.trace", Range.ACTIVE, ("idle", 0.5))
+    bench.record(tmp_path / "a.trace", AdcRange.ACTIVE, ("idle", 0.5))
     trace = Trace.open(tmp_path / "a.trace")
     assert 800 < 1e9 / trace.meta.period_ns < 1100
     for number, _ in enumerate(trace.meta.channels):
@@ -66,14 +66,14 @@ def test_a_running_board_is_sampled_about_a_thousand_times_a_second_and_none_is_
 def test_a_sleeping_board_is_averaged_over_1024_long_conversions() -> None:
     bench = RailBench()
     path = Path("/dev/null")
-    bench.record(path, Range.SLEEP, ("idle", 0.0))
+    bench.record(path, AdcRange.SLEEP, ("idle", 0.0))
     assert bench.rails.chip_at(0x40) is not None
     assert bench.rails.chip_at(0x40).chip.period_ns == 1024 * (1100 + 140) * 1000
 
 
 def test_a_rail_that_shares_a_supply_stays_na_and_the_total_is_that_of_the_others(tmp_path: Path) -> None:
     bench = RailBench("am62xx_sk")
-    ((_, start_ns, end_ns),) = bench.record(tmp_path / "a.trace", Range.ACTIVE, ("idle", 0.5))
+    ((_, start_ns, end_ns),) = bench.record(tmp_path / "a.trace", AdcRange.ACTIVE, ("idle", 0.5))
     power = cut(Trace.open(tmp_path / "a.trace"), start_ns, end_ns)
     assert power.rail("vddr_core").mean_w is None
     assert not power.rail("vddr_core").measured

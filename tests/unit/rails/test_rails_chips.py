@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 from support.railbench import MS, S
 
-from lab.rails import RailConfig, Range
+from lab.rails import AdcRange, RailConfig
 from lab.rails.chips import CHIPS, Setting
 from lab.rails.ina import bus_time_ns, choose
 from virtual.rails.ina231 import BUS, CALIBRATION, CONFIG, CURRENT, MASK, POWER, SHUNT, Ina231
@@ -99,7 +99,7 @@ def test_the_reset_bit_forgets_all_settings() -> None:
 RAILS = (RailConfig("core", 0.85, 0x40, 2.0), RailConfig("io", 1.8, 0x41, 10.0))
 
 
-def chosen(chip: str, wanted: Range, khz: int, rails: int = 6) -> Setting:
+def chosen(chip: str, wanted: AdcRange, khz: int, rails: int = 6) -> Setting:
     found = CHIPS[chip]
     many = tuple(evolve(RAILS[number % 2], name=f"r{number}") for number in range(rails))
     return choose(found.settings, many, wanted, khz)
@@ -108,23 +108,23 @@ def chosen(chip: str, wanted: Range, khz: int, rails: int = 6) -> Setting:
 @pytest.mark.parametrize(
     ("chip", "wanted", "khz", "setting"),
     [
-        ("ina231", Range.ACTIVE, 2940, Setting(4, 140, 140)),
-        ("ina226", Range.ACTIVE, 1000, Setting(4, 140, 140)),
-        ("ina231", Range.SLEEP, 400, Setting(1024, 140, 1100)),
-        ("ina219", Range.ACTIVE, 1000, Setting(1, 532, 532)),
-        ("ina219", Range.SLEEP, 400, Setting(128, 532, 532)),
+        ("ina231", AdcRange.ACTIVE, 2940, Setting(4, 140, 140)),
+        ("ina226", AdcRange.ACTIVE, 1000, Setting(4, 140, 140)),
+        ("ina231", AdcRange.SLEEP, 400, Setting(1024, 140, 1100)),
+        ("ina219", AdcRange.ACTIVE, 1000, Setting(1, 532, 532)),
+        ("ina219", AdcRange.SLEEP, 400, Setting(128, 532, 532)),
     ],
 )
-def test_the_setting_follows_from_the_power_range(chip: str, wanted: Range, khz: int, setting: Setting) -> None:
+def test_the_setting_follows_from_the_power_range(chip: str, wanted: AdcRange, khz: int, setting: Setting) -> None:
     assert chosen(chip, wanted, khz) == setting
 
 
 def test_a_slow_bus_gets_no_more_samples_than_it_carries() -> None:
     for khz in (100, 400, 1000):
-        setting = chosen("ina231", Range.ACTIVE, khz)
+        setting = chosen("ina231", AdcRange.ACTIVE, khz)
         assert setting.period_ns >= 1.25 * bus_time_ns(6, khz)
-    assert 1e9 / chosen("ina231", Range.ACTIVE, 400).period_ns == pytest.approx(343, abs=1), "docs/rails.md says so"
-    assert 1e9 / chosen("ina231", Range.ACTIVE, 1000).period_ns == pytest.approx(893, abs=1)
+    assert 1e9 / chosen("ina231", AdcRange.ACTIVE, 400).period_ns == pytest.approx(343, abs=1), "docs/rails.md says so"
+    assert 1e9 / chosen("ina231", AdcRange.ACTIVE, 1000).period_ns == pytest.approx(893, abs=1)
 
 
 @pytest.mark.parametrize("name", CHIPS)

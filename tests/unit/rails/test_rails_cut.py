@@ -18,11 +18,11 @@ from support.railsserved import DEADLINE_S, hwmon
 from lab.errors import LabStableError, LabTransientError
 from lab.host import runtime
 from lab.host.runtime import SamplerStatus, prepare
-from lab.rails import RailsConfig, Range, remote
+from lab.rails import AdcRange, RailsConfig, remote
 from lab.rails import server as rails_server
 from lab.rails.process import Sampler
 from lab.rails.remote import Copier, RailsServer, by_socket
-from lab.rails.server import Client, Server
+from lab.rails.server import Client, SamplingServer
 from lab.rails.trace import END, RECORD
 
 META = b'{"format": "a trace"}\n'
@@ -133,7 +133,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
 
     monkeypatch.setattr(rails_server, "sampling", played)
     address, behind = tmp_path / "rails.sock", tmp_path / "wire.sock"
-    with Server(str(address), Client) as server, socket.socket(socket.AF_UNIX) as listener:
+    with SamplingServer(str(address), Client) as server, socket.socket(socket.AF_UNIX) as listener:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         listener.bind(str(behind))
         listener.listen()
@@ -191,7 +191,7 @@ def test_a_client_that_takes_nothing_and_does_not_come_back_holds_no_sampler(far
     far.kept.keep_s = 0.3
     with socket.socket(socket.AF_UNIX) as stopped:
         stopped.connect(str(far.wire.server))
-        question = {"config": asdict(far.config), "range": Range.ACTIVE.value, "keeps": True}
+        question = {"config": asdict(far.config), "range": AdcRange.ACTIVE.value, "keeps": True}
         stopped.sendall(json.dumps(question).encode() + b"\n")
         wait_for(lambda: bool(far.samplers))
         far.samplers[0].take(100_000)  # more than a socket takes

@@ -14,7 +14,7 @@ from support.railbench import RailBench
 
 from lab import boards, drivers
 from lab.metrics import Flag
-from lab.rails import Range, Trace, from_env
+from lab.rails import AdcRange, Trace, from_env
 from lab.rails.config import BACKENDS, RailConfig
 from lab.rails.model import UncertaintyBudget
 from lab.rails.phase import cut
@@ -48,7 +48,7 @@ def test_the_environment_on_the_page_is_understood() -> None:
 def test_numpy_alone_reads_a_trace_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, reading = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     bench = RailBench()
-    ((_, start_ns, end_ns),) = bench.record(tmp_path / "power.trace", Range.ACTIVE, ("idle", 0.3))
+    ((_, start_ns, end_ns),) = bench.record(tmp_path / "power.trace", AdcRange.ACTIVE, ("idle", 0.3))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(reading, names)  # noqa: S102 - the page is ours

@@ -10,7 +10,7 @@ from support.railsserved import hwmon
 
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.rails import RailConfig, RailPower, RailsConfig, Range, Trace, selftest
+from lab.rails import AdcRange, RailConfig, RailPower, RailsConfig, Trace, selftest
 from lab.rails.automation import AutomationInterface, AutomationRow
 from lab.rails.backends import open_sensor
 from lab.rails.phase import cut
@@ -44,7 +44,7 @@ def automation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RailsConfig:
 
 
 def measured(config: RailsConfig, path: Path) -> RailPower:
-    recorder = SensorRecorder(config, open_sensor(config), Range.ACTIVE, path, Ticking(), "none")
+    recorder = SensorRecorder(config, open_sensor(config), AdcRange.ACTIVE, path, Ticking(), "none")
     for _ in range(SAMPLES):
         recorder.store(recorder.poll())
     recorder.close()

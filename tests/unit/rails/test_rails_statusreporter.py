@@ -8,7 +8,7 @@ import pytest
 
 from lab.host.clock import NS_PER_S
 from lab.host.runtime import RailStatus, read_all
-from lab.rails.model import Channel, Schedule, SensorReading
+from lab.rails.model import Channel, SampleSchedule, SensorReading
 from lab.rails.sampler import INTERVAL_NS, StatusReporter
 from lab.rails.trace import pack
 
@@ -20,7 +20,9 @@ def channel(rail: str) -> Channel:
 
 
 def reporter(folder: Path) -> StatusReporter:
-    schedule = Schedule((channel("core"), channel("ddr")), PERIOD_NS, PERIOD_NS, PERIOD_NS // 2, PERIOD_NS // 2, "")
+    schedule = SampleSchedule(
+        (channel("core"), channel("ddr")), PERIOD_NS, PERIOD_NS, PERIOD_NS // 2, PERIOD_NS // 2, ""
+    )
     return StatusReporter("b1", schedule, folder)
 
 

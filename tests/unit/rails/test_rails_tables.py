@@ -10,8 +10,8 @@ from support.railbench import RailBench
 from lab import boards
 from lab.console.model import Moment
 from lab.errors import ConfigurationError
-from lab.rails import Range, Trace
-from lab.rails.display import Event, document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
+from lab.rails import AdcRange, Trace
+from lab.rails.display import DisplayEvent, document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.phase import cut, stages
 
@@ -21,7 +21,7 @@ def asleep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, int, int]:
     """A suspend cycle of an SK-AM62: its trace, and when it slept."""
     path = tmp_path_factory.mktemp("trace") / "a.trace"
     bench = RailBench("am62xx_sk")
-    _, (_, start_ns, end_ns), _ = bench.record(path, Range.SLEEP, ("idle", 4), ("deep_sleep", 16), ("idle", 4))
+    _, (_, start_ns, end_ns), _ = bench.record(path, AdcRange.SLEEP, ("idle", 4), ("deep_sleep", 16), ("idle", 4))
     return Trace.open(path), start_ns, end_ns
 
 
@@ -79,7 +79,7 @@ def test_json_has_every_part_and_where_it_comes_from(asleep: tuple[Trace, int, i
 
 def test_a_boot_has_the_energy_of_each_stage(tmp_path: Path) -> None:
     bench = RailBench("am62xx_lp_sk")
-    (_, a, b), (_, _, c) = bench.record(tmp_path / "a.trace", Range.ACTIVE, ("boot", 0.6), ("idle", 0.4))
+    (_, a, b), (_, _, c) = bench.record(tmp_path / "a.trace", AdcRange.ACTIVE, ("boot", 0.6), ("idle", 0.4))
     trace = Trace.open(tmp_path / "a.trace")
     names = ("spl", "starting_kernel", "login")
     moments = [
@@ -97,7 +97,7 @@ def test_a_boot_has_the_energy_of_each_stage(tmp_path: Path) -> None:
 
 def test_the_picture_stacks_every_rail_and_marks_the_moments_in_it(asleep: tuple[Trace, int, int]) -> None:
     trace, start_ns, _ = asleep
-    svg = stacked(trace, [Event(start_ns, "suspend entry"), Event(0, "long ago")])
+    svg = stacked(trace, [DisplayEvent(start_ns, "suspend entry"), DisplayEvent(0, "long ago")])
     assert svg.startswith("<svg ")
     for channel in trace.meta.channels:
         assert channel.rail in svg
@@ -107,6 +107,6 @@ def test_the_picture_stacks_every_rail_and_marks_the_moments_in_it(asleep: tuple
 
 def test_a_trace_without_samples_is_said_to_be_one(tmp_path: Path) -> None:
     path = tmp_path / "a.trace"
-    RailBench().record(path, Range.SLEEP, ("idle", 0.0))
+    RailBench().record(path, AdcRange.SLEEP, ("idle", 0.0))
     with pytest.raises(ConfigurationError, match="no samples"):
         stacked(Trace.open(path))

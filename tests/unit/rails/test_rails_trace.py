@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError, LabStableError, TestStableError
 from lab.metrics import Flag
-from lab.rails import Mark, RailConfig, RailsConfig, Trace
+from lab.rails import RailConfig, RailsConfig, Trace, TraceMark
 from lab.rails.model import Channel, SensorReading
 from lab.rails.phase import cut
 from lab.rails.trace import DTYPE, RECORD, TraceFile, TraceMeta, pack
@@ -193,10 +193,10 @@ NOISY = (evolve(CHANNELS[0], noise_nv=2500), CHANNELS[1])
     ("changed", "flag"),
     [
         ({}, None),
-        ({ms: SensorReading(0, 0, 0, Mark.NACK) for ms in (50,)}, Flag.POWER_NACK),
-        ({ms: SensorReading(0, 0, 0, Mark.STALE) for ms in (50,)}, Flag.POWER_STUCK),
-        ({50: GOOD[50]._replace(mark=Mark.RESET)}, Flag.SENSOR_RESET),
-        ({50: GOOD[50]._replace(mark=Mark.SATURATED)}, Flag.POWER_IMPLAUSIBLE),
+        ({ms: SensorReading(0, 0, 0, TraceMark.NACK) for ms in (50,)}, Flag.POWER_NACK),
+        ({ms: SensorReading(0, 0, 0, TraceMark.STALE) for ms in (50,)}, Flag.POWER_STUCK),
+        ({50: GOOD[50]._replace(mark=TraceMark.RESET)}, Flag.SENSOR_RESET),
+        ({50: GOOD[50]._replace(mark=TraceMark.SATURATED)}, Flag.POWER_IMPLAUSIBLE),
         ({ms: GOOD[ms]._replace(bus_uv=1_800_000) for ms in range(100)}, Flag.POWER_IMPLAUSIBLE),
         ({ms: GOOD[ms]._replace(shunt_nv=-GOOD[ms].shunt_nv) for ms in range(100)}, Flag.POWER_IMPLAUSIBLE),
         (dict.fromkeys(range(100), GOOD[0]), Flag.POWER_STUCK),

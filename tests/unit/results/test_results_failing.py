@@ -11,7 +11,7 @@ from attrs import define, field
 from sqlalchemy.orm import Session
 
 from exporters.families import StandingFailures
-from lab.judge.text import Evidence, failing_title
+from lab.judge.text import EvidenceLinks, failing_title
 from lab.results import Store, open_store
 from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.models import RunRow
@@ -101,7 +101,7 @@ def test_a_week_of_panics_stays_one_cause_with_the_same_labels_however_its_numbe
     labels = set()
     for night in range(7):
         lab.night(*panics(INIT.replace("0b", f"0{night}").replace("3.20", f"{night}.4")))
-        failures = StandingFailures(lab.watcher, Evidence(""), lambda: FIRST + lab.nights * DAY)
+        failures = StandingFailures(lab.watcher, EvidenceLinks(""), lambda: FIRST + lab.nights * DAY)
         (series,) = next(each for each in failures.read() if each.name == "boardlab_failing").samples
         labels.add(tuple(sorted(series.labels.items())))
     (same,) = labels
@@ -206,7 +206,7 @@ def test_links_lead_to_the_newest_run_of_the_cause_and_a_store_without_address_n
     lab.night(*panics(), media=["sd"])
     told: list[Mapping[str, str]] = []
     for address in ("https://lab.example.org/runs/{run}", ""):
-        families = StandingFailures(lab.watcher, Evidence(address), lambda: FIRST + 2 * DAY).read()
+        families = StandingFailures(lab.watcher, EvidenceLinks(address), lambda: FIRST + 2 * DAY).read()
         told.append(next(each for each in families if each.name == "boardlab_failing_info").samples[0].labels)
     assert told[0]["report"] == "https://lab.example.org/runs/2"
     assert told[0]["log"] == "https://lab.example.org/runs/2#cycles-sd"

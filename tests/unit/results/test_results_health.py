@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from sqlalchemy import event
 
-from lab.health import Check, Part, Rule
+from lab.health import Check, CheckedPart, QuarantineRule
 from lab.health import book as health_book
 from lab.health.book import KEEPER, HealthBook, healths
 from lab.health.state import APART, PARTS
@@ -19,9 +19,9 @@ from lab.results import Store
 from lab.results.records import AttemptRecord
 
 START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
-RULE = Rule(faults=3)
+RULE = QuarantineRule(faults=3)
 BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
-DEAD = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'", "U-Boot\nlast line")
+DEAD = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'", "U-Boot\nlast line")
 
 
 class Wall:
@@ -46,9 +46,9 @@ def queue(
     return JobQueue(store, holder, lambda _who: None, wall, person=person, program=program, ignores=ignores, rule=RULE)
 
 
-def checked(wall: Wall, *failed: Part, board: str = "b1", host: str = "lab-1") -> Check:
+def checked(wall: Wall, *failed: CheckedPart, board: str = "b1", host: str = "lab-1") -> Check:
     wrong = {part.name: part for part in failed}
-    parts = tuple(wrong.get(name, Part(name, "ok", message="fine")) for name in PARTS)
+    parts = tuple(wrong.get(name, CheckedPart(name, "ok", message="fine")) for name in PARTS)
     return Check(board, "am62xx_sk", host, wall(), parts, 12.5, "am62x.yaml", "lena", 7)
 
 
@@ -145,7 +145,7 @@ def test_a_check_takes_the_board_and_a_passed_one_gives_it_back(store: Store, wa
     health.record(checked(wall, DEAD))
     checking.finish(its.id, "failed")
     assert night.start(job.id) is None, "a check that failed lifts nothing"
-    health.record(checked(wall, Part("boot", "failed", "kernel_panic", "board", "panic")))
+    health.record(checked(wall, CheckedPart("boot", "failed", "kernel_panic", "board", "panic")))
     assert health.of("b1").state == "suspect"
     assert night.start(job.id) is not None, "the lab works: that the release panics is for the run to say"
     assert not ReservationBook(store, wall).standing("b1")
@@ -211,7 +211,7 @@ def test_what_boards_of_a_host_share_is_said_with_each(store: Store, wall: Wall)
 
 
 GOOD, LAB, BOARD, OTHER = ("ok", None), ("pdu_timeout", "lab"), ("hang_kernel", "board"), ("bad_medium", "test")
-WEAK = Part("boot", "failed", "hang_kernel", "board", "no prompt", "")
+WEAK = CheckedPart("boot", "failed", "hang_kernel", "board", "no prompt", "")
 STORIES: tuple[tuple[object, ...], ...] = (
     (GOOD,),
     (OTHER,),
@@ -235,7 +235,7 @@ def test_a_look_at_all_boards_says_of_each_what_a_look_at_it_says(store: Store, 
     for number, story in enumerate(STORIES):
         board = f"board-{number}"
         for each in story:
-            if each is None or isinstance(each, Part):
+            if each is None or isinstance(each, CheckedPart):
                 book.record(checked(wall, *([each] if each else []), board=board, host=f"lab-{number}"))
             else:
                 attempts(store, wall, each, board=board)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from support.recorded_run import record
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.host.clock import utc_now
-from lab.judge.records import NewVerdict, Verdict
+from lab.judge.records import NewVerdict, StoredVerdict
 from lab.judge.store import mute, mutes, read_verdicts, review, reviews, write_verdicts
 from lab.results import Store
 
@@ -32,7 +32,7 @@ def slower(since: int, **changes: object) -> NewVerdict:
     return evolve(verdict, **changes)
 
 
-def as_written(verdict: Verdict) -> NewVerdict:
+def as_written(verdict: StoredVerdict) -> NewVerdict:
     return NewVerdict(**{name: getattr(verdict, name) for name in fields_dict(NewVerdict)})
 
 

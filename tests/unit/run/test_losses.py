@@ -16,7 +16,7 @@ from lab.benchmarks.lmbench import bw_pipe
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings
-from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section
 from lab.console.model import Chunk, Event, Gap, Moment, RecordKind
 from lab.console.status import PortInfo
@@ -128,10 +128,10 @@ def test_a_suspend_is_flagged_where_the_console_lost_bytes_meanwhile(store: Stor
     losing = iter((0, 1))
     answer = Moment("answer", 5_000_000_000, 1_000_000, 100, "boardlab: back 0")
 
-    def cycle(plan: SuspendPlan, _trace: Path) -> Suspended:
+    def cycle(plan: SuspendPlan, _trace: Path) -> SuspendResult:
         console.lost += next(losing)
         found = PrintkSettings("7 4 1 7", ("ttyS2",))
-        return Suspended(plan, read_log(DEEP, AM62), None, None, answer, 4.0, found, (), "", "", None)
+        return SuspendResult(plan, read_log(DEEP, AM62), None, None, answer, 4.0, found, (), "", "", None)
 
     board: Any = SimpleNamespace(
         type=AM62,

@@ -9,7 +9,7 @@ import benchmark_table
 from support import guide_family
 
 from lab.benchmarks.sections import ALL
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
@@ -46,5 +46,5 @@ def test_the_page_names_every_section_that_is_measured_once_with_the_reason() ->
 def test_the_page_names_every_option_of_the_environment() -> None:
     example = PAGE.partition("benchmarks:\n")[2].partition("tester:                             #")[0]
     assert {line.split(":")[0].strip() for line in example.splitlines() if ":" in line} >= {
-        f.name for f in attrs.fields(Site)
+        f.name for f in attrs.fields(LabSite)
     }

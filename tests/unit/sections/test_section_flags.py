@@ -13,7 +13,7 @@ from support.section_outputs import recorded
 
 from lab.benchmarks import ethernet, realtime
 from lab.benchmarks.section import Section
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
@@ -58,7 +58,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def flags(store: Store, section: Section, host: ScriptedHost, site: Site | None = None) -> set[str]:
+def flags(store: Store, section: Section, host: ScriptedHost, site: LabSite | None = None) -> set[str]:
     """Of all samples of a run of the section."""
     begun = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
     SectionRun(
@@ -81,7 +81,7 @@ def test_a_program_that_ran_shorter_than_its_definition_says_so(
     store: Store, seconds: int, expected: set[Flag]
 ) -> None:
     host = ScriptedHost({"cyclictest": recorded("cyclictest-2.4.txt").decode()})
-    assert flags(store, realtime.SECTION, host, Site(seconds=seconds)) == expected
+    assert flags(store, realtime.SECTION, host, LabSite(seconds=seconds)) == expected
 
 
 @pytest.mark.parametrize(("disturbed", "expected"), [(3, {Flag.NOT_MONOTONIC}), (0, set())])

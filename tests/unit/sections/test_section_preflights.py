@@ -15,7 +15,7 @@ from lab.benchmarks import needs
 from lab.benchmarks.ipsec import SECTIONS as IPSEC
 from lab.benchmarks.section import Need, named, preflight
 from lab.benchmarks.sections import ALL, of_chapter, of_number, order
-from lab.benchmarks.site import Site, of_options
+from lab.benchmarks.site import LabSite, of_options
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
 from lab.run.sectionrun import RunSetup
@@ -97,7 +97,7 @@ def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so
         "mountinfo": "21 1 0:5 / /dev rw - devtmpfs none rw\n22 1 179:10 / / rw,relatime - ext4 /dev/root rw",
         "class/block/mmcblk1p2/dev": "179:10",
     }
-    bench = session(ScriptedHost(answers), site=Site(scratch={"sd": "/dev/mmcblk1p2"}))
+    bench = session(ScriptedHost(answers), site=LabSite(scratch={"sd": "/dev/mmcblk1p2"}))
     assert "is the root file system" in needs.unmounted("sd").check(bench)
 
 
@@ -119,7 +119,7 @@ def test_a_board_without_any_trap_passes_every_preflight() -> None:
         "emmc_blocks": "0x0",
         "sd_fat": "1:1",
     }
-    bench = session(host, tester, Site(scratch=scratch, uboot={"sd": "mmc 1"}, tftp="FILE"))
+    bench = session(host, tester, LabSite(scratch=scratch, uboot={"sd": "mmc 1"}, tftp="FILE"))
     assert {s.name: preflight(s, bench).failed for s in ALL if s.name != "ipsec-hardware"} == {
         s.name: {} for s in ALL if s.name != "ipsec-hardware"
     }
@@ -191,7 +191,7 @@ def test_a_number_of_a_guide_leads_to_its_section() -> None:
 
 def test_a_wrong_option_of_the_env_is_named_with_what_it_takes() -> None:
     assert of_options({"scratch": {"sd": "/dev/x"}}, "env.yaml").scratch == {"sd": "/dev/x"}
-    assert of_options(None, "env.yaml") == Site()
+    assert of_options(None, "env.yaml") == LabSite()
     for wrong in ({"scrach": {}}, ["sd"], {"pacing_us": "often"}):
         with pytest.raises(ConfigurationError, match=r"env.yaml: .*the option takes: tester, board"):
             of_options(wrong, "env.yaml")

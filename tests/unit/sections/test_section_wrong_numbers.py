@@ -26,7 +26,7 @@ from lab.benchmarks import (
     storage,
 )
 from lab.benchmarks.section import Bench, ParsedReading, Section
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 from lab.errors import BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag
 
@@ -128,7 +128,7 @@ def test_a_rate_of_nothing_a_second_is_none(value: str) -> None:
 )
 def test_what_a_program_says_that_failed_is_no_number(section: Section, command: str, said: str) -> None:
     """Each of them says a number all the same, of the part that it did."""
-    site = Site(scratch={"sd": "/dev/mmcblk1p3"})
+    site = LabSite(scratch={"sd": "/dev/mmcblk1p3"})
     assert next(section.measure(session(ScriptedHost({command: said}), ScriptedHost(), site))).value
     bench: Bench = session(ScriptedHost({command: (said, 1)}), ScriptedHost(), site)
     with pytest.raises(BoardTransientError, match="failed on the board with status 1") as caught:

@@ -10,9 +10,9 @@ from support.scripted_host import ScriptedHost, session
 from support.section_bench import TFTP, UBOOT, section_bench
 
 from lab.benchmarks import uboottransfer
-from lab.benchmarks.section import Marks, Span, named, preflight
+from lab.benchmarks.section import Marks, OutputSpan, named, preflight
 from lab.benchmarks.sections import ALL
-from lab.benchmarks.site import Site
+from lab.benchmarks.site import LabSite
 from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspended
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
@@ -36,7 +36,7 @@ class Console:
         self.capture.append(Chunk(round(seconds * SECOND_NS), end, data))
 
 
-def of_blocks(span: Span) -> uboottransfer.ParsedReading:
+def of_blocks(span: OutputSpan) -> uboottransfer.ParsedReading:
     (found,) = uboottransfer.parse_read(
         SAYS.encode(), span, uboottransfer.READ, uboottransfer._BLOCKS_READ, {"medium": "sd"}, 512
     )
@@ -84,12 +84,12 @@ def test_the_span_is_from_the_last_byte_of_one_text_to_the_first_of_the_other() 
 
 
 def test_the_time_of_the_first_line_on_the_wire_is_in_the_uncertainty() -> None:
-    sure, unsure = of_blocks(Span(2.0, 0.001, 0.0)), of_blocks(Span(2.0, 0.001, 0.005))
+    sure, unsure = of_blocks(OutputSpan(2.0, 0.001, 0.0)), of_blocks(OutputSpan(2.0, 0.001, 0.005))
     assert sure.value == unsure.value == 8192
     assert unsure.quantum / 2 == pytest.approx(8192 * 0.006 / 1.994)
     assert sure.quantum < unsure.quantum
     assert unsure.flags == frozenset()
-    assert of_blocks(Span(0.01, 0.001, 0.005)).flags == {Flag.UNCERTAIN}
+    assert of_blocks(OutputSpan(0.01, 0.001, 0.005)).flags == {Flag.UNCERTAIN}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_text_that_does_not_come_is_no_number() -> None:
 def test_a_read_that_did_not_end_well_is_no_number(said: str) -> None:
     with pytest.raises(TestTransientError, match="read that ends well"):
         uboottransfer.parse_read(
-            said.encode(), Span(1.0, 0.001, 0.0), uboottransfer.READ, uboottransfer._BLOCKS_READ, {}, 512
+            said.encode(), OutputSpan(1.0, 0.001, 0.0), uboottransfer.READ, uboottransfer._BLOCKS_READ, {}, 512
         )
 
 
@@ -131,7 +131,7 @@ class Stamps:
     """As of a console at which nothing of what was awaited came."""
 
     def since_now(self) -> object:
-        def span(marks: Marks) -> Span:
+        def span(marks: Marks) -> OutputSpan:
             raise TestTransientError(f"no {marks.begin}", failure="unreadable_output")
 
         return span
@@ -139,7 +139,7 @@ class Stamps:
 
 def test_a_read_that_the_board_refuses_is_its_failure() -> None:
     host = ScriptedHost({"loadaddr": "loadaddr=0x82000000", "mmc read": ("Card did not respond\n", 1)})
-    bench = session(host, site=Site(uboot={"sd": "mmc 1"}))
+    bench = session(host, site=LabSite(uboot={"sd": "mmc 1"}))
     bench.stamps = Stamps()  # type: ignore[assignment]
     with pytest.raises(BoardTransientError, match="Card did not respond"):
         list(SECTIONS["uboot-read"].measure(bench))
@@ -147,7 +147,7 @@ def test_a_read_that_the_board_refuses_is_its_failure() -> None:
 
 def test_a_device_that_does_not_answer_the_first_time_is_asked_again() -> None:
     host = ScriptedHost({"loadaddr": "loadaddr=0x82000000", "mmc dev": [("no card\n", 1), ""], "mmc read": ("", 1)})
-    bench = session(host, site=Site(uboot={"sd": "mmc 1"}))
+    bench = session(host, site=LabSite(uboot={"sd": "mmc 1"}))
     bench.stamps = Stamps()  # type: ignore[assignment]
     with pytest.raises(BoardTransientError):
         list(SECTIONS["uboot-read"].measure(bench))
@@ -155,7 +155,7 @@ def test_a_device_that_does_not_answer_the_first_time_is_asked_again() -> None:
 
 
 def test_a_prompt_that_is_at_no_console_says_so() -> None:
-    bench = session(ScriptedHost({"loadaddr": "loadaddr=0x82000000"}), site=Site(uboot={"sd": "mmc 1"}))
+    bench = session(ScriptedHost({"loadaddr": "loadaddr=0x82000000"}), site=LabSite(uboot={"sd": "mmc 1"}))
     with pytest.raises(ConfigurationError, match="StampedConsoleDriver"):
         list(SECTIONS["uboot-read"].measure(bench))
 
@@ -163,18 +163,18 @@ def test_a_prompt_that_is_at_no_console_says_so() -> None:
 @pytest.mark.parametrize(
     ("name", "site", "said"),
     [
-        ("uboot-read", Site(), "uboot: {sd: mmc 0"),
-        ("uboot-read", Site(uboot={"nand": "nand 0"}), "names nand"),
-        ("uboot-tftp", Site(), "tftp: FILE"),
+        ("uboot-read", LabSite(), "uboot: {sd: mmc 0"),
+        ("uboot-read", LabSite(uboot={"nand": "nand 0"}), "names nand"),
+        ("uboot-tftp", LabSite(), "tftp: FILE"),
     ],
 )
-def test_what_the_environment_lacks_is_said_with_what_to_add(name: str, site: Site, said: str) -> None:
+def test_what_the_environment_lacks_is_said_with_what_to_add(name: str, site: LabSite, said: str) -> None:
     (problem,) = preflight(SECTIONS[name], session(ScriptedHost(), site=site)).failed.values()
     assert said in problem
 
 
 def test_a_device_that_u_boot_reads_in_no_known_way_is_a_mistake_in_the_environment() -> None:
-    bench = session(ScriptedHost({"loadaddr": "loadaddr=0x82000000"}), site=Site(uboot={"sd": "usb 0"}))
+    bench = session(ScriptedHost({"loadaddr": "loadaddr=0x82000000"}), site=LabSite(uboot={"sd": "usb 0"}))
     with pytest.raises(ConfigurationError, match="usb 0"):
         list(SECTIONS["uboot-read"].measure(bench))
 
@@ -218,13 +218,13 @@ def test_another_number_of_bytes_than_was_asked_for_lacks_a_digit_and_is_no_rate
     pattern, unit = (uboottransfer._FLASH_READ, 1) if said.startswith("SF") else (uboottransfer._BLOCKS_READ, 512)
     with pytest.raises(TestTransientError, match=f"told to read 16777216 bytes, and '{said.strip()}'") as caught:
         uboottransfer.parse_read(
-            said.encode(), Span(1.0, 0.001, 0.0), uboottransfer.READ, pattern, {}, unit, uboottransfer.BYTES
+            said.encode(), OutputSpan(1.0, 0.001, 0.0), uboottransfer.READ, pattern, {}, unit, uboottransfer.BYTES
         )
     assert caught.value.failure == "unreadable_output"
 
 
 def test_a_transfer_whose_bytes_are_not_the_same_in_decimal_and_in_hex_lost_a_digit() -> None:
-    said, span = "Bytes transferred = {} (1000000 hex)\n", Span(1.0, 0.001, 0.0)
+    said, span = "Bytes transferred = {} (1000000 hex)\n", OutputSpan(1.0, 0.001, 0.0)
     assert uboottransfer.parse_tftp(said.format(16777216).encode(), span)[0].value == 16384
     with pytest.raises(TestTransientError, match="another one in hex") as caught:
         uboottransfer.parse_tftp(said.format(1677216).encode(), span)

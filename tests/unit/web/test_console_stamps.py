@@ -17,7 +17,7 @@ from lab.console.lookup import last_events
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError
-from lab.web.consoles import Consoles, ConsoleText, Hearing, Viewer, boots, stamped
+from lab.web.consoles import ConsoleText, Hearing, LiveConsoles, Viewer, boots, stamped
 from lab.web.site import Site
 from lab.web.streams import heard, stamps
 
@@ -79,7 +79,7 @@ def test_who_looks_after_a_boot_has_its_moments_and_its_lines_stamps(bench: Cons
         info = reader.attach("uart0", write=False)
 
     async def look() -> tuple[ConsoleText, str]:
-        live, viewer = Consoles(bench.runtime), Viewer(asyncio.get_running_loop())
+        live, viewer = LiveConsoles(bench.runtime), Viewer(asyncio.get_running_loop())
         said = await asyncio.to_thread(live.look, "b", viewer, "qemu-virt")
         async with asyncio.timeout(LIMIT_S):
             piece, _ = await viewer.queue.get()
@@ -129,7 +129,7 @@ def test_a_viewer_opens_no_device(bench: ConsoleBench, tmp_path: Path) -> None:
     async def look() -> None:
         with pytest.raises(LabStableError, match="no port"):
             await asyncio.to_thread(
-                Consoles(bench.runtime).look, str(adapter.link), Viewer(asyncio.get_running_loop())
+                LiveConsoles(bench.runtime).look, str(adapter.link), Viewer(asyncio.get_running_loop())
             )
 
     asyncio.run(look())

@@ -10,7 +10,7 @@ import pytest
 from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
-from lab.web.consoles import Consoles, ConsoleText, Piece, Viewer
+from lab.web.consoles import ConsolePiece, ConsoleText, LiveConsoles, Viewer
 from lab.web.streams import console
 
 LIMIT_S = 60
@@ -48,7 +48,7 @@ def test_a_second_viewer_misses_nothing_and_the_stamps_are_the_consoles(bench: C
         client.open(adapter.link, name="uart0", board="b")
 
     async def look() -> tuple[list[tuple[str, dict[str, object]]], str]:
-        live, loop = Consoles(bench.runtime), asyncio.get_running_loop()
+        live, loop = LiveConsoles(bench.runtime), asyncio.get_running_loop()
         first, second = Viewer(loop), Viewer(loop)
         assert (await asyncio.to_thread(live.look, "b", first, "qemu-virt")).text == ""
         adapter.say(BOOT)
@@ -74,11 +74,11 @@ def test_a_viewer_who_is_too_slow_is_told_how_much_was_left_out(monkeypatch: pyt
     async def look() -> str:
         viewer = Viewer(asyncio.get_running_loop(), asyncio.Queue(2))
         for number in range(5):
-            viewer.put(Piece(f"event: text\ndata: {json.dumps({'text': str(number)})}\n\n".encode()))
-        stream = console(Consoles(), "b", viewer, ConsoleText())
+            viewer.put(ConsolePiece(f"event: text\ndata: {json.dumps({'text': str(number)})}\n\n".encode()))
+        stream = console(LiveConsoles(), "b", viewer, ConsoleText())
         said = [await anext(stream) for _ in range(3)]
-        viewer.put(Piece(b"event: text\ndata: {}\n\n"))
-        viewer.put(Piece(b'event: gone\ndata: {"error": "x"}\n\n', "x"))
+        viewer.put(ConsolePiece(b"event: text\ndata: {}\n\n"))
+        viewer.put(ConsolePiece(b'event: gone\ndata: {"error": "x"}\n\n', "x"))
         async with asyncio.timeout(LIMIT_S):
             said += [each async for each in stream]
         return "".join(each if isinstance(each, str) else each.decode() for each in said)
@@ -99,7 +99,7 @@ def test_a_port_that_is_gone_ends_the_stream(bench: ConsoleBench) -> None:
         client.open(adapter.link, name="uart0", board="b")
 
     async def look() -> str:
-        live, viewer = Consoles(bench.runtime), Viewer(asyncio.get_running_loop())
+        live, viewer = LiveConsoles(bench.runtime), Viewer(asyncio.get_running_loop())
         await asyncio.to_thread(live.look, "b", viewer)
         bench.end_server()
         async with asyncio.timeout(LIMIT_S):

@@ -15,7 +15,7 @@ from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, access, l
 from lab.web import console_input, streams
 from lab.web.auth import Users
 from lab.web.console_input import Writer, Writers
-from lab.web.consoles import Consoles, ConsoleText, Piece, Viewer
+from lab.web.consoles import ConsolePiece, ConsoleText, LiveConsoles, Viewer
 
 LIMIT_S = 60
 MOST_ALIVE = 4  # a minute of a stream
@@ -89,9 +89,9 @@ def test_a_console_is_shown_only_as_long_as_its_reader_may_look(busy: bool, monk
     async def look() -> list[Any]:
         viewer, said = Viewer(asyncio.get_running_loop()), []
         for _ in range(MANY if busy else 0):
-            viewer.put(Piece(b"event: text\ndata: {}\n\n"))
+            viewer.put(ConsolePiece(b"event: text\ndata: {}\n\n"))
         async with asyncio.timeout(LIMIT_S):
-            async for each in streams.console(Consoles(), "b", viewer, ConsoleText(), lambda: answers.pop(0)):
+            async for each in streams.console(LiveConsoles(), "b", viewer, ConsoleText(), lambda: answers.pop(0)):
                 said.append(each)
                 await asyncio.sleep(0)  # as the socket takes it
         return said

@@ -16,7 +16,7 @@ from support.simruns import planned
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.runtime import SamplerStatus
-from lab.rails import Range
+from lab.rails import AdcRange
 from lab.rails.chips import CHIPS
 from lab.rails.ina import InaSensor
 from lab.rails.live import STEP_NS
@@ -37,7 +37,7 @@ def every_look_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LOOK_S", 0.0)
 
 
-def sampling(bench: RailBench, runtime: Path, trace: Path, wanted: Range = Range.ACTIVE) -> SensorRecorder:
+def sampling(bench: RailBench, runtime: Path, trace: Path, wanted: AdcRange = AdcRange.ACTIVE) -> SensorRecorder:
     sensor = InaSensor(bench.config, CHIPS["ina231"], RailBus(bench))
     bench._due_ns = bench.now_ns
     return SensorRecorder(bench.config, sensor, wanted, trace, BenchClock(bench), "virtual time", runtime)
@@ -83,7 +83,7 @@ def test_the_next_sampler_goes_on_where_the_one_before_ended(runtime: Path, tmp_
 
 def test_only_the_last_minute_is_shown_however_long_a_trace_is(runtime: Path, tmp_path: Path) -> None:
     bench = RailBench()
-    recorder = sampling(bench, runtime, tmp_path / "power.trace", Range.SLEEP)
+    recorder = sampling(bench, runtime, tmp_path / "power.trace", AdcRange.SLEEP)
     bench.play(recorder, ("idle", 300.0))
     found = LiveRails(runtime, BenchClock(bench)).since("board-1", -1)
     assert bench.now_ns - live.SPAN_NS <= found.steps[0].t_ns < bench.now_ns - live.SPAN_NS + 5_000_000_000

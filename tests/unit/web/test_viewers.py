@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from lab.web.consoles import Handing, Piece, Viewer
+from lab.web.consoles import ConsolePiece, Handing, Viewer
 
 LIMIT_S = 60
 MANY = 200
 
 
-def pieces(count: int) -> list[Piece]:
-    return [Piece(b"%d" % number) for number in range(count)]
+def pieces(count: int) -> list[ConsolePiece]:
+    return [ConsolePiece(b"%d" % number) for number in range(count)]
 
 
 async def given(viewer: Viewer, count: int) -> list[bytes]:
@@ -35,7 +35,7 @@ def test_the_loop_does_other_things_while_many_are_given_a_piece() -> None:
     async def look() -> tuple[int, int]:
         handing, loop = Handing(), asyncio.get_running_loop()
         viewers = [Viewer(loop) for _ in range(MANY)]
-        handing.give(viewers, Piece(b"x"))
+        handing.give(viewers, ConsolePiece(b"x"))
         await given(viewers[0], 1)
         first = sum(not viewer.queue.empty() for viewer in viewers)
         for viewer in viewers[1:]:
@@ -63,14 +63,14 @@ def test_more_are_given_at_once_where_more_wait_so_that_those_of_a_slow_host_gro
 
 
 def test_a_slow_viewer_loses_pieces_and_holds_nobody_up() -> None:
-    async def look() -> tuple[list[bytes], tuple[Piece, int], int]:
+    async def look() -> tuple[list[bytes], tuple[ConsolePiece, int], int]:
         handing, loop = Handing(), asyncio.get_running_loop()
         slow, quick = Viewer(loop, asyncio.Queue(1)), Viewer(loop)
         for piece in pieces(3):
             handing.give([slow, quick], piece)
         came = await given(quick, 3)
         first = slow.queue.get_nowait()
-        handing.give([slow], Piece(b"last"))
+        handing.give([slow], ConsolePiece(b"last"))
         async with asyncio.timeout(LIMIT_S):
             last, lost = await slow.queue.get()
         assert last.events == b"last"
@@ -78,7 +78,7 @@ def test_a_slow_viewer_loses_pieces_and_holds_nobody_up() -> None:
 
     came, first, lost = asyncio.run(look())
     assert came == [b"0", b"1", b"2"]
-    assert first == (Piece(b"0"), 0)
+    assert first == (ConsolePiece(b"0"), 0)
     assert lost == 2
 
 
@@ -90,7 +90,7 @@ def test_viewers_of_a_loop_that_has_ended_are_forgotten() -> None:
 
     async def look() -> list[bytes]:
         here = Viewer(asyncio.get_running_loop())
-        Handing().give([gone, here], Piece(b"x"))
+        Handing().give([gone, here], ConsolePiece(b"x"))
         return await given(here, 1)
 
     assert asyncio.run(look()) == [b"x"]
@@ -100,7 +100,7 @@ def test_viewers_of_a_loop_that_has_ended_are_forgotten() -> None:
 def test_a_beat_wakes_only_a_viewer_for_whom_nothing_waits() -> None:
     async def look() -> list[bytes]:
         viewer = Viewer(asyncio.get_running_loop())
-        viewer.put(Piece(b"x"))
+        viewer.put(ConsolePiece(b"x"))
         with viewer.beating(3600):
             assert viewer.due
             found = await given(viewer, 1)

@@ -26,7 +26,7 @@ from lab.results.models import Base
 from lab.web import job_control
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.audit_log import MOST_REFUSED
-from lab.web.auth import MOST, MOST_WIDE, SESSION_S, WINDOW_S, Access, Attempts, Proxy, Users, access_of
+from lab.web.auth import MOST, MOST_WIDE, SESSION_S, WINDOW_S, Access, LoginAttempts, Proxy, Users, access_of
 from lab.web.site import Site
 
 TABLES = [table for name, table in Base.metadata.tables.items() if name != "audit"]
@@ -195,7 +195,7 @@ def test_wrong_passwords_for_one_name_lock_out_nobody_else_of_that_address(guard
 
 
 def test_a_name_that_is_guessed_elsewhere_logs_in_from_another_address() -> None:
-    attempts = Attempts(Time())
+    attempts = LoginAttempts(Time())
     for _ in range(MOST):
         assert attempts.begin("olga", "192.0.2.1") == 0
     assert attempts.begin("olga", "192.0.2.1") == WINDOW_S
@@ -204,7 +204,7 @@ def test_a_name_that_is_guessed_elsewhere_logs_in_from_another_address() -> None
 
 def test_many_names_from_one_address_wait_and_people_who_logged_in_there_before_do_not() -> None:
     time = Time()
-    attempts = Attempts(time)
+    attempts = LoginAttempts(time)
     assert attempts.begin("olga", "192.0.2.1") == 0
     attempts.succeeded("olga", "192.0.2.1")
     tried = [attempts.begin(f"name {number}", "192.0.2.1") for number in range(MOST_WIDE + 1)]
@@ -216,7 +216,7 @@ def test_many_names_from_one_address_wait_and_people_who_logged_in_there_before_
 
 
 def test_one_name_from_many_addresses_waits_except_where_it_logged_in_before() -> None:
-    attempts = Attempts(Time())
+    attempts = LoginAttempts(Time())
     assert attempts.begin("olga", "192.0.2.1") == 0
     attempts.succeeded("olga", "192.0.2.1")
     tried = [attempts.begin("olga", f"198.51.100.{number}") for number in range(MOST_WIDE + 1)]

@@ -21,7 +21,7 @@ from support.web_serving import serving
 
 from lab.farm import lease
 from lab.farm.status import BoardNow
-from lab.health import Rule
+from lab.health import QuarantineRule
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs import listing
@@ -281,7 +281,7 @@ open({str(said)!r}, "a").write(" ".join((*sys.argv[1:], job.state, job.person, j
 def test_a_power_switch_keeps_to_the_rule_of_the_sites_farm(
     guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules: list[Rule] = []
+    rules: list[QuarantineRule] = []
     monkeypatch.setattr(lease, "JobQueue", lambda *_, rule, **__: rules.append(rule) or pytest.fail("enough"))
     (guarded.folder / "farm.yaml").write_text("health: {faults: 7}\n")
     site = Site(guarded.database, farm=guarded.folder / "farm.yaml", folder=guarded.folder)

@@ -12,7 +12,7 @@ from lab.console.client import ConsoleClient
 from lab.errors import LabStableError
 from lab.host.runtime import socket_path
 from lab.web import consoles
-from lab.web.consoles import Consoles, Viewer
+from lab.web.consoles import LiveConsoles, Viewer
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def look_twice(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     with bench.client() as client:
         client.open(adapter.link, name="uart0", board="b1")
-    consoles, loop = Consoles(bench.runtime), asyncio.get_running_loop()
+    consoles, loop = LiveConsoles(bench.runtime), asyncio.get_running_loop()
     first, second = Viewer(loop), Viewer(loop)
     await asyncio.to_thread(consoles.look, "b1", first)
     adapter.say(b"first line\r\nsecond line\r\n")
@@ -57,7 +57,7 @@ async def look_twice(bench: ConsoleBench) -> None:
 async def look_at_what_cannot_be_read(bench: ConsoleBench, monkeypatch: pytest.MonkeyPatch) -> None:
     with bench.client() as client:
         client.open(bench.adapter().link, name="uart0", board="b1")
-    live = Consoles(bench.runtime)
+    live = LiveConsoles(bench.runtime)
 
     def unreadable(*_: object) -> str:
         raise LabStableError("the recording cannot be read")

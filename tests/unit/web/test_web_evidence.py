@@ -16,7 +16,7 @@ from support.railbench import RailBench
 from support.web_serving import serving
 
 from lab.host.clock import utc_now
-from lab.rails import Range
+from lab.rails import AdcRange
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, open_store
 from lab.results.listing import overview
 from lab.results.records import POWER_TRACE
@@ -28,7 +28,7 @@ from lab.web.site import Site
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evidence")
     bench = RailBench()
-    phases = bench.record(folder / "power.trace", Range.ACTIVE, ("idle", 2.0), ("boot", 2.0))
+    phases = bench.record(folder / "power.trace", AdcRange.ACTIVE, ("idle", 2.0), ("boot", 2.0))
     with open_store(str(folder / "results.db")) as store:
         recorded_run.record(store, virtual=False, cycles=2)
         run = store.begin_run("low_power", "am62xx_lp_sk", "b", "11.01", plan={}, provenance={})

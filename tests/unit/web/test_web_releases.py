@@ -37,7 +37,7 @@ from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.snapshot import RunHead, snapshot
 from lab.shown import MOST_BYTES
 from lab.web import releasepages, releases
-from lab.web.releases import Compared, ReleaseRun
+from lab.web.releases import ComparedRelease, ReleaseRun
 from lab.web.site import Site
 
 BOARDS, RELEASES = 3, 6
@@ -380,9 +380,9 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
     row = JudgedRow("boot.time", hostile, hostile, hostile, hostile, "regression", hostile, bad=True)
     said = {"run": 1, "against": hostile, "notes": [], "numbers": [], "not_measured": []}
     run = ReleaseRun(head, {"worse": 1}, True, Markup(), said, rows=(row,), missing=(hostile,))
-    text = releases.markdown(hostile, [Compared(hostile, [run] * 2000)] * 8, "http://127.0.0.1/")
+    text = releases.markdown(hostile, [ComparedRelease(hostile, [run] * 2000)] * 8, "http://127.0.0.1/")
     assert len(text.encode()) <= MOST_BYTES
-    text = releases.markdown(hostile, [Compared(hostile, [run])], "http://127.0.0.1/")
+    text = releases.markdown(hostile, [ComparedRelease(hostile, [run])], "http://127.0.0.1/")
     (line,) = [line for line in text.splitlines() if "| regression |" in line]
     assert len(re.findall(r"(?<!\\)\|", line)) == 8
     assert not re.search(r"(?<!\\)(?:<b|\[|`)|@lena|\u202e", text)
@@ -402,7 +402,7 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
 )
 def test_a_verdict_looks_like_what_it_says(counts: dict[str, int], bad: bool, left: int, state: str) -> None:
     head = RunHead(1, "boot", "am62xx_sk", "one", LAST, "completed", utc_now(), None)
-    assert Compared(None, [ReleaseRun(head, counts, bad, Markup(), {})], left).state == state
+    assert ComparedRelease(None, [ReleaseRun(head, counts, bad, Markup(), {})], left).state == state
 
 
 def test_causes_come_first_with_the_boards_that_have_them(lab: Lab) -> None:

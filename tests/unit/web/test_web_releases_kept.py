@@ -10,7 +10,7 @@ from attrs import define, field
 from markupsafe import escape
 
 from lab.web import releases
-from lab.web.releases import IN_USE_S, ReleaseJudge, ReleaseRun, Wanted
+from lab.web.releases import IN_USE_S, ReleaseJudge, ReleaseRun, WantedComparison
 
 PAGE = 1000  # bytes of a run's part of a page
 
@@ -26,9 +26,9 @@ class Judge(ReleaseJudge):
         return ReleaseRun(head, {}, bad=False, shown=escape("x" * PAGE), said={})
 
 
-def wanted(number: int) -> Wanted:
+def wanted(number: int) -> WantedComparison:
     head: Any = SimpleNamespace(id=number, status="completed")
-    return Wanted(head, None, None)
+    return WantedComparison(head, None, None)
 
 
 @pytest.fixture

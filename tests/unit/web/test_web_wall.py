@@ -12,7 +12,7 @@ from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
 from lab.results.snapshot import RunHead
-from lab.web.releases import Compared, ReleaseRun
+from lab.web.releases import ComparedRelease, ReleaseRun
 from lab.web.wall import Filter, Tile, tiles
 
 TILES = [
@@ -73,8 +73,8 @@ def test_a_release_of_two_types_of_boards_has_a_verdict_for_each() -> None:
         return ReleaseRun(head, counts, False, Markup(), {})
 
     first, second = run("am62xx_sk", {"worse": 2, "unchanged": 1}), run("j721e_evm", {"unchanged": 3})
-    assert Compared(None, [first, second, first]).by_type == [
+    assert ComparedRelease(None, [first, second, first]).by_type == [
         ("am62xx_sk", "4 worse, 2 unchanged"),
         ("j721e_evm", "3 unchanged"),
     ]
-    assert Compared(None, [first, first]).by_type == []
+    assert ComparedRelease(None, [first, first]).by_type == []

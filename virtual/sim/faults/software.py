@@ -9,7 +9,7 @@ from attrs import define, evolve, field, validators
 from virtual.sim.faults.base import Fault, FaultOutcome
 
 if TYPE_CHECKING:
-    from lab.boards import Release
+    from lab.boards import SdkRelease
     from virtual.sim.computer import Computer
     from virtual.sim.setup import SimSetup
 
@@ -49,7 +49,7 @@ class OtherSoftware(Fault):
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", transient=True, cycle=2)
     what: str = field(default="kernel", validator=validators.in_(("kernel", "uboot")))
 
-    def software(self, release: Release) -> Release:
+    def software(self, release: SdkRelease) -> SdkRelease:
         """See `FaultHooks`."""
         if self.what == "kernel":
             return evolve(release, kernel=f"{release.kernel}-dirty")
