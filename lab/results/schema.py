@@ -9,19 +9,18 @@ import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, inspect, text
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError, NoResultsError
 from lab.results.columns import DamagedSchemaError
 from lab.results.database import reader
 from lab.results.location import DATABASE_VARIABLE, Location
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 VERSION_TABLE: Final = "boardlab_schema"
 NEWEST: Final = "0001_first"  # the last of lab/results/migrations
@@ -84,6 +83,7 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
 
 
 # --- Brings a database to the schema that this program knows ---
+# Alembic is imported where it is used: it is a fifth of what a command takes that only reads.
 
 
 _LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
@@ -101,6 +101,8 @@ def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callab
         DamagedSchemaError: what the database notes of its schema cannot be understood.
         LabStableError: no copy could be made; the database is as it was.
     """
+    from alembic.util import CommandError  # noqa: PLC0415
+
     try:
         _upgrade(engine, location, create=create, migrate=migrate)
     except CommandError as error:
@@ -108,6 +110,9 @@ def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callab
 
 
 def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
+    from alembic import command  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
     config = _config()
     script = ScriptDirectory.from_config(config)
     newest = script.get_current_head()
@@ -188,6 +193,8 @@ def _copied(engine: Engine, path: Path, schema: str) -> Path:
 
 
 def _revision(connection: Connection) -> str | None:
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+
     _hush()
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
@@ -198,6 +205,8 @@ def _hush() -> None:
 
 
 def _config() -> Config:
+    from alembic.config import Config  # noqa: PLC0415
+
     _hush()
     config = Config()
     config.set_main_option("script_location", "lab.results:migrations")

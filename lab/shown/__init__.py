@@ -14,11 +14,12 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, TextIO
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from lab.shown import tables
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _RED: Final = "31"  # SGR, ECMA-48
 _YELLOW: Final = "33"
@@ -250,6 +251,8 @@ def environment(*packages: str, escapes: bool = True) -> Environment:
     Args:
         escapes: every value is escaped for HTML; templates of Markdown use the filter `md`.
     """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - most commands fill none
+
     found = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=escapes,  # noqa: S701 - see above

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from lab.cli import farm
 from lab.errors import ConfigurationError
-from lab.farm import config, local, services
+from lab.farm import config, services, supervisordmain
 from lab.farm.config import VirtualBoards
 from lab.farm.local import LocalFarm, Program, ProgramState, Supervised, programs
 from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
@@ -143,7 +143,7 @@ def test_the_supervisord_that_runs_is_the_one_with_an_end_to_its_pauses(tmp_path
         assert supervised.up([Program("one", ("sleep", "600"))], {"PATH": os.environ["PATH"]})
         pid = int((tmp_path / "supervisord.pid").read_text())
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        assert local.__file__.encode() in words
+        assert supervisordmain.__file__.encode() in words
     finally:
         assert supervised.down()
 

@@ -162,6 +162,6 @@ def test_the_janitor_loads_what_farm_yaml_says_now(file: Path, monkeypatch: pyte
     monkeypatch.setattr(farm, "janitor_patient", lambda _looker: [])
     monkeypatch.setattr("time.sleep", lambda _s: file.write_text(next(texts)))
     monkeypatch.setattr(farm, "start_anew", lambda: pytest.exit("anew"))
-    done = CliRunner().invoke(farm.app, [str(file)])
+    done = CliRunner().invoke(farm.app, ["janitor", str(file)])
     assert isinstance(done.exception, pytest.exit.Exception), "a wrong file was passed over, the right one was loaded"
     assert f"{file} says something else now" in done.output

@@ -311,7 +311,7 @@ def test_no_password_is_told_when_a_file_cannot_be_fetched(tmp_path: Path, serve
 @pytest.mark.parametrize(
     ("limit", "value", "error", "says"),
     [
-        ("MOST_BYTES", 5000, ImageDamagedError, "more than 5000 bytes"),
+        ("MOST_FETCHED_BYTES", 5000, ImageDamagedError, "more than 5000 bytes"),
         ("MOST_S", 0.0, ImageUnreachableError, "not fetched within 0 hours"),
         ("FREE_BYTES", 1 << 62, ConfigurationError, "make room"),
     ],

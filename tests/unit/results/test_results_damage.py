@@ -307,7 +307,7 @@ def test_what_only_looks_on_for_long_is_told_the_same(tmp_path: Path, whole: byt
     connection.commit()
     connection.close()
     with (
-        pytest.raises(LabStableError, match=r"KeyError.*\.recover.*overview\.py"),
+        pytest.raises(LabStableError, match=r"KeyError.*\.recover.*listing\.py"),
         SharedStore().opened(str(path)) as store,
     ):
         overview(store, 1).stages  # noqa: B018
