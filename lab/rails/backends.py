@@ -26,7 +26,7 @@ def open_bus(config: RailsConfig) -> I2cBus:
         return SocketBus(config.port.removeprefix(UNIX))
     if config.port.startswith(FTDI):
         try:
-            from lab.rails.i2c import open_ftdi  # noqa: PLC0415
+            from lab.rails.ftdi import open_ftdi  # noqa: PLC0415
         except ImportError as error:
             raise ConfigurationError(f"{config.port}: needs pyftdi: install boardlab[ftdi]") from error
         return open_ftdi(config.port, config.bus_khz)

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from attrs import frozen
-from pyftdi.i2c import I2cController, I2cNackError
-from pyftdi.usbtools import UsbToolsError
 from smbus2 import SMBus, i2c_msg
 
 from lab.errors import ConfigurationError, LabStableError
@@ -157,75 +155,6 @@ class LinuxBus:
         except OSError as error:
             if error.errno in NACK_ERRORS:
                 raise NackError from error
-            raise bus_lost_error(self.name, error) from error
-
-
-# --- An FTDI cable with an MPSSE (FT232H, FT2232H, FT4232H) as I2C master, through pyftdi ---
-
-
-class I2cPort(Protocol):
-    """What is used of pyftdi.i2c.I2cPort."""
-
-    def exchange(self, out: bytes, readlen: int = 0) -> bytes:
-        """Write, then read after a repeated start."""
-
-
-class Controller(Protocol):
-    """What is used of pyftdi.i2c.I2cController."""
-
-    def get_port(self, address: int) -> I2cPort:
-        """The chip at an address."""
-
-    def close(self) -> None:
-        """Release the adapter."""
-
-
-def open_ftdi(url: str, khz: int) -> FtdiBus:
-    """The adapter of a pyftdi URL.
-
-    Raises:
-        ConfigurationError: there is no such adapter, or no permission.
-    """
-    controller = I2cController()
-    try:
-        controller.configure(url, frequency=khz * 1000.0)
-    except (UsbToolsError, ValueError, OSError) as error:
-        raise ConfigurationError(
-            f"{url}: {error}; plug the adapter in, give this user access to it (udev), or mend `port` in the env"
-        ) from error
-    return FtdiBus(controller, url)
-
-
-class FtdiBus:
-    """A `lab.rails.i2c.I2cBus`; each register is a USB round trip, so that a reading takes some milliseconds."""
-
-    def __init__(self, controller: Controller, name: str) -> None:
-        self.name = name
-        self._controller = controller
-
-    def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
-        """See `I2cBus`."""
-
-        def fetch() -> Sequence[int]:
-            return [struct.unpack(">H", self._exchange(register, b"", 2))[0] for register in registers]
-
-        return fetch
-
-    def write(self, register: Register, value: int) -> None:
-        """See `I2cBus`."""
-        self._exchange(register, struct.pack(">H", value), 0)
-
-    def close(self) -> None:
-        """See `I2cBus`."""
-        self._controller.close()
-
-    def _exchange(self, register: Register, data: bytes, count: int) -> bytes:
-        port = self._controller.get_port(register.address)
-        try:
-            return bytes(port.exchange(bytes([register.number]) + data, count))
-        except I2cNackError as error:
-            raise NackError from error
-        except OSError as error:  # pyftdi's other errors are
             raise bus_lost_error(self.name, error) from error
 
 
