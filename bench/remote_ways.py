@@ -1,4 +1,4 @@
-"""The way of the readers of bench/remote.py to the consoles of the other host: ssh, which can be cut off."""
+"""The ssh connection of bench/remote.py's readers to the other host."""
 
 from __future__ import annotations
 

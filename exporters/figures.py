@@ -102,7 +102,7 @@ class MetricName:
 
 
 def name_of(metric: Metric) -> MetricName:
-    """The name of a metric; a unit that is not in BASE_UNITS is spelt out and not converted."""
+    """The name of a metric; units outside BASE_UNITS are not converted."""
     base, factor = BASE_UNITS.get(metric.unit, (_plain(metric.unit), 1.0))
     quantity, labels = quantity_of(metric.name)
     stem, suffix = f"{PREFIX}_{quantity}", f"_{base}" if base else ""
@@ -119,7 +119,7 @@ def name_of(metric: Metric) -> MetricName:
 
 
 def quantity_of(name: str) -> tuple[str, Labels]:
-    """The quantity of the metric of that name, and what the name says beyond it."""
+    """The quantity of a metric, and the rest of its name."""
     for pattern, quantity in QUANTITIES:
         if match := re.fullmatch(pattern, name):
             named = {key: text for key, text in match.groupdict().items() if text is not None}
@@ -287,6 +287,6 @@ def clean(value: str) -> str:
 
 
 def label_name(name: str) -> str:
-    """A label's name for a parameter of a measurement; `param_` goes before one that means something else here."""
+    """A label's name for a parameter; `param_` precedes a name taken here."""
     plain = _NO_NAME.sub("_", name.lower()).strip("_")[:LONGEST_VALUE] or "param"
     return f"param_{plain}" if plain in RESERVED | _TAKEN or plain[0].isdigit() else plain

@@ -43,7 +43,7 @@ class BuildReader:
     _known: dict[int, Build] = field(factory=dict, init=False)
 
     def read(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> tuple[LabelledBuilds, ...]:
-        """Of the completed runs given, the oldest first; a label without a known build is left out."""
+        """Builds of completed runs, oldest first; labels without a build are omitted."""
         runs = list(heads)
         self._known |= builds(snapshot, [head.id for head in runs if head.id not in self._known])
         of_label: dict[tuple[str, str, str], list[Build]] = {}

@@ -105,7 +105,7 @@ class Outlets:
     runtime: Path
 
     def read(self) -> list[Metric]:
-        """What was told last of each outlet."""
+        """The last command to each outlet."""
         found = runtime.read_all(self.runtime / runtime.OUTLETS, OutletStatus)
         labels = ["server", "pdu", "outlet"]
         return [
@@ -149,7 +149,7 @@ class PduDaemonProbe:
     address: str
 
     def read(self) -> list[Metric]:
-        """Nothing but that it answers: any answer to HTTP will do, and no outlet is touched.
+        """Ask for any HTTP answer; no outlet is touched.
 
         Raises:
             LabTransientError: it does not answer.
@@ -184,10 +184,10 @@ class UsbDevice:
 
 
 class Udev(Protocol):
-    """What is asked of udev."""
+    """The questions to udev."""
 
     def present(self, id_path: str) -> bool:
-        """Whether a device is plugged in there."""
+        """True while a device is plugged in there."""
         ...
 
     def added(self) -> Sequence[str]:
@@ -207,7 +207,7 @@ class RealUdev:
         self._monitor.start()
 
     def present(self, id_path: str) -> bool:
-        """Whether a device is plugged in there."""
+        """True while a device is plugged in there."""
         return any(True for _ in self._context.list_devices(ID_PATH=id_path))
 
     def added(self) -> Sequence[str]:
@@ -229,7 +229,7 @@ class Usb:
     _added: Counter[str] = field(factory=Counter, init=False)
 
     def read(self) -> list[Metric]:
-        """Whether they are, and how often they were plugged in."""
+        """Presence of the devices, and how often each was plugged in."""
         known = {device.id_path for device in self.devices}
         self._added.update(id_path for id_path in self.udev.added() if id_path in known)
         labels = ["device", "kind", "id_path"]
@@ -292,7 +292,7 @@ class RailsCollector:
     runtime: Path
 
     def read(self) -> list[Metric]:
-        """What was told last of each rail."""
+        """The last status of each rail."""
         found = [((r.board, r.rail), r) for r in runtime.read_all(self.runtime / runtime.RAILS, RailStatus)]
         labels = ["board", "rail"]
         return [

@@ -22,7 +22,7 @@ _SOME: Final = "some-host"  # where a place's match is a pattern, which names no
 
 @frozen
 class Away:
-    """What is away.
+    """A resource that is away.
 
     Attributes:
         what: an exporter, which offers nothing that the place wants, or a serial port, of which it says that it is not there.
@@ -44,12 +44,12 @@ class Away:
 
     @property
     def holder(self) -> str:
-        """Who acquires the place meanwhile, as "host/user"."""
+        """The holder of the place meanwhile, as "host/user"."""
         return f"{self.what}-away/{self.exporter or _SOME}"
 
     @property
     def described(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         host = self.exporter or "the board's host"
         if self.what == "exporter":
             return f"exporter of {host} is away; start boardlab-export there"

@@ -29,7 +29,7 @@ _ITEMS: Final = {"boot": ("media", "medium"), "low_power": ("modes", "mode"), SE
 
 @frozen
 class Item:
-    """What a plan lists: a medium, a low-power mode, a section.
+    """An item of a plan: a medium, a low-power mode, a section.
 
     Attributes:
         kind: of the run.
@@ -41,7 +41,7 @@ class Item:
 
 @frozen
 class Yield:
-    """What a run was to give and what it gave.
+    """The planned and the measured items of a run.
 
     Attributes:
         planned, present: cycles with their samples; a cycle of a section is present when it has all its rows.
@@ -56,7 +56,7 @@ class Yield:
 
     @property
     def missing(self) -> bool:
-        """Whether something that was planned is not there."""
+        """True where a planned item is missing."""
         return any(self.present.get(item, 0) < planned for item, planned in self.planned.items())
 
 
@@ -93,7 +93,7 @@ def yields(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, Yield
 
 
 def gone_items(now: Iterable[Yield], before: Iterable[Yield]) -> dict[Item, int]:
-    """Media and modes that earlier runs of the same kinds measured and that are planned no more -> how often they were."""
+    """Media and modes that are planned no more -> count of earlier measurements."""
     runs = list(now)
     kinds = {run.kind for run in runs} - {SECTIONS}  # of sections the metrics tell
     there = {item for run in runs for item in run.planned}
@@ -105,7 +105,7 @@ def gone_items(now: Iterable[Yield], before: Iterable[Yield]) -> dict[Item, int]
 
 
 def gone_metrics(now: Iterable[Yield], before: Iterable[Yield]) -> set[tuple[str, str]]:
-    """Kind and name of metrics that earlier runs gave, and that today's, though completed, did not give."""
+    """Kind and name of earlier metrics that today's completed runs lack."""
     runs = list(now)
     kinds = {run.kind for run in runs} - {run.kind for run in runs if not run.completed}
     there = {(run.kind, metric) for run in runs for metric in run.metrics}
