@@ -23,10 +23,10 @@ from stamps_compare import print_table
 from stamps_line import boot_text
 
 from lab.host.clock import MonotonicRaw
-from virtual.line import BITS_PER_BYTE
-from virtual.pacer import Pacer
-from virtual.truth import TruthLog
-from virtual.uart import UartAdapter
+from lab.virtual.line import BITS_PER_BYTE
+from lab.virtual.pacer import Pacer
+from lab.virtual.truth import TruthLog
+from lab.virtual.uart import UartAdapter
 
 SPEED_BD = 115200
 HEADER = ("adapters", "FIFO", "deliveries per s", "CPU", "rate")

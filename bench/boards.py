@@ -20,7 +20,7 @@ from stamps_compare import print_table
 
 from lab import boards
 from lab.results import open_store
-from virtual.truth import read_truth
+from lab.virtual.truth import read_truth
 
 HEADER = ["board", "boots", "moments", "p50 ms", "p99 ms", "max ms", "early", "in ±"]
 

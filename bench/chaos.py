@@ -42,7 +42,7 @@ from chaos_strikes import KINDS, Havoc
 from chaos_verdict import Judged, Story, boot_times, judge, left_behind, miscounts, uncatalogued, untrue
 
 from lab.results import open_store
-from virtual.truth import read_truth
+from lab.virtual.truth import read_truth
 
 CLOSING_S = 600.0  # for all runs to be resumed to their ends
 TICK_S = 0.05

@@ -21,8 +21,8 @@ from chaos_switch import Switch
 
 from lab.host.clock import MonotonicRaw
 from lab.results import open_store
-from virtual.ports import LOOPBACK, free_port
-from virtual.state import BenchState, running
+from lab.virtual.ports import LOOPBACK, free_port
+from lab.virtual.state import BenchState, running
 
 ROOT = Path(__file__).parents[1]
 LAB = Path(sys.executable).with_name("lab")

@@ -86,7 +86,7 @@ class Havoc:
     def kill_bench(self) -> str:
         """kill -9 of the bench: all adapters and switches of the lab are gone, and come back after a while."""
         pause_s = self.chance.uniform(*RESTART_S)
-        what = self._kill(self._one("virtual.bench"))
+        what = self._kill(self._one("lab.virtual.bench"))
         if what:
             self.lab.bench_was_killed(pause_s)
         return what
@@ -97,7 +97,7 @@ class Havoc:
 
     def stop_bench(self) -> str:
         """SIGSTOP of the bench: boards, adapters and switches stand still."""
-        return self._freeze(self._one("virtual.bench"))
+        return self._freeze(self._one("lab.virtual.bench"))
 
     def stop_pytest(self) -> str:
         """SIGSTOP of a board's pytest."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import requests
 
-from virtual.ports import LOOPBACK, free_port
+from lab.virtual.ports import LOOPBACK, free_port
 
 Mood = Literal["well", "refusing", "hanging", "failing"]
 _PATIENCE_S = 120.0  # longer than anybody waits for a switch

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from lab.metrics import Flag
 from lab.results import Attempt, Run
 from lab.results.failures import CATALOGUE
-from virtual.truth import Truth
+from lab.virtual.truth import Truth
 
 START, PROMPT = rb"Starting kernel \.\.\.", rb"-evm login: "
 NEAR_NS = 2_000_000_000  # a stamp further from its marker than its ± and this is of another boot

@@ -35,7 +35,7 @@ from lab.host.clock import utc_now
 from lab.host.runtime import server_pid
 from lab.jobs import listing
 from lab.results import Store, open_store
-from virtual.state import running
+from lab.virtual.state import running
 
 LAB = Path(sys.executable).with_name("lab")
 TYPE = "am62xx_sk"

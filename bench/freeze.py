@@ -42,7 +42,7 @@ from freeze_lab import CLOCKS_BEHIND, KINDS, MACHINE, PATIENCE_S, Answer, Freeze
 
 from lab import boards
 from lab.boards import BoardType
-from virtual.truth import read_truth
+from lab.virtual.truth import read_truth
 
 BOARD_TYPE = "am62xx_sk"
 SHORTEST_S, LONGEST_S = 0.1, 5.0

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from lab.boards import BoardType
 from lab.console import Chunk, LineTiming, find_moments
-from virtual.truth import Truth
+from lab.virtual.truth import Truth
 
 START, ENDS = "starting_kernel", ("login", "shell")
 BOOT_TIME = "boot.time"

@@ -24,7 +24,7 @@ from lab.console import Chunk, ConsoleClient
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import recordings_dir, socket_path
-from virtual.state import BenchState, BoardState, expect
+from lab.virtual.state import BenchState, BoardState, expect
 
 LAB = Path(sys.executable).with_name("lab")
 WORKER = Path(__file__).resolve().parent / "freeze_worker.py"

@@ -33,7 +33,7 @@ from lab.host.clock import MonotonicRaw
 from lab.results import open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from virtual.truth import Truth, read_truth
+from lab.virtual.truth import Truth, read_truth
 
 LAB = Path(sys.executable).with_name("lab")
 TYPE = boards.load("qemu-virt")

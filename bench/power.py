@@ -32,7 +32,7 @@ from power_witness import LATE_NS, witness
 from lab.cli.rails import config_of
 from lab.host.clock import MonotonicRaw
 from lab.rails import AdcRange, Sampler, Trace, sampling
-from virtual.state import expect
+from lab.virtual.state import expect
 
 LAB = Path(sys.executable).with_name("lab")
 TYPE = "am62xx_lp_sk"  # six rails, each with a sensor

@@ -39,7 +39,7 @@ from stamps_compare import prepare, print_table, share, spread, watch
 from stamps_line import FIFO_BYTES, MARKERS
 from stamps_peers import BENCH, Task
 
-from virtual.truth import read_truth
+from lab.virtual.truth import read_truth
 
 SSH = "ssh"
 LABGRID = "labgrid"

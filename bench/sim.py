@@ -41,8 +41,8 @@ from stamps_compare import places, prepare, print_table, share, share_of_core, s
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
 from lab.host.clock import MonotonicRaw
-from virtual.state import BenchState, expect
-from virtual.truth import Truth, read_truth
+from lab.virtual.state import BenchState, expect
+from lab.virtual.truth import Truth, read_truth
 
 LAB = Path(sys.executable).with_name("lab")
 START, END = "starting_kernel", "login"

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from attrs import define
 
-from virtual.state import BoardState, expect
-from virtual.tasmota import PATH
+from lab.virtual.state import BoardState, expect
+from lab.virtual.tasmota import PATH
 
 LOGIN_NOTE = b" stage=login"
 DWELL_S = (0.2, 1.2)  # off; drawn anew each time, so that the boards do not march in step

@@ -30,7 +30,7 @@ from stamps_compare import prepare, print_table, spread, truth_ns, watch
 from stamps_line import FIFO_BYTES, MARKERS
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
-from virtual.truth import Truth, read_truth
+from lab.virtual.truth import Truth, read_truth
 
 TARGETS_MS = "targets of the console server on an idle machine: p50 0.05, p99 0.2, p99.9 1"
 

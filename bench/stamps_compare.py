@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from stamps_peers import SETTLE_S, Peer
 
-from virtual.truth import Truth
+from lab.virtual.truth import Truth
 
 PRIORITY = 10  # the console server's own
 POLL_S = 0.02

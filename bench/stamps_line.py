@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from virtual.pacer import Pacer
-from virtual.truth import TruthLog
-from virtual.uart import UartAdapter
+from lab.virtual.pacer import Pacer
+from lab.virtual.truth import TruthLog
+from lab.virtual.uart import UartAdapter
 
 SPEED_BD = 115200
 FIFO_BYTES = 16

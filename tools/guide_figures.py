@@ -15,7 +15,7 @@ from lab.guide import annotations as guide_annotations
 from lab.guide import boards, reading, sheet
 from lab.guide.annotations import AnnotatedGuide
 from lab.guide.rulebook import Effect
-from virtual.sim import figures
+from lab.virtual.sim import figures
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

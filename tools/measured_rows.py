@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lab.benchmarks.sections import ALL, of_chapter, order
-from virtual.sim.model import simulated
+from lab.virtual.sim.model import simulated
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

@@ -23,7 +23,7 @@ class Identity:
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
         mcu: the platform device of the processor that MCU-only keeps running; empty where there is none.
-        simulated_as: the family of virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks like; empty:
+        simulated_as: the family of lab/virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks like; empty:
             the first word of `chip`.
         assumed: fields without a public source: chosen in the likeness of other boards.
     """

@@ -42,7 +42,7 @@ from lab.provision.ways import sd_mux
 from lab.results import open_store
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, log_to, table
-from virtual.sim.order import DEFAULT_TYPE
+from lab.virtual.sim.order import DEFAULT_TYPE
 
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True

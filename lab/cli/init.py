@@ -14,8 +14,8 @@ from lab.errors import ConfigurationError
 from lab.farm import labfolder
 from lab.farm.labfolder import Env
 from lab.shown import echo
-from virtual import pdudaemon
-from virtual.sim.order import DEFAULT_TYPE
+from lab.virtual import pdudaemon
+from lab.virtual.sim.order import DEFAULT_TYPE
 
 app = typer.Typer(help="Write a lab's folder: an environment per board type, tests_perf, farm.yaml.")
 

@@ -23,8 +23,8 @@ from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
 from lab.provision.releasefile import files_in, load, settle
 from lab.results.store import open_store
 from lab.shown import bad, echo, echo_json, table
-from virtual.images import cache
-from virtual.ramlinux import image
+from lab.virtual.images import cache
+from lab.virtual.ramlinux import image
 
 app = typer.Typer(help="Releases as files: draft them, check them, list them.", no_args_is_help=True)
 

@@ -14,19 +14,19 @@ import typer
 from lab.cli.options import BenchFolder, Json, made
 from lab.errors import ConfigurationError, LabTransientError
 from lab.shown import echo, echo_json, table
-from virtual import control, kinds, pdudaemon
-from virtual.benchconfig import DEFAULT_FIFO_BYTES
-from virtual.board import BoardFolder
-from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
-from virtual.panel import PREFIX
-from virtual.qemu import cable, uboottests
-from virtual.sim.environment import DEFAULT_SWITCH_PORT
-from virtual.sim.faults.base import parameters
-from virtual.sim.faults.catalogue import FAULTS
-from virtual.sim.model import simulated
-from virtual.sim.order import SimOptions, board_specs
-from virtual.sim.tester import answer
-from virtual.state import default_folder, expect, running
+from lab.virtual import control, kinds, pdudaemon
+from lab.virtual.benchconfig import DEFAULT_FIFO_BYTES
+from lab.virtual.board import BoardFolder
+from lab.virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
+from lab.virtual.panel import PREFIX
+from lab.virtual.qemu import cable, uboottests
+from lab.virtual.sim.environment import DEFAULT_SWITCH_PORT
+from lab.virtual.sim.faults.base import parameters
+from lab.virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.model import simulated
+from lab.virtual.sim.order import SimOptions, board_specs
+from lab.virtual.sim.tester import answer
+from lab.virtual.state import default_folder, expect, running
 
 # --- The commands of `lab virtual` that make simulated boards misbehave ---
 

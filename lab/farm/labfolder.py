@@ -19,7 +19,7 @@ from attrs import frozen
 from lab import shipped
 from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
-from virtual import pdudaemon
+from lab.virtual import pdudaemon
 
 SIMULATED: Final = "sim-"  # how the names of simulated boards' environments begin
 FARM_FILE: Final = "farm.yaml"

@@ -33,9 +33,9 @@ from lab.host.runtime import socket_path
 from lab.jobs import listing
 from lab.jobs.records import BY_WEB
 from lab.results.store import open_store
-from virtual import ports
-from virtual.guard import LOOPBACK
-from virtual.sim.order import SimOptions, board_specs
+from lab.virtual import ports
+from lab.virtual.guard import LOOPBACK
+from lab.virtual.sim.order import SimOptions, board_specs
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
 _KEPT: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")

@@ -19,7 +19,7 @@ from lab.provision.failures import RecoveryFailedError
 from lab.provision.image import read_whole
 from lab.provision.release import RecoveryStage
 
-PROMPT: Final = r"root@ram-linux:[^ ]*# "  # of the one that `lab release ram-linux` makes (virtual.ramlinux)
+PROMPT: Final = r"root@ram-linux:[^ ]*# "  # of the one that `lab release ram-linux` makes (lab.virtual.ramlinux)
 MOST_BYTES: Final = 512 * 1024 * 1024  # of a file, unpacked
 _ALIGN: Final = 2 << 20  # where an arm64 kernel may lie without being moved
 _ARM64: Final = (56, b"ARM\x64")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.leansessions import LEAN, lean_pdudaemon
 
-from virtual import pdudaemon
+from lab.virtual import pdudaemon
 
 LONGEST = (  # those that wait for boards, and those that compute, in turns
     "test_lab_run.py",

@@ -8,8 +8,8 @@ import pytest
 from attrs import evolve
 from support.simruns import bench
 
-from virtual.sim.faults.base import Fault
-from virtual.sim.model import serial_number
+from lab.virtual.sim.faults.base import Fault
+from lab.virtual.sim.model import serial_number
 
 
 def test_the_first_boot_of_a_run_says_which_board_it_was_and_where_its_root_is(tmp_path: Path) -> None:

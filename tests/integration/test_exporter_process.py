@@ -13,7 +13,7 @@ from support.prometheus_server import until
 from support.virtual_bench import LAB
 
 from lab.results import open_store
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 DEADLINE_S = 60.0
 

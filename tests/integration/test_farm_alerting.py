@@ -18,7 +18,7 @@ from support.prometheus_server import Webhook, alertmanager, program, prometheus
 from support.virtual_bench import lab_virtual
 
 from lab.results import open_store
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path(sys.executable).with_name("lab")

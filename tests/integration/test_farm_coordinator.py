@@ -17,7 +17,7 @@ from exporters.farm.consoles import RealUdev, Usb, UsbDevice
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import PlaceCollector
 from lab.errors import LabTransientError
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from lab.host.clock import utc_now
 from lab.host.runtime import RailStatus
 from lab.jobs.queue import JobQueue, Order
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 PROGRAMS = Path(sys.executable).parent
 DEADLINE_S = 180

@@ -19,7 +19,7 @@ import requests
 
 from lab.farm import config
 from lab.results import open_store
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 120

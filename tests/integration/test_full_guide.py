@@ -22,7 +22,7 @@ from lab.metrics import Flag
 from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from virtual.sim.model import simulated
+from lab.virtual.sim.model import simulated
 
 PUBLISHED = "am62xx_sk-fs"
 ELSEWHERE = {"Low Power Performance"}  # its rows come from tests_perf/test_low_power.py

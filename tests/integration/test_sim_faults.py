@@ -22,8 +22,8 @@ from lab.errors import BoardTransientError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt
-from virtual.sim.faults.base import Fault, FaultOutcome
-from virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.faults.base import Fault, FaultOutcome
+from lab.virtual.sim.faults.catalogue import FAULTS
 
 BY_CHANCE_SEEDS = range(either(2, 6))
 BOARD = {

@@ -26,8 +26,8 @@ from support.prometheus_server import Prometheus, Webhook, alertmanager, program
 from support.simnights import BOARD, ago, nights
 from support.simruns import planned
 
-from virtual.ports import free_port
-from virtual.sim.model import serial_number
+from lab.virtual.ports import free_port
+from lab.virtual.sim.model import serial_number
 
 LAB = Path(sys.executable).with_name("lab")
 HISTORY = either(6, 12)  # nights before the six

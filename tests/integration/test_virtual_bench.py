@@ -11,8 +11,8 @@ import pytest
 from support.virtual_bench import BenchProcess, all_end, children, lab_virtual, running_bench, watched
 
 from lab.cli import main
-from virtual.images import cache
-from virtual.qemu import recipe
+from lab.virtual.images import cache
+from lab.virtual.qemu import recipe
 
 
 def test_up_is_idempotent_and_down_leaves_no_process(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from lab.cli import main
 from lab.provision.ways.serving import TFTP_PORT
 from lab.provision.ways.uboot import UbootWay
 from lab.provision.writer import Plan, Verified
+from lab.virtual.board import BoardFolder
+from lab.virtual.images import cache
+from lab.virtual.qemu import builds
 from support.measuring_lab import ROOT, Lab
-from virtual.board import BoardFolder
-from virtual.images import cache
-from virtual.qemu import builds
 
 LAB: Final = Path(sys.executable).with_name("lab")
 DEADLINE_S: Final = 900  # a busy machine; a quiet one takes a tenth of it

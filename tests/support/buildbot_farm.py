@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 from lab.farm import buildbot, config
 from lab.farm.local import LocalFarm
 from lab.results import open_store
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 300

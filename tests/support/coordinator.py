@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.virtual.ports import free_port
 from support.virtual_bench import wait_for_listener
-from virtual.ports import free_port
 
 PROGRAMS = Path(sys.executable).parent
 DEADLINE_S = 60

@@ -20,9 +20,9 @@ from lab.provision.ways.emmc_boot_partitions import from_uboot
 from lab.provision.writer import Way
 from lab.results import open_store
 from lab.strategies.drivenboard import Status
+from lab.virtual.sim.storage import BOOT_CONFIG
 from support.simcuts import ENDS, KilledError
 from support.simprovision import BOARD_TYPE, NEW, UBOOT_OF, Provisioning, content, provisioning
-from virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0: Final = 0x48
 DEAD: Final = ("tiboot3.bin", "tispl.bin", "u-boot.img")

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lab.virtual.ports import free_port
 from support import farm_history
 from support.farm_history import Farm
 from support.prometheus_server import Prometheus, program
-from virtual.ports import free_port
 
 
 @contextlib.contextmanager

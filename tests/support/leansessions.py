@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from virtual import pdudaemon
+from lab.virtual import pdudaemon
 
 LEAN: Final = "-p no:schemathesis -p no:hypothesispytest"  # for PYTEST_ADDOPTS
 _PDUDAEMON: Final = """\

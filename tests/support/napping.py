@@ -9,10 +9,10 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.strategies import BoardStrategy
+from lab.virtual.sim.linux.kernel import Kernel
+from lab.virtual.truth import Truth
 from support.simlab import SimLab
 from support.simtarget import strategy_on
-from virtual.sim.linux.kernel import Kernel
-from virtual.truth import Truth
 
 
 @frozen

@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import define, field
 
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 PASSWORD: Final = "the-password-of-a-test"  # noqa: S105 - of a server that lives for one test session
 _PROGRAMS: Final = Path("/usr/lib/postgresql")

@@ -17,7 +17,7 @@ import requests
 import yaml
 from attrs import frozen
 
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = ROOT / "farm" / "prometheus" / "rules"

@@ -12,8 +12,8 @@ from lab import boards
 from lab.boards import BoardType
 from lab.results import open_store
 from lab.results.records import Attempt
+from lab.virtual.truth import Truth
 from support.measuring_lab import ENOUGH, Lab, Number, assert_true
-from virtual.truth import Truth
 
 TYPES: Final = ("bpim2u", "sifive_u")
 SOURCES: Final = {"spl", "uboot", "kernel", "rootfs"}

@@ -13,9 +13,9 @@ from lab.rails.chips import CHIPS
 from lab.rails.i2c import NackError, Register
 from lab.rails.ina import InaSensor
 from lab.rails.sampler import SensorRecorder
-from virtual.rails.levels import IDLE, levels, shared_rails, wired
-from virtual.rails.sensors import Rails, RailTrouble
-from virtual.truth import read_truth
+from lab.virtual.rails.levels import IDLE, levels, shared_rails, wired
+from lab.virtual.rails.sensors import Rails, RailTrouble
+from lab.virtual.truth import read_truth
 
 S, MS = 1_000_000_000, 1_000_000
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from virtual.images import cache, debian, tools
-from virtual.ports import free_port
+from lab.virtual.images import cache, debian, tools
+from lab.virtual.ports import free_port
 
 DEVICE = "/dev/full"  # every host has it; a file lies over it in the namespace
 PACKAGES = ("openssh-server", "libwrap0")

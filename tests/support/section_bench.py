@@ -16,11 +16,11 @@ from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
 from lab.strategies import BoardStrategy, Status
+from lab.virtual.sim.dice import dice
+from lab.virtual.sim.network import Folder
+from lab.virtual.sim.sample_outputs.tester import Tester
 from support.simlab import SimLab
 from support.simtarget import SimClock, strategy_on
-from virtual.sim.dice import dice
-from virtual.sim.network import Folder
-from virtual.sim.sample_outputs.tester import Tester
 
 SCRATCH = {
     "emmc": "/dev/mmcblk0p3",

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from virtual.line import UartChannel
-from virtual.sim.board import SimBoard
-from virtual.sim.faulthooks import Switching
-from virtual.sim.model import model
-from virtual.sim.setup import DEFAULT, SimSetup
-from virtual.truth import Note
+from lab.virtual.line import UartChannel
+from lab.virtual.sim.board import SimBoard
+from lab.virtual.sim.faulthooks import Switching
+from lab.virtual.sim.model import model
+from lab.virtual.sim.setup import DEFAULT, SimSetup
+from lab.virtual.truth import Note
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -22,13 +22,13 @@ from lab.provision.ways.ubootmedia import parse
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
 from lab.strategies import BoardStrategy
 from lab.strategies.drivenboard import Status
+from lab.virtual.sim.faults.plan import Planned
+from lab.virtual.sim.network import Folder
+from lab.virtual.sim.storage import BOOT_CONFIG
 from support.simlab import SimLab
 from support.simrecovery import PlayedSnagflash, images
 from support.simruns import Told
 from support.simtarget import SimClock, strategy_on
-from virtual.sim.faults.plan import Planned
-from virtual.sim.network import Folder
-from virtual.sim.storage import BOOT_CONFIG
 
 BOARD_TYPE, OLD, NEW = "am62xx_sk", "11.01", "10.00"
 UBOOT_OF = {"11.01": "2025.01", "10.00": "2024.04"}

@@ -12,9 +12,9 @@ from attrs import define, field
 
 from lab.provision.release import Recovery, RecoveryStage
 from lab.provision.snagboot import ProgramEnd
+from lab.virtual.sim import firmware
+from lab.virtual.sim.usb import DNLOAD, DNLOAD_IDLE, GETSTATUS, StallError, UsbPort
 from support.simlab import S, SimLab
-from virtual.sim import firmware
-from virtual.sim.usb import DNLOAD, DNLOAD_IDLE, GETSTATUS, StallError, UsbPort
 
 STAGE_BYTES = {"tiboot3.bin": 3_000, "tispl.bin": 4_500, "u-boot.img": 4_000}
 _TRANSFER_BYTES = 512  # wTransferSize of the ROM

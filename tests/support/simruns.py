@@ -19,13 +19,13 @@ from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.strategies import BoardStrategy
+from lab.virtual.sim.faults import plan
+from lab.virtual.sim.faults.base import Fault
+from lab.virtual.sim.setup import DEFAULT, SimSetup
+from lab.virtual.sim.trueboots import TrueBoot, true_boots
+from lab.virtual.truth import Truth
 from support.simlab import SimLab
 from support.simtarget import SimClock, pdudaemon, strategy_on
-from virtual.sim.faults import plan
-from virtual.sim.faults.base import Fault
-from virtual.sim.setup import DEFAULT, SimSetup
-from virtual.sim.trueboots import TrueBoot, true_boots
-from virtual.truth import Truth
 
 RETRIES = 2
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from virtual import guard
+from lab.virtual import guard
 
 NOBODY = 65534
 DEADLINE_S = 30.0

@@ -17,9 +17,9 @@ from typing import Any
 
 import requests
 
-from virtual import straps
-from virtual.state import BenchState, expect
-from virtual.truth import Truth, read_truth
+from lab.virtual import straps
+from lab.virtual.state import BenchState, expect
+from lab.virtual.truth import Truth, read_truth
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 90.0

@@ -11,7 +11,7 @@ from support.measuring_lab import Lab, Number, assert_true, running_lab
 from lab import boards
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
-from virtual.qemu import cable
+from lab.virtual.qemu import cable
 
 pytestmark = pytest.mark.soak
 

@@ -25,8 +25,8 @@ from lab.provision.release import Content, Part, PartPlace
 from lab.provision.releasefile import load
 from lab.provision.writer import WriteTarget
 from lab.results import open_store
-from virtual.images import cache
-from virtual.qemu import releases
+from lab.virtual.images import cache
+from lab.virtual.qemu import releases
 
 LAB = Path(sys.executable).with_name("lab")
 CYCLES = 3

@@ -18,7 +18,7 @@ from lab.farm import runner
 from lab.results import artifacts, location, open_store
 from lab.results.artifacts import ArtifactStore
 from lab.results.location import SHARED_VARIABLE
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 pytestmark = pytest.mark.soak
 

@@ -19,7 +19,7 @@ from lab.host.runtime import socket_path
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
 from lab.results.formatting import console_log
-from virtual.qemu import cable
+from lab.virtual.qemu import cable
 
 pytestmark = pytest.mark.soak
 

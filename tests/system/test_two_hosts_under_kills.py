@@ -48,7 +48,7 @@ ASK_S = 5.0  # between two questions to the master, which has other things to do
 BOUND_S = 900.0 + 30.0 * RUNS
 STUCK_S = 60.0  # the longest that a place or a lease may be a dead job's
 ON_HOSTS = {
-    "bench": "-m virtual.bench",
+    "bench": "-m lab.virtual.bench",
     "pdudaemon": "bin/pdudaemon --conf",
     "console server": "console serve",
     "exporter": "farm export",

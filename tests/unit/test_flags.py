@@ -11,7 +11,7 @@ import pytest
 from lab import boards
 from lab.drivers import calls
 from lab.metrics import Flag
-from virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.faults.catalogue import FAULTS
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from virtual.images import tools
+from lab.virtual.images import tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def test_only_the_command_line_prints() -> None:
 
 def test_an_option_of_a_program_that_a_text_of_ours_cites_is_one_that_it_has() -> None:
     cited = re.compile(r"((?:bench|tests)/\w+\.py)((?: --[\w-]+)+)")
-    texts = [p for room in ("lab", "virtual", "docs", "bench") for p in (REPOSITORY / room).rglob("*")]
+    texts = [p for room in ("lab", "docs", "bench") for p in (REPOSITORY / room).rglob("*")]
     wrong = [
         f"{name(path)}: {program} {option}"
         for path in texts

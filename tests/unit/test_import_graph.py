@@ -13,14 +13,14 @@ import pytest
 from attrs import frozen
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGES = ("lab", "strategies", "virtual", "exporters")
+PACKAGES = ("lab", "strategies", "exporters")
 
 # A room imports only from lower floors, and from itself.
 FLOORS = (
     ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.host",),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
-    ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
+    ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual"),
     ("lab.jobs.records", "lab.jobs.reservations", "lab.judge"),
     ("lab.health",),
     ("lab.jobs",),  # its queue asks health whether a board is kept out
@@ -39,8 +39,14 @@ LABGRID_MODULES_ELSEWHERE = {"exporters.farm.coordinator"}  # a client of the co
 LAZY = {"lab.cli", "lab.cli.main", "lab.cli.groups"}  # what every start of `lab` loads
 LABGRID_MODULES = {"labgrid", "pexpect"}
 _BROUGHT = "labgrid brings the strategy to the plugin, which never imports strategies"
+_VIRTUAL = "a measurement does not know whether its board is virtual"
 _HIDDEN = "a user's conftest may put a folder of that name before ours"
-NEVER_BY_THE_PLUGIN = {"lab.strategies": _BROUGHT, "strategies": _BROUGHT, "virtual": _HIDDEN, "exporters": _HIDDEN}
+NEVER_BY_THE_PLUGIN = {
+    "lab.strategies": _BROUGHT,
+    "strategies": _BROUGHT,
+    "lab.virtual": _VIRTUAL,
+    "exporters": _HIDDEN,
+}
 
 
 @frozen
@@ -215,14 +221,14 @@ def test_a_sound_house_has_no_offences(tmp_path: Path) -> None:
         ("lab/boards/model.py", "def f():\n    from lab import console\n", "floor 4 is not below floor 3"),
         ("lab/boards/model.py", "if TYPE_CHECKING:\n    import lab.console.server\n", "floor 4 is not below floor 3"),
         ("lab/boards/model.py", 'importlib.import_module("lab.console")\n', "floor 4 is not below floor 3"),
-        ("lab/console/__init__.py", "import virtual.uart\n", "floor 4 is not below floor 4"),
+        ("lab/console/__init__.py", "import lab.virtual.uart\n", "floor 4 is not below floor 4"),
         ("lab/drivers/__init__.py", "import lab.strategies\n", "floor 11 is not below floor 9"),
         ("lab/console/__init__.py", "import labgrid\n", "may know labgrid"),
         ("lab/console/__init__.py", "def f():\n    from pexpect import fdpexpect\n", "may know labgrid"),
         ("lab/cli/__init__.py", "from labgrid.step import steps\n", "may know labgrid"),
         ("lab/pytest_plugin.py", "from lab.strategies import BoardStrategy\n", "which never imports strategies"),
         ("lab/pytest_plugin.py", "from strategies import BoardStrategy\n", "which never imports strategies"),
-        ("lab/pytest_plugin.py", "from virtual import bench\n", "may put a folder of that name before ours"),
+        ("lab/pytest_plugin.py", "from lab.virtual import bench\n", "does not know whether its board is virtual"),
         ("lab/cli/__init__.py", "from lab.console import commands\n", "names modules as strings"),
         ("lab/attic.py", "", "stands on no floor"),
     ],

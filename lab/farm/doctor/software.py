@@ -28,7 +28,7 @@ from lab.host.scheduling import DEVICE, PRIORITY
 from lab.jobs.records import BY_WEB, seems_dead
 from lab.results.models import JobRow
 from lab.results.store import Store, open_store
-from virtual import pdudaemon
+from lab.virtual import pdudaemon
 
 VERSIONS: Final = "versions"
 STORE: Final = "results"

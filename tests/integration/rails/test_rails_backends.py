@@ -21,8 +21,8 @@ from lab.host import runtime
 from lab.rails import RailConfig, RailsConfig, Trace, sampling
 from lab.rails.automation import AutomationInterface
 from lab.rails.phase import cut
-from virtual import straps
-from virtual.rails.levels import levels
+from lab.virtual import straps
+from lab.virtual.rails.levels import levels
 
 BOARD = "am62xx_sk-1"
 BITS = 16

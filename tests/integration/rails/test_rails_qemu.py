@@ -11,8 +11,8 @@ from support.virtual_bench import BenchProcess, running_bench
 from lab import boards
 from lab.rails import Trace, sampling
 from lab.rails.phase import cut
-from virtual.rails.levels import levels
-from virtual.truth import read_truth
+from lab.virtual.rails.levels import levels
+from lab.virtual.truth import read_truth
 
 WATTS = levels(boards.load("qemu-virt"), "")
 RAILS = [rail.name for rail in boards.load("qemu-virt").rails]

@@ -19,9 +19,9 @@ from lab.guide import reading, stored, write_rst
 from lab.guide import sheet as sheets
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from virtual import kinds
-from virtual.sim import environment
-from virtual.sim.model import model
+from lab.virtual import kinds
+from lab.virtual.sim import environment
+from lab.virtual.sim.model import model
 
 TYPES = Path(__file__).parents[2] / "fixtures" / "board_types"
 OWN = "ex1000_sk"

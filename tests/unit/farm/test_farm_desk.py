@@ -22,7 +22,7 @@ from lab.farm.config import VirtualBoards
 from lab.farm.local import LocalFarm, Program, ProgramState, Supervised, programs
 from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
 from lab.host.runtime import prepare, socket_path
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 SUPERVISORD_GIVES_UP = 4  # starts of a program that ends at once, unless it is told otherwise
 REAL = (

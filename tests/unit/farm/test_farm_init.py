@@ -11,7 +11,7 @@ from lab import shipped
 from lab.cli import main
 from lab.env import envfile
 from lab.farm import labfolder
-from virtual.environment import measuring
+from lab.virtual.environment import measuring
 
 ENVS = shipped.folder(shipped.ENVS)
 TESTS = shipped.folder(shipped.TESTS)

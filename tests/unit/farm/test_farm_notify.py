@@ -14,7 +14,7 @@ import yaml
 
 from lab.cli import main
 from lab.farm.notify import BUILD, FAILED, TEST, receivers
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = yaml.safe_load((ROOT / "farm" / "alertmanager" / "alertmanager.yml").read_text())

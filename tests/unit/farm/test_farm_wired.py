@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.farm import check, config
-from virtual.ports import free_port
+from lab.virtual.ports import free_port
 
 ENV = """\
 targets: {{main: {{resources: [{{RemotePlace: {{name: {place}}}}}], drivers: [{{BoardStrategy: {{board: {board}, board_type: am62xx_sk}}}}]}}}}

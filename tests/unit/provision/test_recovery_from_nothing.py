@@ -21,7 +21,7 @@ from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
 from lab.provision.writer import WriteProgress
 from lab.strategies import provisioning as strategies_provisioning
-from virtual.sim import firmware
+from lab.virtual.sim import firmware
 
 TENTHS = range(0, 100, either(50, 10))
 

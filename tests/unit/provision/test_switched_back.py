@@ -17,7 +17,7 @@ from lab.provision.failures import MediaWriteFailedError, ReleaseMismatchError
 from lab.provision.history import ProvisionBook
 from lab.provision.release import Content, PartPlace
 from lab.results import open_store
-from virtual.sim.storage import BOOT_CONFIG
+from lab.virtual.sim.storage import BOOT_CONFIG
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from lab.rails.model import SensorReading
 from lab.rails.phase import cut
 from lab.rails.sampler import SensorRecorder
 from lab.rails.trace import RECORD, pack
-from virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.faults.catalogue import FAULTS
 
 RAILS = [name for name, kind in FAULTS.items() if kind.outcome.trial == "rails"]
 IDLE_S = 0.7

@@ -11,7 +11,7 @@ from support.railbench import MS, S
 from lab.rails import AdcRange, RailConfig
 from lab.rails.chips import CHIPS, Setting
 from lab.rails.ina import bus_time_ns, choose
-from virtual.rails.ina231 import BUS, CALIBRATION, CONFIG, CURRENT, MASK, POWER, SHUNT, Ina231
+from lab.virtual.rails.ina231 import BUS, CALIBRATION, CONFIG, CURRENT, MASK, POWER, SHUNT, Ina231
 
 READY, OVERFLOW = 1 << 3, 1 << 2
 VOLTS, AMPERES, OHM = 1.8, 0.5, 0.01

@@ -10,9 +10,9 @@ from support.simruns import SimBench, bench, planned
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
 from lab.metrics.model import Metric
-from virtual.sim.faults.base import Fault
-from virtual.sim.setup import SimSetup
-from virtual.truth import Truth
+from lab.virtual.sim.faults.base import Fault
+from lab.virtual.sim.setup import SimSetup
+from lab.virtual.truth import Truth
 
 
 def numbers(made: SimBench, metric: Metric) -> list[tuple[float, float, str]]:

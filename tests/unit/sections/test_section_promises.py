@@ -15,7 +15,7 @@ from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardTransientError, TestTransientError
 from lab.run.session import CommandResult
-from virtual.sim import figures
+from lab.virtual.sim import figures
 
 SECTIONS = named(ALL)
 AES, SHAM = "/sys/bus/platform/drivers/omap-aes/53501000.aes", "/sys/bus/platform/drivers/omap-sham/53100000.sham"

@@ -19,7 +19,7 @@ from lab.guide import sheet as sheets
 from lab.guide.catalogue import CellReading
 from lab.guide.layout import guide_name
 from lab.metrics.catalogue import KERNEL_MODES
-from virtual.sim.model import simulated
+from lab.virtual.sim.model import simulated
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 REASONS = tomllib.loads((guide_family.FIXTURES / "other_rows.toml").read_text(encoding="utf-8"))["reason"]

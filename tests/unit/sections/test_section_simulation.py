@@ -12,8 +12,8 @@ from support.section_bench import section_bench
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.metrics import Flag
-from virtual.sim import figures
-from virtual.sim.dice import dice
+from lab.virtual.sim import figures
+from lab.virtual.sim.dice import dice
 
 OPENSSL = named(ALL)["openssl"]
 

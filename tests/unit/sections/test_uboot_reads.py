@@ -17,7 +17,7 @@ from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspend
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.metrics import Flag
-from virtual.sim.network import Folder
+from lab.virtual.sim.network import Folder
 
 SECTIONS = named(ALL)
 TIMING = LineTiming(115200)

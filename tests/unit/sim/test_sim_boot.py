@@ -15,10 +15,10 @@ from lab.console.moments import MomentFinder, feed_watch
 from lab.console.printk import fit_printk
 from lab.errors import ConfigurationError
 from lab.metrics.catalogue import BOOT_TIME
-from virtual import kinds
-from virtual.sim import timing
-from virtual.sim.dice import CUT_SIGMA, dice
-from virtual.sim.model import model, simulated
+from lab.virtual import kinds
+from lab.virtual.sim import timing
+from lab.virtual.sim.dice import CUT_SIGMA, dice
+from lab.virtual.sim.model import model, simulated
 
 NEWEST = [(name, medium) for name in simulated() for medium in boards.load(name).media]
 PROMPT = "-evm login: "
@@ -90,7 +90,7 @@ def test_the_boot_time_is_the_drawn_one_and_lies_where_the_guide_says() -> None:
 
 
 def test_every_text_says_where_its_lines_are_from_and_what_is_assumed() -> None:
-    texts = sorted((resources.files("virtual.sim") / "texts").iterdir(), key=lambda text: text.name)
+    texts = sorted((resources.files("lab.virtual.sim") / "texts").iterdir(), key=lambda text: text.name)
     assert len(texts) == 13
     for text in texts:
         head = text.read_text(encoding="utf-8").partition("#}")[0]

@@ -9,8 +9,8 @@ import pytest
 from labgrid.config import Config
 
 from lab import boards
-from virtual.board import BoardAccess, BoardFolder
-from virtual.sim import environment
+from lab.virtual.board import BoardAccess, BoardFolder
+from lab.virtual.sim import environment
 
 ENVS = Path(__file__).parents[3] / "envs"
 TYPES = {
@@ -74,7 +74,7 @@ def test_what_a_lab_must_edit_is_marked_and_nothing_else(name: str) -> None:
 def test_the_shipped_environment_is_the_one_that_up_would_write(name: str) -> None:
     text = (ENVS / f"sim-{name}.yaml").read_text(encoding="utf-8")
     assert text == environment.shipped(TYPES[name], f"{name}.yaml"), (
-        "both come from virtual/sim/data/env.yaml.j2: change that, then write environment.shipped() to the file"
+        "both come from lab/virtual/sim/data/env.yaml.j2: change that, then write environment.shipped() to the file"
     )
 
 

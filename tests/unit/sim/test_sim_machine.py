@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import define, field
 
-from virtual.sim.machine import FIFO_BYTES, Machine
-from virtual.sim.program import Drain, Hear, Pause, Program, Say, Typed
+from lab.virtual.sim.machine import FIFO_BYTES, Machine
+from lab.virtual.sim.program import Drain, Hear, Pause, Program, Say, Typed
 
 BYTE_NS = 86_805
 MS = 1_000_000

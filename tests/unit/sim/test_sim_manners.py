@@ -9,9 +9,9 @@ import pytest
 from support.simlab import MS, S, SimLab
 from support.simruns import planned
 
-from virtual.sim.faults.catalogue import FAULTS
-from virtual.sim.trueboots import TrueBoot, true_boots
-from virtual.truth import Truth
+from lab.virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.trueboots import TrueBoot, true_boots
+from lab.virtual.truth import Truth
 
 HOST = "am62xx-evm"
 LOGIN = f"{HOST} login: "

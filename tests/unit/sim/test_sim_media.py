@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.simlab import S, SimLab
 
-from virtual.sim import firmware
-from virtual.sim.firmware import STAGES
-from virtual.sim.network import Fetch, Folder, LoopbackTftp
-from virtual.sim.space import PAGE_BYTES, Space
+from lab.virtual.sim import firmware
+from lab.virtual.sim.firmware import STAGES
+from lab.virtual.sim.network import Fetch, Folder, LoopbackTftp
+from lab.virtual.sim.space import PAGE_BYTES, Space
 
 PROMPT = "=> "
 TYPE = "am62xx_sk"

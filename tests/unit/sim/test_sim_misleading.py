@@ -11,8 +11,8 @@ import pytest
 from support.simlab import S, SimLab
 from support.simruns import planned
 
-from virtual.sim.trueboots import TrueBoot, true_boots
-from virtual.truth import Truth
+from lab.virtual.sim.trueboots import TrueBoot, true_boots
+from lab.virtual.truth import Truth
 
 HOST = "am62xx-evm"
 PROMPT = f"{HOST} login: "

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from virtual.sim.faults import plan, scenario
-from virtual.sim.faults.base import parameters
-from virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.faults import plan, scenario
+from lab.virtual.sim.faults.base import parameters
+from lab.virtual.sim.faults.catalogue import FAULTS
 
 
 @pytest.mark.parametrize("name", FAULTS)

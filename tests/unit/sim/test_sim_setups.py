@@ -10,13 +10,13 @@ import pytest
 from support.simlab import S, SimLab
 
 from lab.errors import ConfigurationError
-from virtual.sim import config
-from virtual.sim.config import SimConfig
-from virtual.sim.model import model
-from virtual.sim.order import SimOptions, board_specs
-from virtual.sim.setup import SimSetup, check
-from virtual.sim.trueboots import true_boots
-from virtual.truth import Truth
+from lab.virtual.sim import config
+from lab.virtual.sim.config import SimConfig
+from lab.virtual.sim.model import model
+from lab.virtual.sim.order import SimOptions, board_specs
+from lab.virtual.sim.setup import SimSetup, check
+from lab.virtual.sim.trueboots import true_boots
+from lab.virtual.truth import Truth
 
 LOGIN = "-evm login: "
 PROMPT = "=> "

@@ -10,10 +10,10 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtual.sim.program import Program
-from virtual.sim.sh.interpreter import Interpreter, Runner, Streams, execute_line
-from virtual.sim.sh.parser import parse
-from virtual.sim.sh.words import IncompleteError, ShellSyntaxError
+from lab.virtual.sim.program import Program
+from lab.virtual.sim.sh.interpreter import Interpreter, Runner, Streams, execute_line
+from lab.virtual.sim.sh.parser import parse
+from lab.virtual.sim.sh.words import IncompleteError, ShellSyntaxError
 
 
 @define

@@ -7,8 +7,8 @@ from support.simlab import S, SimLab
 from support.simruns import planned
 
 from lab.errors import ConfigurationError
-from virtual.sim.trueboots import TrueBoot, true_boots
-from virtual.truth import Truth
+from lab.virtual.sim.trueboots import TrueBoot, true_boots
+from lab.virtual.truth import Truth
 
 LOGIN = "am62xx-evm login: "
 

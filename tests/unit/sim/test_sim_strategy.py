@@ -13,7 +13,7 @@ from lab import boards
 from lab.errors import ConfigurationError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
-from virtual.sim.model import simulated
+from lab.virtual.sim.model import simulated
 
 
 @pytest.mark.parametrize("board_type", simulated())

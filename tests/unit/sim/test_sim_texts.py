@@ -8,8 +8,8 @@ import re
 import pytest
 from support.simlab import MS, SimLab
 
-from virtual.sim.linux import root
-from virtual.sim.setup import SimSetup
+from lab.virtual.sim.linux import root
+from lab.virtual.sim.setup import SimSetup
 
 LOGIN = "-evm login: "
 PROMPT = "=> "

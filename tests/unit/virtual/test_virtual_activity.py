@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from virtual.qemu.activity import Activity
+from lab.virtual.qemu.activity import Activity
 
 LOOK_NS = 50_000_000
 MS = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 from lab import boards
 from lab.errors import ConfigurationError
 from lab.provision import bmap
-from virtual.qemu import builds, packaged, sifive_u
+from lab.virtual.qemu import builds, packaged, sifive_u
 
 BLOCK = 4096
 

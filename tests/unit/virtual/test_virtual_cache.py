@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabStableError, LabTransientError
-from virtual.images import cache
+from lab.virtual.images import cache
 
 
 def silent(_line: str) -> None: ...
@@ -100,7 +100,7 @@ def test_of_several_builders_at_once_one_builds(tmp_path: Path) -> None:
 
 
 def test_the_recipe_hash_follows_sources_data_and_inputs() -> None:
-    same = cache.recipe_hash("virtual.qemu", suite="bookworm")
-    assert cache.recipe_hash("virtual.qemu", suite="bookworm") == same
-    assert cache.recipe_hash("virtual.qemu", suite="trixie") != same
-    assert cache.recipe_hash("virtual.images", suite="bookworm") != same
+    same = cache.recipe_hash("lab.virtual.qemu", suite="bookworm")
+    assert cache.recipe_hash("lab.virtual.qemu", suite="bookworm") == same
+    assert cache.recipe_hash("lab.virtual.qemu", suite="trixie") != same
+    assert cache.recipe_hash("lab.virtual.images", suite="bookworm") != same

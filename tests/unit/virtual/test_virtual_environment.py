@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import boards
-from virtual import environment
-from virtual.board import BoardAccess, BoardFolder
-from virtual.qemu import packaged
+from lab.virtual import environment
+from lab.virtual.board import BoardAccess, BoardFolder
+from lab.virtual.qemu import packaged
 
 ENV = Path(__file__).parents[3] / "envs" / "virtual.yaml"
 
 
 def test_the_environment_in_the_repository_is_the_default_benchs() -> None:
     assert ENV.read_text(encoding="utf-8") == environment.default(), (
-        "both come from virtual/qemu/data/env.yaml.in; change that, then write environment.default() to envs/virtual.yaml"
+        "both come from lab/virtual/qemu/data/env.yaml.in; change that, then write environment.default() to envs/virtual.yaml"
     )
 
 

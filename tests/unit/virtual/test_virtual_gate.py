@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from lab.errors import LabStableError
-from virtual import guard, ports
-from virtual.gate import Gate, House
+from lab.virtual import guard, ports
+from lab.virtual.gate import Gate, House
 
 NAMED = "/power/control/on?hostname=bench&port=3"
 
@@ -110,7 +110,7 @@ def test_who_asks_while_pdudaemon_starts_anew_waits_for_it(monkeypatch: pytest.M
 
 
 def test_where_pdudaemon_is_gone_nothing_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virtual.gate.PATIENCE_S", 0.0)
+    monkeypatch.setattr("lab.virtual.gate.PATIENCE_S", 0.0)
 
     async def body(gate: Gate, address: str, _asked: list[str]) -> None:
         gate.house = House(ports.free_port(), "")

@@ -15,15 +15,15 @@ from support import strangers
 
 from lab import boards
 from lab.host.clock import MonotonicRaw
-from virtual import guard, http
-from virtual.gate import Gate, House
-from virtual.guard import Owner
-from virtual.pacer import Pacer
-from virtual.rails.iiod import Iiod
-from virtual.rails.sensors import Rails
-from virtual.tcp import TcpUart
-from virtual.truth import TruthLog
-from virtual.uart import UartAdapter
+from lab.virtual import guard, http
+from lab.virtual.gate import Gate, House
+from lab.virtual.guard import Owner
+from lab.virtual.pacer import Pacer
+from lab.virtual.rails.iiod import Iiod
+from lab.virtual.rails.sensors import Rails
+from lab.virtual.tcp import TcpUart
+from lab.virtual.truth import TruthLog
+from lab.virtual.uart import UartAdapter
 
 VIRTUAL = Path(guard.__file__).parent
 REQUEST = b"GET /cm?cmnd=Power1%20On HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from virtual.images import EPOCH, debian, disk, flash, initramfs, tools, uboot
-from virtual.images.tree import File, Folder, Link, Tree
-from virtual.qemu import recipe
+from lab.virtual.images import EPOCH, debian, disk, flash, initramfs, tools, uboot
+from lab.virtual.images.tree import File, Folder, Link, Tree
+from lab.virtual.qemu import recipe
 
 TREE: Tree = {
     "init": Link("bin/busybox"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from virtual.images import debian
-from virtual.qemu import libraries
+from lab.virtual.images import debian
+from lab.virtual.qemu import libraries
 
 CONTROL = (
     "Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: a test\nDepends: {depends}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from virtual.line import SLIP_BYTES, UartChannel
+from lab.virtual.line import SLIP_BYTES, UartChannel
 
 SPEED_BD = 10_000_000  # a byte takes exactly 1000 ns
 BYTE_NS = 1000

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabTransientError
-from virtual import sdmux
-from virtual.board import BoardFolder
-from virtual.qemu import cable, machine
-from virtual.qemu.bpim2u import BananaPi
-from virtual.qemu.sifive_u import HiFive
-from virtual.qemu.virt import Virt
+from lab.virtual import sdmux
+from lab.virtual.board import BoardFolder
+from lab.virtual.qemu import cable, machine
+from lab.virtual.qemu.bpim2u import BananaPi
+from lab.virtual.qemu.sifive_u import HiFive
+from lab.virtual.qemu.virt import Virt
 
 
 def arguments(

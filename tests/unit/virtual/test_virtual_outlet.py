@@ -11,12 +11,12 @@ from attrs import define, field
 
 from lab.errors import LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from virtual import straps
-from virtual.board import BoardFolder, BoardPower
-from virtual.outlet import Outlet
-from virtual.pacer import Pacer
-from virtual.truth import PowerEvent, Truth, TruthLog, read_truth
-from virtual.uart import UartAdapter
+from lab.virtual import straps
+from lab.virtual.board import BoardFolder, BoardPower
+from lab.virtual.outlet import Outlet
+from lab.virtual.pacer import Pacer
+from lab.virtual.truth import PowerEvent, Truth, TruthLog, read_truth
+from lab.virtual.uart import UartAdapter
 
 
 @define(eq=False)

@@ -15,9 +15,9 @@ import attrs
 import pytest
 
 from lab.errors import LabTransientError
-from virtual.images import cache, debian
-from virtual.qemu import packaged
-from virtual.qemu.packaged import FILE_SYSTEMS, Software
+from lab.virtual.images import cache, debian
+from lab.virtual.qemu import packaged
+from lab.virtual.qemu.packaged import FILE_SYSTEMS, Software
 
 FILES = {
     "u-boot-board": {"usr/lib/u-boot/board/u-boot.bin": "the boot loader"},

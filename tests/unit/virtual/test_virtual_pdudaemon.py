@@ -7,7 +7,7 @@ import pytest
 
 from lab import shipped
 from lab.errors import ConfigurationError
-from virtual import pdudaemon
+from lab.virtual import pdudaemon
 
 
 def test_the_program_that_a_person_names_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

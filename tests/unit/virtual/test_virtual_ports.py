@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from virtual import ports
+from lab.virtual import ports
 
 
 def test_a_port_in_use_is_refused_with_its_owner_and_a_way_out() -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from virtual.process import Child
+from lab.virtual.process import Child
 
 DEADLINE_S = 20.0
 
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from virtual.process import Child
+from lab.virtual.process import Child
 
 async def main():
     child = Child(["sleep", "600"], Path(sys.argv[1]))

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from lab.cli.release import app
 from lab.errors import ConfigurationError
 from lab.provision import ramlinux
-from virtual.images import cache, initramfs, tools
-from virtual.qemu.busybox import CURSOR_QUERY
-from virtual.ramlinux import image
+from lab.virtual.images import cache, initramfs, tools
+from lab.virtual.qemu.busybox import CURSOR_QUERY
+from lab.virtual.ramlinux import image
 
 
 @pytest.fixture

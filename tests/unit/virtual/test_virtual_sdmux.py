@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError, LabStableError
-from virtual import sdmux
-from virtual.board import BoardFolder
-from virtual.qemu.bpim2u import BananaPi
-from virtual.qemu.machine import Model
-from virtual.qemu.sifive_u import HiFive
-from virtual.qemu.virt import Virt
+from lab.virtual import sdmux
+from lab.virtual.board import BoardFolder
+from lab.virtual.qemu.bpim2u import BananaPi
+from lab.virtual.qemu.machine import Model
+from lab.virtual.qemu.sifive_u import HiFive
+from lab.virtual.qemu.virt import Virt
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from virtual.pacer import Pacer
-from virtual.qemu.serial import Serial
-from virtual.truth import Truth, TruthLog, read_truth
-from virtual.uart import TX_FIFO_BYTES, UartAdapter
+from lab.virtual.pacer import Pacer
+from lab.virtual.qemu.serial import Serial
+from lab.virtual.truth import Truth, TruthLog, read_truth
+from lab.virtual.uart import TX_FIFO_BYTES, UartAdapter
 
 DEADLINE_S = 20.0
 BYTE_NS = 10 * 1e9 / 115200

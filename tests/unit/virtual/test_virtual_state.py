@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError, LabStableError
-from virtual import state
-from virtual.state import BenchState, BoardState
+from lab.virtual import state
+from lab.virtual.state import BenchState, BoardState
 
 STATE = BenchState(
     pid=42,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabStableError
-from virtual import straps
+from lab.virtual import straps
 
 
 def test_new_straps_are_low(tmp_path: Path) -> None:

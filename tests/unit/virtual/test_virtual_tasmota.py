@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtual import http, tasmota
-from virtual.http import JsonResponse, Request
-from virtual.tasmota import Action, PowerCommand
+from lab.virtual import http, tasmota
+from lab.virtual.http import JsonResponse, Request
+from lab.virtual.tasmota import Action, PowerCommand
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from virtual.pacer import Pacer
-from virtual.truth import Truth, TruthLog, read_truth
-from virtual.uart import UartAdapter
+from lab.virtual.pacer import Pacer
+from lab.virtual.truth import Truth, TruthLog, read_truth
+from lab.virtual.uart import UartAdapter
 
 DEADLINE_S = 10.0
 SPEED_BD = 115200

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError, LabStableError
-from virtual.images import cache, debian, uboot
-from virtual.qemu import uboottests
-from virtual.qemu.bpim2u import BananaPi
-from virtual.qemu.virt import Virt
+from lab.virtual.images import cache, debian, uboot
+from lab.virtual.qemu import uboottests
+from lab.virtual.qemu.bpim2u import BananaPi
+from lab.virtual.qemu.virt import Virt
 
 VERSION = "2023.01+dfsg-2"
 

@@ -1,0 +1,252 @@
+"""The bench: a process that owns virtual boards, their UART adapters, power switch and pdudaemon.
+
+`python -m lab.virtual.bench` is what `lab virtual up` starts. It ends on SIGTERM: every board is switched off first. If it
+is killed, the kernel ends QEMU and pdudaemon with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lab import boards
+from lab.errors import BoardlabError, LabError
+from lab.host.clock import Clock, MonotonicRaw
+from lab.virtual import benchconfig, kinds, panel, straps, tasmota
+from lab.virtual.benchconfig import BenchConfig
+from lab.virtual.board import BoardAccess, BoardFolder, BoardPower
+from lab.virtual.http import JsonResponse, Request, serve
+from lab.virtual.outlet import Outlet
+from lab.virtual.pacer import Pacer
+from lab.virtual.pdudaemon import PduDaemon, find
+from lab.virtual.rails.wiring import BoardRails
+from lab.virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
+from lab.virtual.tcp import TcpUart
+from lab.virtual.truth import TruthLog
+from lab.virtual.uart import UartAdapter
+
+STATUS_PATH = "/status"
+EXIT_TWICE = 3
+LOCK_PATIENCE_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class VirtualBench:
+    """All outlets of the bench, and the power switch in front of them."""
+
+    def __init__(self, config: BenchConfig, clock: Clock) -> None:
+        self.config = config
+        self._clock = clock
+        self._pacer = Pacer(clock, asyncio.get_running_loop())
+        self._truths: list[TruthLog] = []
+        self._tcp: list[TcpUart] = []
+        self.rails: list[BoardRails] = []
+        self.outlets = [self._outlet(name, type_name) for name, type_name in config.boards]
+        self.states = [
+            BoardState(
+                name=name,
+                type=type_name,
+                outlet=number,
+                uarts={uart: str(adapter.path) for uart, adapter in outlet.adapters.items()},
+                straps=str(outlet.folder.straps),
+                truth=str(outlet.folder.truth_log),
+                rails=rails.address,
+                iiod=rails.iiod,
+                automation=rails.automation,
+            )
+            for number, ((name, type_name), outlet, rails) in enumerate(
+                zip(config.boards, self.outlets, self.rails, strict=True), 1
+            )
+        ]
+
+    async def answer(self, request: Request) -> JsonResponse:
+        """The power switch's answer to a request."""
+        if request.path == STATUS_PATH:
+            return tasmota.ok(
+                {"boards": [self._status(*pair) for pair in zip(self.states, self.outlets, strict=True)]}
+            )
+        if request.path.startswith(panel.PREFIX):
+            return panel.answer(request, {outlet.folder.name: outlet for outlet in self.outlets})
+        text = request.query.get("cmnd", "")
+        command = tasmota.parse(text) if request.path == tasmota.PATH else None
+        if command is None or not 1 <= command.outlet <= len(self.outlets):
+            return tasmota.unknown(text or request.path)
+        outlet = self.outlets[command.outlet - 1]
+        try:
+            if command.action is tasmota.Action.ON:
+                await outlet.on()
+            elif command.action is tasmota.Action.OFF:
+                await outlet.off()
+        except LabError as error:
+            _log.error("outlet %d: %s", command.outlet, error)
+            return tasmota.failed(str(error))
+        return tasmota.done(command.outlet, on=outlet.power is not BoardPower.OFF)
+
+    async def listen(self) -> None:
+        """Let the rails' sensors be reached, and give every UART its TCP port, if they shall have some.
+
+        Raises:
+            LabStableError: a port is in use.
+        """
+        for rails, outlet in zip(self.rails, self.outlets, strict=True):
+            await rails.start(outlet)
+        port = self.config.tcp_port
+        if port is None:
+            return
+        for state, outlet in zip(self.states, self.outlets, strict=True):
+            for uart, adapter in outlet.adapters.items():
+                server = TcpUart(adapter.path)
+                self._tcp.append(server)
+                state.tcp[uart] = await server.listen(port)
+                port += bool(port)
+
+    async def close(self) -> None:
+        """Switch all boards off and unplug their adapters."""
+        for server in self._tcp:
+            await server.close()
+        for outlet in self.outlets:
+            await outlet.off()
+            for adapter in outlet.adapters.values():
+                adapter.close()
+        for rails in self.rails:
+            rails.close()
+        for truth in self._truths:
+            truth.close()
+        self._pacer.close()
+
+    def _outlet(self, name: str, type_name: str) -> Outlet:
+        board_type = boards.load(type_name)
+        folder = BoardFolder(self.config.folder / name)
+        truth = self._log(folder.truth_log, board_type.console.speed_bd)
+        adapters = {
+            uart.name: UartAdapter(
+                folder.uart(uart.name),
+                self._pacer,
+                truth if uart is board_type.console else self._log(folder.truth_of(uart.name), uart.speed_bd),
+                speed_bd=uart.speed_bd,
+                fifo_bytes=self.config.fifo_bytes,
+                latency_timer_ms=self.config.latency_timer_ms,
+            )
+            for uart in board_type.uarts
+        }
+        straps.create(folder.straps, board_type.boot_mode_bits)
+        backend = kinds.load(type_name).backend(folder, adapters, self._clock)
+        self.rails.append(BoardRails(board_type, folder, backend, truth, self._clock))
+        return Outlet(
+            folder,
+            backend,
+            adapters,
+            truth,
+            self._clock,
+            boot_mode_bits=board_type.boot_mode_bits,
+            idle_off_s=self.config.idle_off_s,
+        )
+
+    def _log(self, path: Path, speed_bd: int) -> TruthLog:
+        # CLOCK_MONOTONIC_RAW starts anew with the host; one log must not have two time lines.
+        if path.exists():
+            path.replace(path.with_suffix(".log.1"))
+        log = TruthLog(path, speed_bd)
+        self._truths.append(log)
+        return log
+
+    @staticmethod
+    def _status(state: BoardState, outlet: Outlet) -> dict[str, object]:
+        return {
+            "name": state.name,
+            "type": state.type,
+            "outlet": state.outlet,
+            "uarts": state.uarts,
+            "tcp": state.tcp,
+            "power": outlet.power.value,
+            "reason": outlet.reason,
+            "straps": outlet.straps(),
+            "overruns": outlet.overruns,
+        }
+
+
+async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
+    """Run a bench until SIGTERM or SIGINT.
+
+    Raises:
+        BoardlabError: it cannot start.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        bench = VirtualBench(config, MonotonicRaw())
+        stack.push_async_callback(bench.close)
+        await bench.listen()
+        server = await serve(config.switch_port, bench.answer)
+        stack.callback(server.close)
+        switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        daemon = PduDaemon(config.folder, find(), config.pdu_port, switch, [name for name, _ in config.boards])
+        await daemon.start()
+        stack.push_async_callback(daemon.stop)
+        _prefer_real_time()
+        gc.collect()
+        gc.freeze()  # what is there stays; looking through it again and again would hold up the UARTs for milliseconds
+        ready(BenchState(os.getpid(), switch, daemon.address, bench.states))
+        _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
+        await stop.wait()
+        _log.info("going down")
+
+
+def _prefer_real_time() -> None:
+    """Pace the UARTs ahead of other work, where permitted; QEMU and pdudaemon do not inherit it."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+
+def _allow_open_files() -> None:
+    """Take what the host allows: a UART has up to four files, and shells begin with 1024 for a process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _announce(config: BenchConfig, state: BenchState) -> None:
+    """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
+    for board in state.boards:
+        folder = BoardFolder(config.folder / board.name)
+        place = BoardAccess(folder, state.pdudaemon, state.http, config.latency_timer_ms)
+        text = kinds.load(board.type).environment(place)
+        (folder.path / ENV).write_text(text, encoding="utf-8")
+        if board.outlet == 1:
+            (config.folder / ENV).write_text(text, encoding="utf-8")
+    publish(config.folder, state)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a bench as a process of its own; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asked = benchconfig.read(arguments)
+    os.umask(0o077)  # what the bench writes is its user's: the name of the power switch, sockets, what boards said
+    _allow_open_files()
+    lock = hold(asked.folder, LOCK_PATIENCE_S)
+    if lock is None:
+        _log.error("another bench runs in %s", asked.folder)
+        return EXIT_TWICE
+    withdraw(asked.folder)
+    try:
+        asyncio.run(run(asked, lambda state: _announce(asked, state)))
+    except BoardlabError as error:
+        _log.error("%s", error)
+        return 1
+    finally:
+        withdraw(asked.folder)
+        lock.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""What the bench needs of a kind of virtual board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from attrs import frozen
+
+from lab.host.clock import Clock
+from lab.virtual.rails.sensors import RailTrouble
+from lab.virtual.uart import UartAdapter
+
+
+class BoardPower(StrEnum):
+    """A board's state, as the bench has verified it.
+
+    DEAD: the power input is on, yet the board ended by itself (QEMU crashed, was killed, or the guest shut down).
+    """
+
+    OFF = "off"
+    ON = "on"
+    DEAD = "dead"
+
+
+@frozen
+class BoardFolder:
+    """Where the files of a board are.
+
+    Attributes:
+        path: the board's folder; its last part is the board's name.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self.path.name
+
+    @property
+    def straps(self) -> Path:
+        """The folder of the boot-mode straps (`lab.virtual.straps`)."""
+        return self.path / "straps"
+
+    @property
+    def truth_log(self) -> Path:
+        """What really happened (`lab.virtual.truth`)."""
+        return self.path / "truth.log"
+
+    def truth_of(self, uart: str) -> Path:
+        """The truth log of a UART that is not the console."""
+        return self.path / f"truth-{uart}.log"
+
+    @property
+    def rails(self) -> Path:
+        """The socket of the I2C bus with the rails' sensors (`lab.virtual.rails.i2cserver`)."""
+        return self.path / "rails.sock"
+
+    @property
+    def automation(self) -> Path:
+        """The link to the pty of its Automation Interface (`lab.virtual.rails.automation`)."""
+        return self.path / "automation"
+
+    @property
+    def tester(self) -> Path:
+        """The number of a process in the network namespace of its tester (`lab.virtual.qemu.cable`)."""
+        return self.path / "tester.pid"
+
+    @property
+    def tftp(self) -> Path:
+        """What the board's U-Boot can load over its network, where QEMU plays that."""
+        return self.path / "tftp"
+
+    @property
+    def qemu_log(self) -> Path:
+        """What QEMU said."""
+        return self.path / "qemu.log"
+
+    def uart(self, name: str) -> Path:
+        """The link to a UART's pty."""
+        return self.path / name
+
+    @property
+    def media(self) -> Path:
+        """The folder of the media."""
+        return self.path / "media"
+
+    @property
+    def sdmux(self) -> Path:
+        """The folder of the card while its multiplexer has it away from the board (`lab.virtual.sdmux`)."""
+        return self.path / "sdmux"
+
+    def medium(self, name: str) -> Path:
+        """The image of a medium."""
+        return self.media / f"{name}.img"
+
+
+class Backend(Protocol):
+    """A board behind its power input. One object lives through any number of power cycles.
+
+    Attributes:
+        died_hook: called with a reason when the board ends by itself.
+        state_hook: called with what the board does from an instant on, in the words of `lab.virtual.rails.levels`.
+        release, seed: of a simulated board; "" and 0 for others.
+    """
+
+    died_hook: Callable[[str], None]
+    state_hook: Callable[[str, int], None]
+    release: str
+    seed: int
+
+    def troubles(self) -> Sequence[RailTrouble]:
+        """The faults at work."""
+        ...
+
+    async def power_on(self, straps: int) -> int:
+        """Reset the board and release it with these boot-mode straps.
+
+        Returns, once it runs, the clock's reading just before it was released, in nanoseconds.
+
+        Raises:
+            LabError: it does not run, and nothing of it is left.
+        """
+        ...
+
+    async def power_off(self) -> None:
+        """Take the power away: returns when nothing of the board runs any more."""
+        ...
+
+
+@frozen
+class BoardAccess:
+    """How a board of a running bench is reached.
+
+    Attributes:
+        pdudaemon, switch: host:port of pdudaemon and of the bench's own power switch and panel.
+        latency_timer_ms: of its USB adapters.
+    """
+
+    folder: BoardFolder
+    pdudaemon: str
+    switch: str
+    latency_timer_ms: float
+
+
+@runtime_checkable
+class Misbehaving(Protocol):
+    """A backend that can be made to misbehave while it runs."""
+
+    def faults(self) -> Mapping[str, object]:
+        """What is wrong with it now, and what is planned."""
+        ...
+
+    def inject(self, order: Mapping[str, str]) -> None:
+        """Plan a fault, or let it set in; `order` has the fault's name under "fault", and its parameters.
+
+        Raises:
+            ConfigurationError: no such fault or parameter.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Forget all faults, those of the scenario too."""
+        ...
+
+
+@runtime_checkable
+class Wakeable(Protocol):
+    """A backend with inputs that wake its board."""
+
+    @property
+    def pins(self) -> Sequence[str]:
+        """Their names."""
+        ...
+
+    def pulse(self, pin: str) -> None:
+        """Activity on a pin."""
+        ...
+
+
+class BoardKind(Protocol):
+    """A kind of virtual board, under the name of its board type."""
+
+    def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
+        """Get all that a board of this kind needs into its folder, before the bench starts; idempotent.
+
+        Args:
+            fresh: replace media that the board may have written.
+
+        Raises:
+            LabError, ConfigurationError: something is missing and cannot be had.
+        """
+        ...
+
+    def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
+        """The board in a prepared folder, with the adapters of its UARTs by name; it is off."""
+        ...
+
+    def environment(self, place: BoardAccess) -> str:
+        """The text of a labgrid environment for the board."""
+        ...

@@ -1,0 +1,218 @@
+"""A QEMU board behind its power input."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from lab.errors import BoardlabError, LabStableError, LabTransientError
+from lab.host.clock import Clock
+from lab.virtual.board import BoardFolder
+from lab.virtual.images import cache
+from lab.virtual.process import Child
+from lab.virtual.qemu import libraries, recipe
+from lab.virtual.qemu.activity import Activity
+from lab.virtual.qemu.cable import Cable
+from lab.virtual.qemu.program import Program
+from lab.virtual.qemu.qmp import Qmp
+from lab.virtual.qemu.serial import Serial
+from lab.virtual.qemu.uboottests import UBoot
+from lab.virtual.rails.sensors import RailTrouble
+from lab.virtual.uart import UartAdapter
+
+_START_S = 20.0  # QEMU's own start, before the board gets power; on a busy host
+_log = logging.getLogger(__name__)
+
+
+class Model(Protocol):
+    """A machine of QEMU as a board.
+
+    Attributes:
+        program: what it needs of QEMU. board_type: its name in lab/boards.
+        drops: whether its UART drops what the line has no room for, unless it is made to wait.
+        uboot: which U-Boot it runs.
+        straps: how its boot-mode straps are when it is new.
+    """
+
+    program: Program
+    uboot: UBoot
+    straps: int
+    board_type: str
+    drops: bool
+
+    def images(self, root: Path, report: cache.Report) -> Path:
+        """The folder of the image cache `root` with what a board has a copy of, built when missing.
+
+        Raises:
+            LabError, ConfigurationError: it cannot be built.
+        """
+        ...
+
+    def packages(self, root: Path, report: cache.Report) -> Path:
+        """The folder of the image cache `root` with what the images are made from, downloaded when missing; raises as `images`."""
+        ...
+
+    def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
+        """QEMU's arguments for the machine, its media and its network, with these boot-mode straps.
+
+        Args:
+            tap_fd: the board's end of its cable; None: it has none.
+        """
+        ...
+
+
+def command(program: Path, folder: BoardFolder, machine: Sequence[str], console_fd: int, qmp_fd: int) -> list[str]:
+    """QEMU's command line, with the words of a model; the CPU waits for QMP's "cont"."""
+    return [
+        str(program),
+        *("-name", f"boardlab-{folder.name}"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-S"),
+        *machine,
+        *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=qmp,fd={qmp_fd}", "-mon", "chardev=qmp,mode=control"),
+    ]
+
+
+def drive(folder: BoardFolder, medium: str, how: str) -> list[str]:
+    """The words that give QEMU the image of a medium; `how`: the drive's other properties."""
+    return ["-drive", f"{how},format=raw,file={_escaped(folder.medium(medium))}"]
+
+
+def network(folder: BoardFolder, model: str, tap_fd: int | None) -> list[str]:
+    """The words for the Ethernet of a board, at the cable to its tester where it has one.
+
+    Else for a network inside QEMU: DHCP, and TFTP from the board's folder. Nothing of the host's is in it, or its
+    loopback where releases can be put on the board.
+    """
+    if tap_fd is not None:
+        return ["-nic", f"tap,fd={tap_fd},model={model}"]
+    restricted = "off" if recipe.has_network(folder.media) else "on"
+    return ["-nic", f"user,restrict={restricted},model={model},tftp={_escaped(folder.tftp)}"]
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace(",", ",,")
+
+
+def _no_rails(_state: str, _t_ns: int) -> None: ...
+
+
+class QemuBoard:
+    """A `lab.virtual.board.Backend` on QEMU.
+
+    Args:
+        program: what `Program.obtain` found for the model.
+    """
+
+    def __init__(
+        self, folder: BoardFolder, model: Model, program: Path, adapters: Mapping[str, UartAdapter], clock: Clock
+    ) -> None:
+        self.died_hook: Callable[[str], None] = _log.warning
+        self.state_hook: Callable[[str, int], None] = _no_rails
+        self.release, self.seed = "", 0
+        self._folder = folder
+        self._model, self._program = model, program
+        self._adapter = adapters["uart0"]
+        self._clock = clock
+        self._log_start = 0  # where the log of this power cycle begins
+        self._child: Child | None = None
+        self._serial: Serial | None = None
+        self._qmp: Qmp | None = None
+        self._events: asyncio.Task[None] | None = None
+        self._activity: Activity | None = None
+        self._has_tools = recipe.has_tools(folder.media)
+        self._cable: Cable | None = None
+        folder.tester.unlink(missing_ok=True)  # of an earlier bench
+
+    def troubles(self) -> Sequence[RailTrouble]:
+        """See `Backend`: real software has no faults on request."""
+        return ()
+
+    async def power_on(self, straps: int) -> int:
+        """See `Backend`; the board's power-on is the "cont" that releases its CPU, QEMU's own start is before it."""
+        await self.power_off()
+        self._log_start = self._folder.qemu_log.stat().st_size if self._folder.qemu_log.exists() else 0
+        tap = await self._tap()
+        self._serial = Serial(self._adapter)
+        local, remote = socket.socketpair()
+        try:
+            with self._serial.remote as console:
+                with remote:
+                    fds = (console.fileno(), remote.fileno())
+                    self._child = Child(
+                        command(self._program, self._folder, self._model.words(self._folder, straps, tap), *fds),
+                        self._folder.qemu_log,
+                        pass_fds=fds if tap is None else (*fds, tap),
+                        env=libraries.environment(self._program),
+                        ended_hook=self._ended,
+                    )
+                async with asyncio.timeout(_START_S):
+                    self._qmp = await Qmp.open(local)
+                    if self._model.drops:
+                        self._serial.wait_for_room()
+                    released_ns = self._clock.now_ns()
+                    await self._qmp.execute("cont")
+        except (BoardlabError, TimeoutError, OSError) as error:
+            await self.power_off()
+            local.close()
+            reason = f"QEMU did not start within {_START_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
+            raise LabTransientError(
+                f"{self._folder.name}: {reason}; {self._last_words()}", failure="virtual_board"
+            ) from error
+        self._events = asyncio.create_task(self._qmp.follow())
+        self._activity = Activity(Path(f"/proc/{self._child.pid}/task"), self._clock, self.state_hook)
+        self._adapter.said_hook, self._adapter.typed_hook = self._activity.said, self._activity.typed
+        return released_ns
+
+    async def power_off(self) -> None:
+        """See `Backend`; QEMU is killed and reaped, bytes still in the UART are lost as on a real board."""
+        self._rest()
+        if self._child is not None:
+            await self._child.kill()
+        if self._serial is not None:
+            self._serial.close()
+        if self._events is not None:
+            self._events.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._events
+        if self._qmp is not None:
+            self._qmp.close()
+        self._child = self._serial = self._events = self._qmp = None
+
+    async def _tap(self) -> int | None:
+        """The board's end of its cable, which stays plugged in when the board is off; None where it has none."""
+        if not self._has_tools:
+            return None
+        if self._cable is None:
+            try:
+                self._cable = await Cable.plug(self._folder)
+            except LabStableError as error:
+                _log.warning("%s: %s; it has no network", self._folder.name, error)
+                return None
+        return self._cable.fd
+
+    def _rest(self) -> None:
+        if self._activity is not None:
+            self._activity.close()
+            self._activity = None
+
+    def _ended(self, status: int) -> None:
+        if self._events is None:
+            return  # it has not been released: that is power_on's to tell
+        self._rest()
+        if self._serial is not None:
+            self._serial.close()
+        self.died_hook(f"QEMU ended by itself with status {status}; {self._last_words()}")
+
+    def _last_words(self) -> str:
+        log = self._folder.qemu_log
+        with contextlib.suppress(OSError):
+            lines = log.read_bytes()[self._log_start :].decode(errors="replace").strip().splitlines()
+            if lines:
+                return f"its last words are {lines[-1]!r} ({log})"
+        return f"it left no message ({log})"

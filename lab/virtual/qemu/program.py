@@ -1,0 +1,110 @@
+"""The QEMU that a machine runs in: the host's where it will do, else that of a Debian suite, unpacked into the image cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.virtual.images import cache, debian, tools
+from lab.virtual.qemu import libraries
+
+_WHOLE: Final = "-whole"  # in the cache: the program with libraries
+
+
+@frozen
+class Program:
+    """What a machine needs of QEMU.
+
+    Attributes:
+        name: e.g. "qemu-system-arm".
+        machine: as its option -machine calls it.
+        versions: the first and the last major version that run it well.
+        suite, package: Debian's, with such a version; empty: the host has one, whatever it is.
+    """
+
+    name: str
+    machine: str
+    versions: tuple[int, int] = (0, 0)
+    suite: str = ""
+    package: str = ""
+
+    def obtain(self, root: Path, report: cache.Report) -> Path:
+        """Where the program is; downloaded (10 to 50 MB) when the host's does not fit and it is not in the image cache `root`.
+
+        Raises:
+            LabTransientError: the package cannot be downloaded.
+            ConfigurationError: it does not run on this host.
+        """
+        if not self.suite:
+            tools.require([self.name])
+            return Path(tools.find(self.name))
+        own = shutil.which(self.name)
+        if own is not None and self._fits(Path(own)):
+            return Path(own)
+        unpacked = self._unpacked(root, report)
+        if missing := libraries.missing(unpacked):
+            unpacked = self._unpacked(root, report, missing)
+        if not self._fits(unpacked):
+            raise ConfigurationError(
+                f"{unpacked} of Debian {self.suite} does not run here: {_said(unpacked, '--version').strip()}. Install a "
+                f"{self.name} of version {self.versions[0]} to {self.versions[1]}, or use a Debian 12 (container)"
+            )
+        return unpacked
+
+    def _unpacked(self, root: Path, report: cache.Report, missing: Sequence[str] = ()) -> Path:
+        """The program of the package, in the image cache; `missing`: with these libraries beside it."""
+        architecture = tools.run(["dpkg", "--print-architecture"]).decode().strip()
+        inputs = {"suite": self.suite, "architecture": architecture, "package": self.package, "name": self.name}
+
+        def fetch(folder: Path) -> Mapping[str, object]:
+            apt = debian.AptRoot(folder / "apt", self.suite, architecture)
+            report(
+                f"Downloading {self.package} of Debian {self.suite} from {apt.mirror}, for the machine {self.machine}"
+            )
+            apt.update()
+            package = apt.download(self.package)[self.package]
+            program = folder / self.name
+            debian.extract(package, {f"usr/bin/{self.name}": program})
+            program.chmod(0o755)
+            more: dict[str, str] = {}
+            if missing:
+                report(f"Downloading what this host has not of its libraries: {', '.join(missing)}")
+                more = libraries.add(program, package, self.suite, architecture)
+            apt.clean()
+            return {"mirror": apt.mirror, "packages": {package.name: package.version, **more}}
+
+        if missing:
+            recipe = cache.recipe_hash(**inputs, missing=list(missing))
+            return cache.obtain(self.name + _WHOLE, recipe, fetch, root=root, report=report) / self.name
+        recipe = cache.recipe_hash(**inputs)
+        return cache.obtain(f"{self.name}-{self.suite}", recipe, fetch, root=root, report=report) / self.name
+
+    def _fits(self, program: Path) -> bool:
+        version = re.search(r"version (\d+)\.", _said(program, "--version"))
+        first, last = self.versions
+        return (
+            version is not None
+            and first <= int(version[1]) <= last
+            and re.search(rf"^{re.escape(self.machine)} ", _said(program, "-machine", "help"), re.MULTILINE)
+            is not None
+        )
+
+
+def _said(program: Path, *words: str) -> str:
+    done = subprocess.run(
+        [program, *words],
+        env={**os.environ, **libraries.environment(program)},
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
+    return done.stdout or done.stderr

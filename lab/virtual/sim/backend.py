@@ -1,0 +1,176 @@
+"""A simulated board on the bench: its UARTs are adapters, its time is the host's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+from lab.errors import LabTransientError
+from lab.host.clock import Clock
+from lab.virtual.rails import levels
+from lab.virtual.sim.board import SimBoard
+from lab.virtual.sim.config import SimConfig
+from lab.virtual.sim.faulthooks import FaultHooks, Switching
+from lab.virtual.sim.faults import plan
+from lab.virtual.sim.faults.base import Fault
+from lab.virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
+from lab.virtual.sim.model import model
+from lab.virtual.sim.network import LoopbackTftp
+from lab.virtual.sim.setup import check
+from lab.virtual.uart import UartAdapter
+
+_HANG_S = 60.0  # longer than anybody waits for a PDU
+
+
+# The stages of a board as states of its rails (lab/virtual/rails/levels.py); all others are stages of a boot.
+_STATES = {
+    "powered-down": levels.OFF,
+    "partial-io": levels.PARTIAL_IO,
+    "rom": levels.ROM,
+    "rom-without-medium": levels.ROM,
+    "reset": levels.ROM,
+    "login": levels.IDLE,
+    "shell": levels.IDLE,
+    "bare-shell": levels.IDLE,
+    "uboot-prompt": levels.BUSY,
+    "suspend": levels.BUSY,
+    "resume": levels.BUSY,
+    levels.DEEP_SLEEP: levels.DEEP_SLEEP,
+    levels.MCU_ONLY: levels.MCU_ONLY,
+}
+
+
+def _nobody(_reason: str) -> None: ...
+
+
+def _no_rails(_state: str, _t_ns: int) -> None: ...
+
+
+class SimBackend:
+    """A `lab.virtual.board.Backend`. Any number of them share a process; one that waits costs nothing."""
+
+    def __init__(self, board_type: str, config: SimConfig, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
+        self.died_hook: Callable[[str], None] = _nobody
+        self.state_hook: Callable[[str, int], None] = _no_rails
+        self._adapters = adapters
+        self._clock = clock
+        made = model(board_type, config.release or None)
+        check(config.setup, made)
+        console = adapters[made.board.console.name]
+        self._pacer, self._truth = console.pacer, console.truth
+        self.board = SimBoard(
+            made, adapters, config.seed, config.time_scale, config.setup, troubles_for=self._faults_for
+        )
+        self.board.network = LoopbackTftp()
+        self._plans = [plan.read(words, config.seed) for words in config.faults]
+        self.release, self.seed = made.release_name, config.seed
+        self._cleared = asyncio.Event()
+        self.board.note_hook = self._note
+        self.board.dark_hook = self._dark
+        self.board.died_hook = self._died
+
+    async def power_on(self, straps: int) -> int:
+        """See `Backend`; a faulty PDU does something else.
+
+        Raises:
+            LabTransientError: the PDU answers with an error.
+            ConnectionAbortedError: it closes the connection.
+        """
+        now_ns = self._clock.now_ns()
+        for name, adapter in self._adapters.items():
+            adapter.receive_hook = self._receiver(name)
+        switching = self.board.power_on(straps, now_ns)
+        self._pacer.update(self)
+        await self._answer(switching)
+        return now_ns
+
+    async def power_off(self) -> None:
+        """See `Backend`; a faulty board lives on, and a faulty PDU does something else.
+
+        Raises:
+            LabTransientError: the PDU answers with an error.
+            ConnectionAbortedError: it closes the connection.
+        """
+        switching = self.board.power_off(self._clock.now_ns())
+        self._pacer.update(self)
+        await self._answer(switching)
+
+    def troubles(self) -> Sequence[FaultHooks]:
+        """See `Backend`."""
+        return self.board.troubles
+
+    def faults(self) -> Mapping[str, object]:
+        """See `Misbehaving`."""
+        at_work = [fault.name for fault in self.board.troubles if isinstance(fault, Fault)]
+        return {"cycle": self.board.cycle, "now": at_work, "planned": [planned.words() for planned in self._plans]}
+
+    def inject(self, order: Mapping[str, str]) -> None:
+        """See `Misbehaving`; `cycles` may also be "next", which it is unless it is given, or "now"."""
+        when = order.get("cycles", "next")
+        cycles = str(self.board.cycle + 1) if when in {"next", "now"} else when
+        planned = plan.read({**order, "cycles": cycles}, self.seed)
+        if when == "now":
+            self.board.add_trouble(planned.fault(self.board.cycle))
+            self._pacer.update(self)
+        else:
+            self._plans.append(planned)
+
+    def clear(self) -> None:
+        """See `Misbehaving`."""
+        self._plans.clear()
+        self.board.clear_troubles()
+        self._cleared.set()
+
+    @property
+    def pins(self) -> Sequence[str]:
+        """See `Wakeable`."""
+        return [pin for pin in (CAN_PIN, GPIO_PIN) if pin in self.board.model.board.low_power.wakes]
+
+    def pulse(self, pin: str) -> None:
+        """See `Wakeable`; the board's input goes active."""
+        self.board.receive(pin, b"\x01", self._clock.now_ns())
+        self._pacer.update(self)
+
+    def _faults_for(self, cycle: int) -> Sequence[Fault]:
+        return [planned.fault(cycle) for planned in self._plans if planned.strikes(cycle)]
+
+    async def _answer(self, switching: Switching) -> None:
+        match switching:
+            case Switching.ERROR:
+                raise LabTransientError("the PDU says that it cannot switch", failure="pdu_refused")
+            case Switching.REFUSE:
+                raise ConnectionAbortedError
+            case Switching.HANG:
+                self._cleared.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_HANG_S):
+                        await self._cleared.wait()
+
+    def deadline_ns(self) -> int | None:
+        """See `lab.virtual.pacer.Paced`."""
+        return self.board.deadline_ns()
+
+    def fire(self) -> None:
+        """See `lab.virtual.pacer.Paced`."""
+        self.board.run(self._clock.now_ns())
+
+    def _receiver(self, uart: str) -> Callable[[bytes], None]:
+        def receive(data: bytes) -> None:
+            self.board.receive(uart, data, self._clock.now_ns())
+            self._pacer.update(self)
+
+        return receive
+
+    def _dark(self) -> None:
+        for adapter in self._adapters.values():
+            adapter.discard()
+        self.state_hook(levels.OFF, self._clock.now_ns())
+
+    def _died(self) -> None:
+        self.died_hook("it switched itself off")
+
+    def _note(self, text: str) -> None:
+        self._truth.note(self.board.now_ns, text)
+        if self.board.stage != "off":
+            self.state_hook(_STATES.get(self.board.stage, levels.BOOT), self.board.now_ns)

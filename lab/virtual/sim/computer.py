@@ -1,0 +1,253 @@
+"""The computer on a simulated board: what its programs know and share, from power on to power off."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from attrs import define, field
+
+from lab.virtual.sim.dice import dice
+from lab.virtual.sim.machine import Machine, Task
+from lab.virtual.sim.model import Model, model
+from lab.virtual.sim.network import Network, NoNetwork
+from lab.virtual.sim.program import CpuResetError, Pause, Program, Say
+from lab.virtual.sim.setup import DEFAULT, SimSetup
+from lab.virtual.sim.storage import Storage
+from lab.virtual.sim.timing import Durations, draw
+from lab.virtual.sim.usb import UsbPort
+
+PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them
+
+
+class KernelLog(Protocol):
+    """Where the kernel's lines go."""
+
+    def printk(self, text: str, level: int = 6) -> Program[None]:
+        """Log a line now, and print it on the console."""
+        ...
+
+    def hold_clock_for(self, ns: int) -> None:
+        """Its clock stood still for that long."""
+        ...
+
+
+class Hooks(Protocol):
+    """What a fault at work may change of a running computer (`lab.virtual.sim.faulthooks.FaultHooks`)."""
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """The board has come to this point."""
+        ...
+
+    def medium(self, medium: str, computer: Computer) -> str:
+        """The medium that the ROM finds; empty: none."""
+        ...
+
+    def durations(self, drawn: Durations) -> Durations:
+        """What the stages of this start take."""
+        ...
+
+    def root(self, medium: str, computer: Computer) -> str:
+        """The medium whose root file system the kernel mounts."""
+        ...
+
+    def refuses(self, command: str) -> str:
+        """What a program says that refuses a command; empty: it does not."""
+        ...
+
+    def printk(self, line: str) -> str:
+        """What the kernel's console prints for a line of its log; empty: nothing."""
+        ...
+
+    def protects(self, medium: str) -> bool:
+        """Whether a medium's write protection is on."""
+        ...
+
+    def capacity(self, medium: str, size: int) -> int:
+        """How many bytes a medium really has."""
+        ...
+
+    def spoils(self, medium: str, offset: int, size: int) -> bool:
+        """Whether these bytes of a medium cannot be written."""
+        ...
+
+    def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """Which of these bytes of a medium are written wrong, counted from `offset`; it says that all is well."""
+        ...
+
+    def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """Which are read wrong."""
+        ...
+
+    def keeps(self, register: int, old: int, new: int) -> int:
+        """What an eMMC's register holds after it was set."""
+        ...
+
+    def fetches(self, path: str) -> bool:
+        """Whether the network answers when U-Boot asks for a file."""
+        ...
+
+    def fetched(self, path: str, data: bytes) -> bytes:
+        """The file that came instead."""
+        ...
+
+    def network_rate(self, bytes_s: float) -> float:
+        """How fast it comes."""
+        ...
+
+
+@define(eq=False)
+class Computer:
+    """One power cycle of a board.
+
+    Attributes:
+        straps: the boot-mode pins as the ROM reads them.
+        cycle: number of this power on, from 1.
+        time_scale: factor on all waiting but that for the UARTs; 1 is the real board's pace.
+        troubles: the faults at work in this cycle.
+        main: the task of the board's own program.
+        kernel: the log of the kernel that runs, or ran last.
+        note: takes a line for the truth log.
+        setup: how the board was set up.
+        storage: what survives power cycles.
+        usb: its USB device port. network: what its Ethernet port is plugged into.
+        medium: what it boots from, once the ROM has decided.
+        loader: how SPL calls what it is loaded from, where that is no medium: "UART" or "DFU".
+        missing_media: media that are not plugged in, or do not answer.
+        starts: how often it began to boot.
+        stage: where it is, in one word.
+        wakes_in_ns: how long it will sleep at most.
+        locked: nobody can log in.
+        spared_ns: how much longer its work would have taken at the real board's pace.
+        wall_jump_s: by how much the wall clock was stepped.
+        sleep: the low-power mode that it enters or is in; a fault may change it on the way, or clear it to refuse.
+    """
+
+    model: Model
+    machine: Machine
+    storage: Storage
+    seed: int
+    cycle: int
+    straps: int
+    time_scale: float
+    troubles: Sequence[Hooks]
+    note: Callable[[str], None]
+    setup: SimSetup = DEFAULT
+    usb: UsbPort = field(factory=UsbPort)
+    network: Network = field(factory=NoNetwork)
+    main: Task | None = field(default=None, init=False)
+    kernel: KernelLog | None = field(default=None, init=False)
+    medium: str = field(default="", init=False)
+    loader: str = field(default="", init=False)
+    missing_media: set[str] = field(factory=set, init=False)
+    starts: int = field(default=0, init=False)
+    stage: str = field(default="off", init=False)
+    sleep: str = field(default="", init=False)
+    wakes_in_ns: int | None = field(default=None, init=False)
+    locked: bool = field(default=False, init=False)
+    wall_jump_s: float = field(default=0.0, init=False)
+    spared_ns: int = field(default=0, init=False)
+    durations: Durations = field(init=False)
+
+    @property
+    def console(self) -> str:
+        """The name of the console's UART."""
+        return self.model.board.console.name
+
+    @property
+    def now_ns(self) -> int:
+        """The machine's time."""
+        return self.machine.now_ns
+
+    def dice(self, *what: object) -> random.Random:
+        """A source of chance for one purpose in this cycle."""
+        return dice(self.seed, self.cycle, *what)
+
+    def select_medium(self) -> bool:
+        """Read the pins, and draw what the stages take. False: they select no medium."""
+        media = [name for name, medium in self.model.board.media.items() if medium.boot_mode == self.straps]
+        self.medium = media[0] if media else ""
+        for trouble in self.troubles:
+            self.medium = trouble.medium(self.medium, self)
+        if not self.medium:
+            return False
+        self.draw_durations()
+        return True
+
+    def run_software(self, release: str) -> None:
+        """What runs from now on is of this release of the board type."""
+        if release != self.model.release_name:
+            self.model = model(self.model.board.name, release)
+
+    def draw_durations(self) -> None:
+        """Draw what this start's stages take; each start of a cycle takes another time."""
+        source = self.dice("durations", self.starts) if self.starts else self.dice("durations")
+        self.starts += 1
+        self.durations = draw(self.model.release, self.medium, self.model.profile, source)
+        for trouble in self.troubles:
+            self.durations = trouble.durations(self.durations)
+
+    def facts(self) -> dict[str, object]:
+        """What the texts of the firmware are filled with."""
+        return {
+            **self.model.facts(),
+            "setup": self.setup,
+            "medium": self.medium,
+            "spl_medium": self.loader or self.model.spl_medium(self.medium),
+            "tee": self.setup.tee_talks or self.model.release.device == "GP",
+        }
+
+    def enter(self, stage: str, planned_ns: int | None = None) -> None:
+        """A new stage begins; `planned_ns` is how long it will take if nothing goes wrong."""
+        self.stage = stage
+        planned = "" if planned_ns is None else f" planned_ns={planned_ns}"
+        self.note(f"cycle={self.cycle} stage={stage}{planned}")
+
+    def reset(self) -> None:
+        """The processor resets, whatever it is doing (a watchdog)."""
+        if self.main is not None:
+            self.machine.interrupt(self.main, CpuResetError())
+
+    def at(self, point: str) -> Program[None]:
+        """A point at which faults may take over."""
+        for trouble in self.troubles:
+            yield from trouble.at(point, self)
+
+    def pause(self, ns: float) -> Program[None]:
+        """Work that long, as far as time_scale allows."""
+        self.spare(ns)
+        yield Pause(round(ns * self.time_scale))
+
+    def spare(self, ns: float) -> None:
+        """Work of that length was shortened by time_scale."""
+        self.spared_ns += round(ns) - round(ns * self.time_scale)
+
+    def say(self, text: str, uart: str | None = None) -> Program[None]:
+        """Print, with a carriage return before each line feed; waits until the UART has taken it."""
+        if text:
+            yield Say(uart or self.console, text.replace("\n", "\r\n").encode())
+
+    def printk(self, *lines: str, level: int = 6) -> Program[None]:
+        """The kernel logs these lines; before there is one nothing happens.
+
+        Args:
+            level: syslog's; smaller is more urgent.
+        """
+        if self.kernel is not None:
+            for line in lines:
+                yield from self.kernel.printk(line, level)
+
+    def set_speed(self, speed_bd: int) -> None:
+        """The console changes its speed, on both sides."""
+        self.machine.set_speed(self.console, speed_bd)
+
+    def echo(self, data: bytes) -> Program[None]:
+        """Send typed bytes back as they are."""
+        yield Say(self.console, data)
+
+    def write(self, data: bytes) -> Program[None]:
+        """What a process writes to the console: piece by piece, so that others can come between."""
+        data = data.replace(b"\n", b"\r\n")
+        for start in range(0, len(data), PIECE_BYTES):
+            yield Say(self.console, data[start : start + PIECE_BYTES])

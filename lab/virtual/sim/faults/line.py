@@ -1,0 +1,239 @@
+"""Faults of the console's line: what leaves the board is not what arrives, or the other way round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, field, validators
+
+from lab.virtual.sim.faults.base import Fault, FaultOutcome, point, share
+from lab.virtual.sim.program import NS_PER_MS, Pause, Program, Say
+
+if TYPE_CHECKING:
+    from lab.virtual.sim.computer import Computer
+
+_INTACT_LINES = 8  # of the kernel's log, before any is lost: what a boot must show is among them
+_UNREADABLE = FaultOutcome(("garbled",), "lab", transient=True)
+_DAMAGED = (
+    "moment_missing",
+    "moment_order",
+    "hang_before_login",
+    "hang_kernel",
+    "hang_uboot",
+    "hang_spl",
+    "wrong_medium",
+    "garbled",
+    "prompt_broken",
+    "reset",
+)
+
+
+def _chance(*, fault: str = "") -> FaultOutcome:
+    return FaultOutcome(_DAMAGED, fault, transient=True, may_succeed=True)
+
+
+@define(kw_only=True, eq=False)
+class Dropped(Fault):
+    """Characters are lost on their way to the host, e.g. by an overrun in the adapter."""
+
+    name: ClassVar[str] = "dropped"
+    outcome: ClassVar[FaultOutcome] = _chance()
+    share: float = field(default=0.002, validator=share)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return bytes(byte for byte in data if self.dice.random() >= self.share)
+
+
+@define(kw_only=True, eq=False)
+class LinesLost(Fault):
+    """The adapter overruns while the kernel's log is printed: some forty lines are lost, from the middle of one to the
+    middle of another, in several pieces."""
+
+    name: ClassVar[str] = "lines_lost"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("console_overrun",), may_carry=("clock_disagrees",))
+    lines: int = field(default=40, validator=validators.ge(1))
+    pieces: int = field(default=8, validator=validators.ge(1))
+    _seen: int = field(default=0, init=False)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        if not data.startswith(b"["):
+            return data
+        self._seen += 1
+        whole = max(self.lines // self.pieces - 1, 0)
+        number, place = divmod(self._seen - _INTACT_LINES, whole + 4)  # two of four are torn, two stay whole
+        if self._seen < _INTACT_LINES or number >= self.pieces or place > whole + 1:
+            return data
+        cut = self.dice.randrange(1, len(data) - 2)
+        return data[:cut] if place == 0 else data[cut:] if place == whole + 1 else b""
+
+
+@define(kw_only=True, eq=False)
+class Duplicated(Fault):
+    """Characters come twice."""
+
+    name: ClassVar[str] = "duplicated"
+    outcome: ClassVar[FaultOutcome] = _chance()
+    share: float = field(default=0.002, validator=share)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return b"".join(bytes([byte] * (2 if self.dice.random() < self.share else 1)) for byte in data)
+
+
+@define(kw_only=True, eq=False)
+class Garbled(Fault):
+    """Characters change on their way, e.g. by a bad ground: bits flip."""
+
+    name: ClassVar[str] = "garbled"
+    outcome: ClassVar[FaultOutcome] = _chance()
+    share: float = field(default=0.002, validator=share)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return bytes(
+            byte ^ (1 << self.dice.randrange(8)) if self.dice.random() < self.share else byte for byte in data
+        )
+
+
+@define(kw_only=True, eq=False)
+class WrongBaud(Fault):
+    """The board speaks at another speed than the host listens: everything is garbage."""
+
+    name: ClassVar[str] = "wrong_baud"
+    outcome: ClassVar[FaultOutcome] = _UNREADABLE
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return bytes(self.dice.choice((0x00, 0x80, 0xF8, 0xFE, 0xE6, 0x9E, 0x66, 0x78)) for _ in data)
+
+
+@define(kw_only=True, eq=False)
+class NulStorm(Fault):
+    """The line is held low: the adapter reports NUL upon NUL, and nothing of the board comes through."""
+
+    name: ClassVar[str] = "nul_storm"
+    outcome: ClassVar[FaultOutcome] = _UNREADABLE
+
+    def beside(self, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        return self._storm(computer)
+
+    def _storm(self, computer: Computer) -> Program[None]:
+        while True:
+            yield Say(computer.console, bytes(64))
+            yield Pause(NS_PER_MS)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return bytes(len(data))
+
+
+@define(kw_only=True, eq=False)
+class Flood(Fault):
+    """A driver logs without an end, as fast as a fast console takes it."""
+
+    name: ClassVar[str] = "flood"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("log_flood",), "board", transient=True)
+    bytes_per_s: int = field(default=1_000_000, validator=validators.ge(1000))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point != "kernel.middle":
+            return
+        speed_bd = computer.machine.speed_bd[computer.console]
+        computer.set_speed(self.bytes_per_s * 10)
+        line = "[    2.000000] spi_master spi0: will run message pump with realtime priority"
+        try:
+            while True:
+                yield from computer.say((line + "\n") * 64)
+        finally:
+            computer.set_speed(speed_bd)
+
+
+@define(kw_only=True, eq=False)
+class SilentConsole(Fault):
+    """The board's transmit line is cut: the board boots, and nobody hears it."""
+
+    name: ClassVar[str] = "silent_console"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return b""
+
+
+@define(kw_only=True, eq=False)
+class PromptInterleaved(Fault):
+    """A kernel message comes in the middle of the login prompt."""
+
+    name: ClassVar[str] = "prompt_interleaved"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("prompt_broken",), "test", transient=True)
+    _armed: bool = field(default=False, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        self._armed = self._armed or point == "login"
+        yield from ()
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        head, found, tail = data.partition(b"login: ")
+        if not (self._armed and found):
+            return data
+        self._armed = False
+        message = b"[   16.412907] random: 7 urandom warning(s) missed due to ratelimiting\r\n"
+        return head + b"lo" + message + b"gin: " + tail
+
+
+@define(kw_only=True, eq=False)
+class PromptSplit(Fault):
+    """The login prompt comes in two pieces, with a pause between them."""
+
+    name: ClassVar[str] = "prompt_split"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    pause_ms: float = field(default=120.0, validator=validators.ge(0.0))
+    _computer: Computer | None = field(default=None, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        self._computer = computer if point == "login" else None
+        yield from ()
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        head, found, tail = data.partition(b"login: ")
+        if self._computer is None or not found:
+            return data
+        computer, self._computer = self._computer, None
+        computer.machine.spawn(self._rest(computer, b"gin: " + tail))
+        return head + b"lo"
+
+    def _rest(self, computer: Computer, data: bytes) -> Program[None]:
+        yield Pause(round(self.pause_ms * NS_PER_MS))
+        yield Say(computer.console, data)
+
+
+@define(kw_only=True, eq=False)
+class InputLost(Fault):
+    """Typed characters are lost, e.g. since a FIFO overflows."""
+
+    name: ClassVar[str] = "input_lost"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(
+        ("login_failed",), "board", transient=True, may_succeed=True, trial="login"
+    )
+    share: float = field(default=0.02, validator=share)
+    from_point: str = field(default="login", validator=point)
+    _active: bool = field(default=False, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        self._active = self._active or point == self.from_point
+        yield from ()
+
+    def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        if not self._active:
+            return data
+        return bytes(byte for byte in data if self.dice.random() >= self.share)

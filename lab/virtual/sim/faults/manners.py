@@ -1,0 +1,200 @@
+"""What boards in good health print or leave out, and what misleads whoever expects the usual boot. The number holds.
+
+Each names where its lines are from. Plan one for all cycles to have a board that is always like that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, evolve, field, validators
+
+from lab.virtual.sim.faults.base import Fault, FaultOutcome
+from lab.virtual.sim.program import NS_PER_MS, CpuResetError, Pause, Program
+
+if TYPE_CHECKING:
+    from lab.virtual.sim.computer import Computer
+    from lab.virtual.sim.setup import SimSetup
+
+
+@define(kw_only=True, eq=False)
+class QuietKernel(Fault):
+    """The kernel's command line has `quiet`: the console shows errors only, and neither the kernel's start nor systemd's."""
+
+    name: ClassVar[str] = "quiet_kernel"
+    # A number of its own flow where the whole run has it (tests/unit/run/test_flow_runs.py).
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", cycle=2)
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status."""
+        return setup.with_variables(optargs="quiet")
+
+
+@define(kw_only=True, eq=False)
+class AutobootKeyed(Fault):
+    """Only a space stops U-Boot's countdown, and nothing is counted: "Press SPACE to abort autoboot in 2 seconds"."""
+
+    name: ClassVar[str] = "autoboot_keyed"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; public logs of AM335x and AM62x boards with U-Boot 2017.05 and later."""
+        return evolve(setup, keyed=True)
+
+
+@define(kw_only=True, eq=False)
+class SilentBl31(Fault):
+    """TF-A was built to say nothing: between the two SPL there is silence."""
+
+    name: ClassVar[str] = "silent_bl31"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; TF-A's LOG_LEVEL below that of notices."""
+        return evolve(setup, bl31_silent=True)
+
+
+@define(kw_only=True, eq=False)
+class TeeTalks(Fault):
+    """OP-TEE was built to say what it does, also in the middle of the kernel's start (`I/TC: Secondary CPU 1 ...`)."""
+
+    name: ClassVar[str] = "tee_talks"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; a public log of the SK-AM62 with SDK 11.0 and a debug build."""
+        return evolve(setup, tee_talks=True)
+
+
+@define(kw_only=True, eq=False)
+class SplRebuilt(Fault):
+    """The two SPL were built at different times, and say so in their banners."""
+
+    name: ClassVar[str] = "spl_rebuilt"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    built: str = field(default="Jun 25 2025 - 09:02:11 +0000")
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps; this one is made up."""
+        return evolve(setup, spl_built=self.built)
+
+
+@define(kw_only=True, eq=False)
+class ClockRates(Fault):
+    """SPL prints the clocks that it sets, as with SDK 11.2, in place of the one frequency that it changed."""
+
+    name: ClassVar[str] = "clock_rates"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; a description of logs with SDK 11.2, whose other lines are assumed to be those of 11.1."""
+        return evolve(setup, clocks_said=True)
+
+
+@define(kw_only=True, eq=False)
+class ExtlinuxBoot(Fault):
+    """U-Boot boots through a menu file (extlinux.conf): it says the kernel's command line, and not that it found a card."""
+
+    name: ClassVar[str] = "extlinux_boot"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """See `FaultHooks`; public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images."""
+        return evolve(setup, extlinux=True)
+
+
+@define(kw_only=True, eq=False)
+class NoCardPresent(Fault):
+    """U-Boot looks for a card in an empty slot too, before it finds the one that it boots from and after."""
+
+    name: ClassVar[str] = "no_card_present"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    _said: int = field(default=0, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`; drivers/mmc/mmc.c (mmc_start_init), public logs of AM62A and AM62P boards."""
+        if point == ("uboot.countdown", "uboot.load", "")[self._said]:
+            self._said += 1
+            yield from computer.say("MMC: no card present\n")
+
+
+@define(kw_only=True, eq=False)
+class ErratumI2331(Fault):
+    """SPL resets the board once after each cold start (AM64x, erratum i2331): three SPL banners, and a healthy boot."""
+
+    name: ClassVar[str] = "erratum_i2331"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    _left: int = field(default=1, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`; U-Boot, arch/arm/mach-k3/am642_init.c, and public logs of AM64x boards."""
+        if point == "spl.start" and self._left:
+            self._left -= 1
+            yield from computer.say("Resetting on cold boot to workaround ErrataID:i2331\n")
+            yield from computer.say("Please resend tiboot3.bin in case of UART/DFU boot\nresetting ...\n")
+            yield Pause(round(20 * NS_PER_MS * computer.time_scale))  # assumed
+            raise CpuResetError
+
+
+@define(kw_only=True, eq=False)
+class ResumeWithSpl(Fault):
+    """SPL runs again at each resume (as on the J784S4), prints its banner, and hands over to the sleeping kernel."""
+
+    name: ClassVar[str] = "resume_with_spl"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`; a description of logs of the J784S4; which of SPL's lines come is assumed."""
+        if point == "resume.start":
+            facts = computer.model.facts()
+            yield from computer.say(f"\nU-Boot SPL {facts['r5_uboot']}\nSYSFW ABI: {computer.model.release.sysfw}\n")
+
+
+@define(kw_only=True, eq=False)
+class _Later(Fault):
+    """Something comes on the console a while after the first prompt."""
+
+    after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
+    _struck: bool = field(default=False, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        yield from ()
+        if point == "login.prompt" and not self._struck:
+            self._struck = True
+            computer.machine.spawn(self._says(computer))
+
+    def _says(self, computer: Computer) -> Program[None]:
+        yield Pause(round(self.after_ms * NS_PER_MS))
+        yield from computer.write(self.text(computer).encode())
+
+    def text(self, computer: Computer) -> str:
+        """What comes."""
+        raise NotImplementedError
+
+
+@define(kw_only=True, eq=False)
+class SecondPrompt(_Later):
+    """getty starts a second time, a while after the first: another banner and another prompt. The first one counts."""
+
+    name: ClassVar[str] = "second_prompt"
+    after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
+
+    def text(self, computer: Computer) -> str:
+        """The banner and the prompt once more; their form is that of the first ones."""
+        host, tty = computer.model.identity.hostname, computer.model.board.console.linux
+        distribution = computer.model.release.distribution
+        return f"\n\nArago Project {host} {tty}\n\n{distribution} {host} {tty}\n\n{host} login: "
+
+
+@define(kw_only=True, eq=False)
+class NoticeAfterPrompt(_Later):
+    """A program writes a notice to the console after the prompt, on the prompt's own line; no second prompt follows."""
+
+    name: ClassVar[str] = "notice_after_prompt"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
+
+    def text(self, computer: Computer) -> str:
+        """A line of systemd, which waits for nobody: its unit is made up."""
+        return "[  OK  ] Finished Load/Save Screen Backlight Brightness.\n"

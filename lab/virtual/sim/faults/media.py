@@ -1,0 +1,244 @@
+"""Faults of media, and of the network that their contents come over, while a release is put on a board."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, field, validators
+
+from lab.virtual.sim import firmware
+from lab.virtual.sim.faults.base import Fault, FaultOutcome, for_ever
+from lab.virtual.sim.program import CpuResetError, Pause, Program
+from lab.virtual.sim.storage import BOOT_CONFIG
+
+if TYPE_CHECKING:
+    from lab.virtual.sim.computer import Computer
+
+
+def _provision(failure: str, fault: str = "board", *, transient: bool = True, medium: str = "ospi") -> FaultOutcome:
+    return FaultOutcome((failure,), fault, transient=transient, trial="provision", medium=medium)
+
+
+@define(kw_only=True, eq=False)
+class BadBlock(Fault):
+    """A block of the medium cannot be written or erased any more.
+
+    Attributes:
+        at_byte: where, in the area that is written.
+    """
+
+    name: ClassVar[str] = "bad_block"
+    outcome: ClassVar[FaultOutcome] = _provision("media_write_failed")
+    at_byte: int = field(default=0x80000, validator=validators.ge(0))
+
+    def spoils(self, medium: str, offset: int, size: int) -> bool:
+        """See `FaultHooks`."""
+        return offset <= self.at_byte < offset + size
+
+
+@define(kw_only=True, eq=False)
+class CardProtected(Fault):
+    """The medium is write-protected: a card's slider, or a flash's WP pin."""
+
+    name: ClassVar[str] = "card_protected"
+    outcome: ClassVar[FaultOutcome] = _provision("media_write_protected", transient=False, medium="emmc")
+
+    def protects(self, medium: str) -> bool:
+        """See `FaultHooks`."""
+        return True
+
+
+@define(kw_only=True, eq=False)
+class SmallMedium(Fault):
+    """The medium is smaller than what shall go on it."""
+
+    name: ClassVar[str] = "small_medium"
+    outcome: ClassVar[FaultOutcome] = _provision("image_too_large", "configuration", transient=False)
+    bytes_: int = field(default=0x40000, validator=validators.ge(0), alias="bytes_")
+
+    def capacity(self, medium: str, size: int) -> int:
+        """See `FaultHooks`."""
+        return min(size, self.bytes_)
+
+
+@define(kw_only=True, eq=False)
+class _Struck(Fault):
+    """It strikes at a share of the writes of this power cycle.
+
+    Attributes:
+        at_write: at which piece of a write, from 1.
+    """
+
+    at_write: int = field(default=3, validator=validators.ge(1))
+    _writes: int = field(default=0, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point != "uboot.write":
+            return
+        self._writes += 1
+        if self._writes == self.at_write:
+            yield from self._strike(computer)
+
+    def _strike(self, computer: Computer) -> Program[None]:
+        raise NotImplementedError
+
+
+@define(kw_only=True, eq=False)
+class SilentWrongData(Fault):
+    """A byte is written wrong, and the medium says that all is well."""
+
+    name: ClassVar[str] = "silent_wrong_data"
+    outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
+    _done: bool = field(default=False, init=False)
+
+    def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """See `FaultHooks`."""
+        if self._done:
+            return ()
+        self._done = True
+        return (self.dice.randrange(min(size, 4096)),)
+
+
+@define(kw_only=True, eq=False)
+class ReadBackWrong(Fault):
+    """What is read from the medium is wrong, though it was written well: a weak cell, or a bad line."""
+
+    name: ClassVar[str] = "read_back_wrong"
+    outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
+
+    def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """See `FaultHooks`."""
+        return (self.dice.randrange(min(size, 4096)),)
+
+
+@define(kw_only=True, eq=False)
+class ExtCsdKept(Fault):
+    """The eMMC answers that all is well, and keeps the boot partition that it had."""
+
+    name: ClassVar[str] = "extcsd_kept"
+    outcome: ClassVar[FaultOutcome] = _provision("extcsd_not_set", transient=False, medium="emmc")
+
+    def keeps(self, register: int, old: int, new: int) -> int:
+        """See `FaultHooks`; the partition that is open for access changes, as it has to for every write."""
+        return old & ~7 | new & 7 if register == BOOT_CONFIG else old
+
+
+@define(kw_only=True, eq=False)
+class WriteStalls(_Struck):
+    """A write makes no progress any more."""
+
+    name: ClassVar[str] = "write_stalls"
+    outcome: ClassVar[FaultOutcome] = _provision("write_stalled", "lab")
+
+    def _strike(self, computer: Computer) -> Program[None]:
+        yield from for_ever()
+
+
+@define(kw_only=True, eq=False)
+class WriteSlow(Fault):
+    """The medium is as slow as a worn one: each piece of a write takes some seconds more."""
+
+    name: ClassVar[str] = "write_slow"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="provision", medium="ospi")
+    seconds: float = field(default=2.0, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point == "uboot.write":
+            yield Pause(round(self.seconds * 1e9 * computer.time_scale))
+
+
+@define(kw_only=True, eq=False)
+class ResetInWrite(_Struck):
+    """The processor resets in the middle of a write."""
+
+    name: ClassVar[str] = "reset_in_write"
+    outcome: ClassVar[FaultOutcome] = _provision("write_stalled", "lab")
+
+    def _strike(self, computer: Computer) -> Program[None]:
+        yield Pause(0)
+        raise CpuResetError
+
+
+@define(kw_only=True, eq=False)
+class PowerLostInWrite(_Struck):
+    """The board loses its power in the middle of a write, and gets it back only at the next power on."""
+
+    name: ClassVar[str] = "power_lost_in_write"
+    outcome: ClassVar[FaultOutcome] = _provision("write_stalled", "lab")
+
+    def _strike(self, computer: Computer) -> Program[None]:
+        computer.enter("dark")
+        yield from for_ever()
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `FaultHooks`."""
+        return b"" if self._writes >= self.at_write else data
+
+
+@define(kw_only=True, eq=False)
+class TftpSilent(Fault):
+    """Nobody answers when U-Boot asks for a file over the network."""
+
+    name: ClassVar[str] = "tftp_silent"
+    outcome: ClassVar[FaultOutcome] = _provision("tftp_timeout", "lab")
+
+    def fetches(self, path: str) -> bool:
+        """See `FaultHooks`."""
+        return False
+
+
+@define(kw_only=True, eq=False)
+class TftpSlow(Fault):
+    """The network is full: a file comes a hundred times slower than usual."""
+
+    name: ClassVar[str] = "tftp_slow"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="provision", medium="ospi")
+
+    def network_rate(self, bytes_s: float) -> float:
+        """See `FaultHooks`."""
+        return bytes_s / 100
+
+
+@define(kw_only=True, eq=False)
+class TftpCut(Fault):
+    """A file comes over the network without its end."""
+
+    name: ClassVar[str] = "tftp_cut"
+    outcome: ClassVar[FaultOutcome] = _provision("tftp_timeout", "lab")
+
+    def fetched(self, path: str, data: bytes) -> bytes:
+        """See `FaultHooks`."""
+        return data[: len(data) // 2]
+
+
+@define(kw_only=True, eq=False)
+class TftpGarbled(Fault):
+    """A byte of a file changes on its way over the network, behind UDP's checksum."""
+
+    name: ClassVar[str] = "tftp_garbled"
+    outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
+
+    def fetched(self, path: str, data: bytes) -> bytes:
+        """See `FaultHooks`."""
+        place = self.dice.randrange(len(data))
+        return data[:place] + bytes([data[place] ^ 0x20]) + data[place + 1 :]
+
+
+@define(kw_only=True, eq=False)
+class WrongImage(Fault):
+    """What comes over the network is for another board type, although its name is right."""
+
+    name: ClassVar[str] = "wrong_image"
+    outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
+
+    def fetched(self, path: str, data: bytes) -> bytes:
+        """See `FaultHooks`."""
+        image = firmware.look_at(data)
+        if image is None:
+            return data[::-1]
+        return firmware.make(image.part, "another", image.release, image.size, image.device)[: len(data)].ljust(
+            len(data)
+        )

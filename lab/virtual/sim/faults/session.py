@@ -1,0 +1,90 @@
+"""Faults of the running Linux: login, shell, clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, field, validators
+
+from lab.virtual.sim.faults.base import Fault, FaultOutcome, point
+from lab.virtual.sim.program import NS_PER_S, Pause, Program
+
+if TYPE_CHECKING:
+    from lab.virtual.sim.computer import Computer
+
+
+@define(kw_only=True, eq=False)
+class LoginRefused(Fault):
+    """Nobody can log in: the password file is damaged."""
+
+    name: ClassVar[str] = "login_refused"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("login_failed",), "board", transient=True, trial="login")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point == "login.password":
+            computer.locked = True
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class ShellSlow(Fault):
+    """Every command in the shell takes long to begin."""
+
+    name: ClassVar[str] = "shell_slow"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="login")
+    seconds: float = field(default=2.0, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point == "shell.command":
+            yield Pause(round(self.seconds * NS_PER_S))
+
+
+@define(kw_only=True, eq=False)
+class ProgramRefused(Fault):
+    """A program refuses some of its options, as a codec does that lacks a sampling rate; with others it works.
+
+    Attributes:
+        words: of the command lines that are refused, as they stand there.
+    """
+
+    name: ClassVar[str] = "program_refused"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("command_failed",), "board", trial="section")
+    words: str = field(default="-rate 44100 ", validator=validators.min_len(1))
+
+    def refuses(self, command: str) -> str:
+        """See `FaultHooks`; the words of alsa-lib's aplay."""
+        return "Sample format or rate not available: Invalid argument" if self.words in f"{command} " else ""
+
+
+@define(kw_only=True, eq=False)
+class ClockJump(Fault):
+    """The board's wall clock jumps while it boots, as it does when it first hears of the time."""
+
+    name: ClassVar[str] = "clock_jump"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    seconds: float = field(default=1730.0)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point == "user.middle":
+            computer.wall_jump_s += self.seconds
+            yield from computer.say("[  OK  ] System clock was changed by the time server.\n")
+
+
+@define(kw_only=True, eq=False)
+class ClockStopped(Fault):
+    """A debugger halts the board while it boots, its system counter too: the kernel does not know of that time."""
+
+    name: ClassVar[str] = "clock_stopped"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("clock_disagrees",))
+    at_point: str = field(default="kernel.middle", validator=point)
+    seconds: float = field(default=0.8, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point == self.at_point and computer.kernel is not None:
+            halted_ns = round(self.seconds * NS_PER_S)
+            yield Pause(halted_ns)
+            computer.kernel.hold_clock_for(halted_ns)

@@ -1,0 +1,121 @@
+"""Faults of the power: between the PDU and the board, and of the PDU itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import define, field, validators
+
+from lab.virtual.sim.faulthooks import Switching
+from lab.virtual.sim.faults.base import Fault, FaultOutcome, Hang
+from lab.virtual.sim.program import NS_PER_S
+
+
+@define(kw_only=True, eq=False)
+class NoPower(Fault):
+    """The power does not come through: the PDU switches, and the board stays dead."""
+
+    name: ClassVar[str] = "no_power"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
+
+    def stays_off(self) -> bool:
+        """See `FaultHooks`."""
+        return True
+
+
+@define(kw_only=True, eq=False)
+class StuckRelay(Fault):
+    """The relay sticks: the PDU says off, and the board stays on."""
+
+    name: ClassVar[str] = "stuck_relay"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("power_off_ineffective",), "lab", transient=False, trial="off")
+
+    def stays_on_ns(self) -> int | None:
+        """See `FaultHooks`."""
+        return None
+
+
+@define(kw_only=True, eq=False)
+class SlowDischarge(Fault):
+    """The supplies fall slowly: the board lives on for a while after the power was switched off."""
+
+    name: ClassVar[str] = "slow_discharge"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("power_off_ineffective",), "lab", transient=False, trial="off")
+    seconds: float = field(default=30.0, validator=validators.ge(0.0))
+
+    def stays_on_ns(self) -> int | None:
+        """See `FaultHooks`."""
+        return round(self.seconds * NS_PER_S)
+
+
+@define(kw_only=True, eq=False)
+class LateRelay(Hang):
+    """The board hangs in silence, and the relay sticks for some seconds, at off and at on: nobody sees that it is late."""
+
+    name: ClassVar[str] = "late_relay"
+    where: ClassVar[str] = "kernel.middle"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(
+        ("hang_kernel",), "board", transient=True, flags=("off_unverified",), from_power_on=True
+    )
+    seconds: float = field(default=3.0, validator=validators.ge(0.0))
+
+    def stays_on_ns(self) -> int | None:
+        """See `FaultHooks`."""
+        return round(self.seconds * NS_PER_S)
+
+    def relay_lag_ns(self) -> int:
+        """See `FaultHooks`."""
+        return round(self.seconds * NS_PER_S)
+
+
+@define(kw_only=True, eq=False)
+class _Pdu(Fault):
+    """The PDU misbehaves, for some commands."""
+
+    does_instead: ClassVar[Switching]
+    times: int = field(default=1, validator=validators.ge(1))
+    _struck: int = field(default=0, init=False)
+
+    def switching(self, command: str) -> Switching:
+        """See `FaultHooks`."""
+        self._struck += 1
+        return self.does_instead if self._struck <= self.times else Switching.OBEY
+
+
+@define(kw_only=True, eq=False)
+class PduError(_Pdu):
+    """The PDU answers with an error (HTTP 500)."""
+
+    name: ClassVar[str] = "pdu_error"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("pdu_refused",), "lab", transient=True)
+    does_instead: ClassVar[Switching] = Switching.ERROR
+
+
+@define(kw_only=True, eq=False)
+class PduTimeout(_Pdu):
+    """The PDU takes a command and never answers."""
+
+    name: ClassVar[str] = "pdu_timeout"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("pdu_timeout", "pdu_refused"), "lab", transient=True)
+    does_instead: ClassVar[Switching] = Switching.HANG
+
+
+@define(kw_only=True, eq=False)
+class PduRefused(_Pdu):
+    """The PDU closes the connection without an answer."""
+
+    name: ClassVar[str] = "pdu_connection_refused"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("pdu_unreachable", "pdu_refused"), "lab", transient=True)
+    does_instead: ClassVar[Switching] = Switching.REFUSE
+
+
+@define(kw_only=True, eq=False)
+class PduLies(Fault):
+    """The PDU answers that it has switched on, and does nothing."""
+
+    name: ClassVar[str] = "pdu_lies"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
+
+    def switching(self, command: str) -> Switching:
+        """See `FaultHooks`."""
+        return Switching.LIE if command == "on" else Switching.OBEY

@@ -1,0 +1,231 @@
+"""The kernel: its log, its clock, and its start."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+
+from attrs import frozen
+
+from lab.virtual.sim import script
+from lab.virtual.sim.computer import Computer
+from lab.virtual.sim.linux import root as rootfs
+from lab.virtual.sim.program import NS_PER_S, Program
+
+TTY_BYTES = 4095  # what the line discipline keeps of the input that nobody reads (drivers/tty/n_tty.c)
+QUIET, ALL = 4, 7  # console log levels: with `quiet`, and by default
+_RESERVED = ((0x9E80_0000, 24 << 20, "optee"), (0x8000_0000, 512 << 10, "tfa"), (0x9C80_0000, 3 << 20, "ipc-memories"))
+_FLASH = (
+    (0x0, 0x80000, "tiboot3"),
+    (0x80000, 0x280000, "tispl"),
+    (0x280000, 0x680000, "u-boot"),
+    (0x680000, 0x6C0000, "env"),
+    (0x6C0000, 0x700000, "env.backup"),
+    (0x800000, 0x3FC0000, "rootfs"),
+    (0x3FC0000, 0x4000000, "phypattern"),
+)
+_SYSTEMD = {"Arago 2025.01": "255.17^", "Arago 2023.10": "254.4^", "Arago 2023.04": "252.19^"}
+
+
+@frozen
+class Record:
+    """A line of the kernel's log.
+
+    Attributes:
+        t_ns: of the kernel's clock.
+        level: syslog's; smaller is more urgent.
+    """
+
+    t_ns: int
+    text: str
+    level: int
+
+    @property
+    def line(self) -> str:
+        """As dmesg and the console show it."""
+        return f"[{self.t_ns // NS_PER_S:5d}.{self.t_ns % NS_PER_S // 1000:06d}] {self.text}"
+
+
+class Kernel:
+    """A running kernel.
+
+    Attributes:
+        parameters: its command line, by name.
+        log: the ring of its lines; `shown` is what dmesg shows of it.
+        console_level: lines at this level and above it are not printed.
+        console_attached: False once the console was taken away from the kernel (`.../console` in sysfs).
+        settings: what was written to sysfs, by a name of our own.
+        suspend_stats: as sysfs shows them.
+        wall_offset_s: the wall clock when the kernel started, in seconds since the epoch.
+    """
+
+    def __init__(self, computer: Computer, bootargs: str) -> None:
+        self.computer = computer
+        self.bootargs = bootargs
+        self.parameters = dict(_parameter(word) for word in bootargs.split())
+        self.log: deque[Record] = deque(maxlen=2000)
+        self.console_level = QUIET if "quiet" in self.parameters else ALL
+        self.console_attached = True
+        self.settings: dict[str, str] = {}
+        self.suspend_stats = {"success": 0, "fail": 0}
+        self.wall_offset_s = 1_736_360_573.0
+        self.dice: random.Random = computer.dice("kernel")
+        self._zero_ns: int | None = None
+        self._cleared: Record | None = None
+        self._held: list[Record] | None = []  # until the console is there, and while it sleeps
+
+    @property
+    def clock_ns(self) -> int:
+        """The kernel's clock: it starts some time into the boot, and stands still while the board sleeps."""
+        return 0 if self._zero_ns is None else self.computer.now_ns - self._zero_ns
+
+    def start_clock(self) -> None:
+        """From now on the clock runs."""
+        self._zero_ns = self.computer.now_ns
+
+    def hold_clock_for(self, ns: int) -> None:
+        """The clock stood still for that long."""
+        if self._zero_ns is not None:
+            self._zero_ns += ns
+
+    def printk(self, text: str, level: int = 6) -> Program[None]:
+        """Log a line, and print it unless the console is away or the level is too low."""
+        yield from self._print(Record(self.clock_ns, text, level))
+
+    def shown(self) -> list[Record]:
+        """What dmesg shows: all since it was told to clear the log, which stays in the ring."""
+        records = list(self.log)
+        return records[records.index(self._cleared) + 1 :] if self._cleared in records else records
+
+    def clear(self) -> None:
+        """`dmesg -C`."""
+        self._cleared = self.log[-1] if self.log else None
+
+    def attach_console(self, *, attached: bool) -> Program[None]:
+        """Take the console away, or give it back: one that is registered prints the whole ring once more."""
+        again = attached and not self.console_attached
+        self.console_attached = attached
+        for record in list(self.log) if again else ():
+            yield from self._to_console(record)
+
+    def suspend_console(self) -> None:
+        """Lines wait until `resume_console`."""
+        self._held = []
+
+    def resume_console(self) -> Program[None]:
+        """Print what waited."""
+        held, self._held = self._held or [], None
+        for record in held:
+            yield from self._to_console(record)
+
+    def run(self) -> Program[None]:
+        """From "Starting kernel" to init."""
+        computer = self.computer
+        computer.kernel = self
+        planned = computer.durations
+        computer.enter("kernel", planned.kernel_ns)
+        start_ns = computer.now_ns
+        yield from computer.pause(planned.entry_ns)
+        computer.machine.rx_limit = TTY_BYTES
+        early = script.load(f"{computer.model.family.profile}-early", **self.facts())
+        if "earlycon" in self.parameters and self.console_level == ALL:
+            self._held = None
+            clock = next(number for number, line in enumerate(early) if line.point == "kernel.clock")
+            yield from script.play(computer, early[:clock], 0, self)
+            self.start_clock()
+            rest = early[clock + 1 :]
+            yield from script.play(computer, rest, planned.early_ns + self._printed_ns(rest), self)
+        else:
+            yield from self._silent_start(early)
+        worked_ns = planned.entry_ns + planned.early_ns
+        printed_ns = computer.now_ns - start_ns - round(worked_ns * computer.time_scale)
+        late = script.load(f"{computer.model.family.profile}-kernel", **self.facts())
+        yield from script.play(computer, late, planned.kernel_ns - worked_ns - printed_ns, self)
+
+    def facts(self) -> dict[str, object]:
+        """What the kernel's and user space's texts are filled with."""
+        model = self.computer.model
+        root = self.parameters.get("root", "")
+        return {
+            **model.facts(),
+            "medium": self.computer.medium,
+            "root": root,
+            "root_medium": self.root_medium,
+            "root_device": self.root_device,
+            "writable": self.writable,
+            "quiet": self.console_level == QUIET,
+            "tee": self.computer.facts()["tee"],
+            "ext4_mounted": rootfs.mounted(model.kernel_version, writable=self.writable),
+            "ext4_remounted": rootfs.remounted(model.kernel_version),
+            "init": self.parameters.get("init", "/sbin/init"),
+            "bootargs": self.bootargs,
+            "reserved": _RESERVED,
+            "flash": _FLASH,
+            "systemd": _SYSTEMD.get(model.release.distribution, "244.3+"),
+        }
+
+    @property
+    def writable(self) -> bool:
+        """Whether the root file system is mounted so: the last of `ro` and `rw` counts, and without one it is not."""
+        said = [word for word in self.bootargs.split() if word in {"ro", "rw"}]
+        return said[-1:] == ["rw"]
+
+    @property
+    def root_medium(self) -> str:
+        """The medium with the root file system."""
+        medium = rootfs.medium_of(self.computer.model, self.parameters.get("root", ""), self.computer.medium)
+        for trouble in self.computer.troubles:
+            medium = trouble.root(medium, self.computer)
+        return medium
+
+    @property
+    def root_device(self) -> str:
+        """The block device with the root file system; empty where it is in flash."""
+        return rootfs.device_on(self.computer.model, self.root_medium)
+
+    def _silent_start(self, lines: Sequence[script.ScriptLine]) -> Program[None]:
+        """Without an early console the kernel's lines wait, and its console prints them at once when it comes up; what
+        firmware says meanwhile does not wait."""
+        computer, early_ns = self.computer, self.computer.durations.early_ns
+        weights = list(accumulate(line.weight for line in lines))
+        due_ns = [round(early_ns * computer.time_scale * weight / weights[-1]) for weight in weights]
+        self.start_clock()
+        for line, at_ns in zip(lines, due_ns, strict=True):
+            if not line.kernel and not line.point:
+                yield from script.wait_until(computer, max(computer.now_ns, (self._zero_ns or 0) + at_ns))
+                yield from computer.say(line.text + "\n")
+        yield from script.wait_until(
+            computer, max(computer.now_ns, (self._zero_ns or 0) + round(early_ns * computer.time_scale))
+        )
+        computer.spare(early_ns)
+        self._held = None
+        for line, at_ns in zip(lines, due_ns, strict=True):
+            if line.kernel:
+                yield from self._print(Record(at_ns, line.text, 6))
+
+    def _printed_ns(self, lines: Sequence[script.ScriptLine]) -> int:
+        if self.console_level < ALL:
+            return 0
+        return script.printed_ns(lines, self.computer.machine.speed_bd[self.computer.console])
+
+    def _print(self, record: Record) -> Program[None]:
+        self.log.append(record)
+        if self._held is not None:
+            self._held.append(record)
+        else:
+            yield from self._to_console(record)
+
+    def _to_console(self, record: Record) -> Program[None]:
+        if record.level >= self.console_level or not self.console_attached:
+            return
+        line = record.line
+        for trouble in self.computer.troubles:
+            line = trouble.printk(line)
+        yield from self.computer.say(line and line + "\n")
+
+
+def _parameter(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value

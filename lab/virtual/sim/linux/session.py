@@ -1,0 +1,117 @@
+"""A shell session: prompt, lines, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from lab.virtual.sim.editor import EndOfInputError, read_line
+from lab.virtual.sim.linux.files import Files, normalise
+from lab.virtual.sim.linux.kernel import Kernel
+from lab.virtual.sim.program import Program
+from lab.virtual.sim.sh.interpreter import (
+    ExitError,
+    Interpreter,
+    InterruptedCommandError,
+    Runner,
+    Streams,
+    execute_line,
+)
+from lab.virtual.sim.sh.words import IncompleteError
+
+# A command gets the session, its words, its streams and its shell, and returns its status.
+Tool: TypeAlias = Callable[["LoginSession", Sequence[str], Streams, Interpreter], Program[int]]
+
+_NAME = "-sh"
+
+
+class LoginSession:
+    """A login shell on the console. It is the host of its own commands.
+
+    Args:
+        tools: its commands by name (`lab.virtual.sim.linux.table.TOOLS`).
+        prompt: instead of the usual one with host and folder.
+    """
+
+    def __init__(self, kernel: Kernel, files: Files, user: str, tools: Mapping[str, Tool], prompt: str = "") -> None:
+        self.kernel = kernel
+        self._tools = tools
+        self.computer = kernel.computer
+        self.user = user
+        self.files = files
+        self.folder = "/home/root" if user == "root" else f"/home/{user}"
+        self._prompt_text = prompt
+        variables = {"HOME": self.folder, "USER": user, "PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PWD": self.folder}
+        self.shell = Interpreter(self, variables=variables)
+        self._streams = Streams(self.computer.write, self.computer.write)
+
+    @property
+    def prompt(self) -> str:
+        """What it waits with."""
+        shown = "~" if self.folder == self.shell.variable("HOME") else self.folder
+        return self._prompt_text or f"{self.user}@{self.computer.model.identity.hostname}:{shown}# "
+
+    def run(self) -> Program[None]:
+        """Serve lines until `exit`."""
+        while True:
+            yield from self.computer.at("shell.prompt")
+            yield from self.computer.write(self.prompt.encode())
+            try:
+                yield from self._serve((yield from read_line(self.computer, interrupted="^C\n", ends=True)))
+            except InterruptedCommandError:
+                self.shell.status = 130
+            except EndOfInputError:
+                yield from self.computer.write(b"logout\n")
+                return
+            except ExitError:
+                return
+
+    def _serve(self, line: str) -> Program[None]:
+        while True:
+            try:
+                yield from self.computer.at("shell.command")
+                yield from execute_line(self.shell, line, self._streams, _NAME)
+            except IncompleteError:
+                yield from self.computer.write(b"> ")
+                line += "\n" + (yield from read_line(self.computer, interrupted="^C\n"))
+            else:
+                return
+
+    def path(self, name: str) -> str:
+        """A name as an absolute path."""
+        return normalise(name.replace("~", self.shell.variable("HOME"), 1) if name[:1] == "~" else name, self.folder)
+
+    def runner(self, name: str) -> Runner | None:
+        """The command of that name."""
+        tool = self._tools.get(name.rsplit("/", 1)[-1])
+        if tool is None:
+            return None
+
+        def run(arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+            for trouble in self.computer.troubles:
+                if said := trouble.refuses(" ".join(arguments)):
+                    yield from streams.out(f"{said}\n".encode())
+                    return 1
+            return (yield from tool(self, arguments, streams, shell))
+
+        return run
+
+    def unknown(self, name: str) -> str:
+        """What is said of a command that does not exist."""
+        return f"{_NAME}: {name}: command not found"
+
+    def read_file(self, path: str) -> Program[bytes | None]:
+        """A file's content."""
+        yield from ()
+        return self.files.read(self.path(path))
+
+    def write_file(self, path: str, data: bytes, *, append: bool) -> Program[str]:
+        """Write a file; some of sysfs do things that take their time."""
+        return (yield from self.files.write(self.path(path), data, append=append))
+
+    def matching(self, pattern: str) -> list[str]:
+        """The files that a pattern names, as they were asked for."""
+        if pattern.startswith("/"):
+            return self.files.matching(pattern)
+        ahead = self.path("").rstrip("/") + "/"
+        return [path.removeprefix(ahead) for path in self.files.matching(ahead + pattern)]

@@ -1,0 +1,221 @@
+"""Suspend and resume: deep sleep, MCU-only, partial I/O, and what wakes the board from them.
+
+Forms and order of the lines: TI's low-power documents. While the board sleeps its console is silent and the kernel's
+clock stands still; what the kernel logs on the way down and up is printed after the console is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.virtual.sim.dice import Normal
+from lab.virtual.sim.linux.kernel import Kernel
+from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Hear, PowerDownError, Program, Typed
+
+DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
+CAN_PIN, GPIO_PIN = "can", "gpio"  # inputs of the machine: the RX pins of the MCU's CAN; a GPIO that the overlay arms
+RTC, MAIN_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x40, 0x60  # wake-up sources as the device manager reports them
+_FIRMWARE = Normal(62.0, 3.0)  # ms from the wake-up event until the kernel goes on; assumed, nobody publishes it
+_DEFAULT_RESUME_MS = {DEEP_SLEEP: 137.0, MCU_ONLY: 94.0}  # in the size of the guides' figures of other releases
+_SPREAD = Normal(1.0, 0.01)  # assumed
+
+
+class Sleeper:
+    """Suspends and resumes a kernel.
+
+    Attributes:
+        supported: whether the board type has deep sleep at all.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.computer = kernel.computer
+        self.supported = DEEP_SLEEP in self.computer.model.board.sleep
+        self._alarm_s: float | None = None
+        self._started_ns = self.computer.now_ns
+
+    @property
+    def wall_s(self) -> float:
+        """The RTC: it goes on while the kernel's clock stands still."""
+        return (
+            self.kernel.wall_offset_s
+            + self.computer.wall_jump_s
+            + (self.computer.now_ns - self._started_ns) / NS_PER_S
+        )
+
+    @property
+    def alarm_text(self) -> str:
+        """The alarm as sysfs shows it."""
+        return "" if self._alarm_s is None else f"{int(self._alarm_s)}\n"
+
+    def set_alarm(self, text: str) -> Program[str]:
+        """Set or clear the RTC's alarm: seconds since the epoch, `+seconds`, or 0."""
+        yield from ()
+        if not text.lstrip("+").isdigit():
+            return "write error: Invalid argument"
+        seconds = int(text.lstrip("+"))
+        self._alarm_s = None if seconds == 0 else self.wall_s + seconds if text.startswith("+") else float(seconds)
+        return ""
+
+    def selected(self) -> str:
+        """The mode that the device manager will choose."""
+        settings, how = self.kernel.settings, self.computer.model.release.low_power
+        latency = settings.get("qos", "0")
+        wanted = {
+            "wakeup_device": settings.get("mcu_wakeup") == "enabled",
+            "qos_ms": latency.isdigit() and int(latency) > 0,
+            "qos_us": latency.isdigit() and 0 < int(latency) <= 1_000_000,
+        }.get(how, False)
+        return MCU_ONLY if wanted and MCU_ONLY in self.computer.model.board.sleep else DEEP_SLEEP
+
+    def suspend(self, variant: str) -> Program[str]:
+        """Sleep until something wakes the board; returns what went wrong."""
+        kernel, computer = self.kernel, self.computer
+        mode = self.selected()
+        computer.enter("suspend")
+        yield from self._log(0, f"PM: suspend entry ({variant})")
+        yield from self._log(4, "Filesystems sync: 0.000 seconds")
+        yield from self._log(28, "Freezing user space processes")
+        yield from self._log(5, "Freezing user space processes completed (elapsed 0.001 seconds)")
+        yield from self._log(1, "OOM killer disabled.")
+        yield from self._log(1, "Freezing remaining freezable tasks")
+        yield from self._log(3, "Freezing remaining freezable tasks completed (elapsed 0.001 seconds)")
+        yield from self._log(1, "printk: Suspending console(s) (use no_console_suspend to debug)")
+        kernel.suspend_console()
+        computer.sleep = mode
+        yield from computer.at("suspend.enter")
+        if computer.sleep == "":
+            return (yield from self._refused())
+        mode = computer.sleep
+        yield from self._down(mode)
+        asleep_ns = computer.now_ns
+        computer.enter(mode)
+        woken_by = yield from self._asleep(mode)
+        computer.note(f"cycle={computer.cycle} woken source={woken_by:#x}")
+        yield from computer.at("resume.start")
+        yield from computer.pause(_FIRMWARE.draw(kernel.dice) * NS_PER_MS)
+        kernel.hold_clock_for(computer.now_ns - asleep_ns)
+        published = computer.model.release.published.resume_ms
+        work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(kernel.dice)
+        computer.enter("resume", round(work_ms * computer.time_scale * NS_PER_MS))
+        yield from self._up(mode, woken_by, work_ms)
+        kernel.suspend_stats["success"] += 1
+        kernel.settings["qos"] = "0"  # the device manager forgets the constraint
+        self._alarm_s = None
+        computer.sleep = ""
+        computer.enter("shell")
+        return ""
+
+    def power_off(self) -> Program[None]:
+        """`poweroff`: partial I/O where a CAN wake-up source is armed, else nothing is left on.
+
+        Raises:
+            PowerDownError: always.
+        """
+        yield from self._log(40, "reboot: Power down")
+        armed = self.kernel.settings.get("can_wakeup") == "enabled"
+        if armed and PARTIAL_IO in self.computer.model.board.sleep:
+            yield from self._log(
+                3,
+                "ti-sci 44043000.system-controller: Entering Partial-IO because a powered wakeup-enabled device was found.",
+            )
+            raise PowerDownError(CAN_PIN)
+        raise PowerDownError
+
+    def _refused(self) -> Program[str]:
+        self.kernel.suspend_stats["fail"] += 1
+        yield from self._log(8, "omap8250 2800000.serial: PM: failed to suspend: error -16", level=3)
+        yield from self._log(1, "PM: Some devices failed to suspend, or early wake event detected", level=3)
+        yield from self.kernel.resume_console()
+        yield from self._log(4, "OOM killer enabled.")
+        yield from self._log(3, "Restarting tasks ... done.")
+        yield from self._log(6, "PM: suspend exit")
+        self.computer.enter("shell")
+        return "write error: Device or resource busy"
+
+    def _down(self, mode: str) -> Program[None]:
+        for device in (179, 178, 117):
+            yield from self._log(1, _CONSTRAINT.format(what=f"device_constraint: device: {device}"))
+        if mode == MCU_ONLY:
+            if self.computer.model.release.low_power != "wakeup_device":
+                yield from self._log(1, "cpu cpu3: ti_sci_suspend: sending max CPU latency=100")
+                yield from self._log(1, _CONSTRAINT.format(what="latency_constraint: latency: 100"))
+            if "mcu" in self.computer.machine.speed_bd:
+                yield from self.computer.say(_MCU_SUSPENDED, "mcu")
+        elif self.computer.model.identity.mcu:
+            yield from self._log(
+                8, f"remoteproc remoteproc0: stopped remote processor {self.computer.model.identity.mcu}"
+            )
+        yield from self._log(4, "Disabling non-boot CPUs ...")
+        for cpu in range(1, self.computer.model.identity.cpus):
+            yield from self._log(3, f"psci: CPU{cpu} killed (polled 0 ms)")
+
+    def _asleep(self, mode: str) -> Program[int]:
+        """Wait for an event; returns its source."""
+        computer = self.computer
+        yield from computer.at("suspend.asleep")
+        settings = self.kernel.settings
+        key_wakes = settings.get("uart_wakeup") == settings.get("tty_wakeup") == "enabled"
+        sources = {"wkup": WKUP_UART, GPIO_PIN: MAIN_IO}
+        if key_wakes:
+            sources[computer.console] = MAIN_IO
+        if mode == MCU_ONLY:
+            sources["mcu"] = MCU_IPC
+        uarts = [uart.name for uart in computer.model.board.uarts]
+        while True:
+            typed = yield from self._next_event([*uarts, GPIO_PIN])
+            if typed is None:
+                early, computer.wakes_in_ns = computer.wakes_in_ns is not None, None
+                return MAIN_IO if early else RTC
+            if typed.uart in sources:
+                if typed.uart == "mcu":
+                    yield from computer.say("[IPC RPMSG ECHO] Main domain resumed due to MCU UART\n", "mcu")
+                return sources[typed.uart]
+
+    def _next_event(self, uarts: Sequence[str]) -> Program[Typed | None]:
+        """A byte on any UART (a sleeping one loses it), or None when the alarm goes off."""
+        left_ns = None
+        if self._alarm_s is not None:
+            left_ns = max(0, round((self._alarm_s - self.wall_s) * NS_PER_S))
+        if self.computer.wakes_in_ns is not None:
+            left_ns = self.computer.wakes_in_ns if left_ns is None else min(left_ns, self.computer.wakes_in_ns)
+        return (yield Hear(tuple(uarts), left_ns))
+
+    def _up(self, mode: str, source: int, work_ms: float) -> Program[None]:
+        lines = ["Enabling non-boot CPUs ..."]
+        for cpu in range(1, self.computer.model.identity.cpus):
+            lines += [
+                f"Detected VIPT I-cache on CPU{cpu}",
+                f"CPU{cpu}: Booted secondary processor 0x{cpu:010x} [0x410fd034]",
+            ]
+            lines += [f"CPU{cpu} is up"]
+        lines += [_wake_line(self.kernel, mode, source), "am65-cpsw-nuss 8000000.ethernet: set new flow-id-base 19"]
+        share_ms = work_ms * 0.85 / len(lines)
+        for line in lines:
+            yield from self._log(0, line)
+            yield from self.computer.pause(share_ms * NS_PER_MS)
+        yield from self.computer.at("resume")
+        yield from self.kernel.resume_console()
+        yield from self._log(0, "OOM killer enabled.")
+        yield from self._log(work_ms * 0.03, "Restarting tasks ... done.")
+        yield from self._log(work_ms * 0.04, "random: crng reseeded on system resumption")
+        yield from self._log(work_ms * 0.08, "PM: suspend exit")
+
+    def _log(self, after_ms: float, text: str, level: int = 6) -> Program[None]:
+        yield from self.computer.pause(after_ms * NS_PER_MS)
+        yield from self.kernel.printk(text, level)
+
+
+_CONSTRAINT = "ti-sci 44043000.system-controller: ti_sci_cmd_set_{what}: state: 1: ret 0"
+_MCU_SUSPENDED = (
+    "[IPC RPMSG ECHO] Next MCU mode is 1\n"
+    "[IPC RPMSG ECHO] Suspend request to MCU-only mode received\n"
+    "[IPC RPMSG ECHO] Press a single key on this terminal to resume the kernel from MCU only mode\n"
+)
+
+
+def _wake_line(kernel: Kernel, mode: str, source: int) -> str:
+    place = "ti-sci 44043000.system-controller"
+    if kernel.computer.model.kernel_version >= (6, 12):
+        return f"{place}: ti_sci: wakeup source:{source:#x}, pin:0x0, mode:{int(mode == MCU_ONLY):#x}"
+    return f"{place}: ti_sci_resume: wakeup source: {source:#x}"

@@ -1,0 +1,156 @@
+"""Commands about the system: uname, dmesg, date, and those of the shell itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+
+from lab.virtual.sim.linux.session import LoginSession, Tool
+from lab.virtual.sim.linux.tool import complain, say, wait
+from lab.virtual.sim.program import NS_PER_S, Program
+from lab.virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
+
+
+def _uname(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    model = session.computer.model
+    parts = {
+        "s": "Linux",
+        "n": model.identity.hostname,
+        "r": model.release.kernel,
+        "v": "#1 SMP PREEMPT",
+        "m": model.family.machine,
+    }
+    wanted = "".join(a[1:] for a in arguments[1:] if a.startswith("-")) or "s"
+    shown = [value for key, value in parts.items() if key in wanted or "a" in wanted]
+    yield from say(streams, " ".join(shown + ["GNU/Linux"] * ("a" in wanted)))
+    return 0
+
+
+def _dmesg(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    kernel = session.kernel
+    words = list(arguments[1:])
+    if words[:1] == ["-n"]:
+        if len(words) < 2 or not words[1].isdigit():
+            return (yield from complain(streams, "dmesg: unknown level"))
+        kernel.console_level = int(words[1])
+        return 0
+    if "-C" not in words:
+        yield from streams.out("".join(record.line + "\n" for record in kernel.shown()).encode())
+    if "-C" in words or "-c" in words:
+        kernel.clear()
+    return 0
+
+
+def _date(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    sleeper = session.files.sleeper
+    for word in arguments[1:]:
+        if seconds := re.fullmatch(r"@(\d+)", word):
+            session.kernel.wall_offset_s += int(seconds[1]) - sleeper.wall_s
+    now = dt.datetime.fromtimestamp(sleeper.wall_s, dt.UTC)
+    form = next((word[1:] for word in arguments[1:] if word.startswith("+")), "%a %b %e %H:%M:%S UTC %Y")
+    form = form.replace("%s", str(int(sleeper.wall_s))).replace("%N", f"{now.microsecond * 1000:09d}")
+    yield from say(streams, now.strftime(form))
+    return 0
+
+
+def _sleep(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    if len(arguments) != 2 or not re.fullmatch(r"\d+(\.\d+)?", arguments[1]):
+        return (yield from complain(streams, "sleep: invalid time interval"))
+    yield from wait(session, float(arguments[1]) * NS_PER_S)
+    return 0
+
+
+def _facts(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    """Commands that print one fact."""
+    identity, uptime_s = session.computer.model.identity, session.kernel.clock_ns / NS_PER_S
+    facts = {
+        "hostname": identity.hostname,
+        "id": "uid=0(root) gid=0(root) groups=0(root)",
+        "nproc": str(identity.cpus),
+        "tty": f"/dev/{session.computer.model.board.console.linux}",
+        "uptime": f" 00:00:00 up {int(uptime_s) // 60} min,  1 user,  load average: 0.08, 0.12, 0.05",
+        "whoami": session.user,
+    }
+    yield from say(streams, facts[arguments[0]])
+    return 0
+
+
+def _systemctl(
+    _session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
+    if "is-system-running" in arguments:
+        yield from say(streams, "running")
+    elif "is-active" in arguments:
+        yield from say(streams, "active")
+    return 0
+
+
+def _sh(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+    """`sh -c TEXT`, `sh FILE`, or text on standard input."""
+    inner = shell.subshell()
+    match list(arguments[1:]):
+        case ["-c", text, *_]:
+            pass
+        case [name, *parameters]:
+            content = session.files.read(session.path(name))
+            if content is None:
+                return (yield from complain(streams, f"sh: {name}: No such file or directory")) + 126
+            text, inner.parameters = content.decode(errors="replace"), tuple(parameters)
+        case _:
+            text = (streams.stdin or b"").decode(errors="replace")
+    try:
+        return (yield from execute_line(inner, text, streams, "sh"))
+    except ExitError as end:
+        return end.status
+
+
+def _variables(_session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+    """export, unset and set."""
+    if arguments[0] == "set" and len(arguments) == 1:
+        for name in sorted(shell.variables):
+            yield from say(streams, f"{name}={shell.variables[name]}")
+    for word in arguments[1:]:
+        name, equals, value = word.partition("=")
+        if arguments[0] == "unset":
+            shell.variables.pop(name, None)
+        elif equals and arguments[0] == "export":
+            shell.variables[name] = value
+    return 0
+
+
+def _exit(_session: LoginSession, arguments: Sequence[str], _streams: Streams, shell: Interpreter) -> Program[int]:
+    yield from ()
+    raise ExitError(int(arguments[1]) if len(arguments) > 1 and arguments[1].isdigit() else shell.status)
+
+
+def _which(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    """which, type and command -v."""
+    names = [word for word in arguments[1:] if not word.startswith("-")]
+    for name in names:
+        if session.runner(name) is None:
+            return 1
+        yield from say(streams, f"/usr/bin/{name}")
+    return 0
+
+
+def _nothing(_session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+    """Commands that succeed and change nothing that anyone could see."""
+    yield from ()
+    return int(arguments[0] == "false")
+
+
+TOOLS: Mapping[str, Tool] = {
+    **dict.fromkeys(("hostname", "id", "nproc", "tty", "uptime", "whoami"), _facts),
+    **dict.fromkeys((":", "true", "false", "sync", "modprobe", "stty", "mount", "umount", "chmod"), _nothing),
+    **dict.fromkeys(("export", "unset", "set"), _variables),
+    **dict.fromkeys(("which", "type", "command"), _which),
+    **dict.fromkeys(("sh", "bash"), _sh),
+    "date": _date,
+    "dmesg": _dmesg,
+    "exit": _exit,
+    "sleep": _sleep,
+    "systemctl": _systemctl,
+    "uname": _uname,
+    "usleep": _sleep,
+}

@@ -1,0 +1,94 @@
+"""User space: services, getty, login, shell."""
+
+from __future__ import annotations
+
+from lab.virtual.sim import script
+from lab.virtual.sim.editor import EndOfInputError, read_line
+from lab.virtual.sim.linux.files import Files
+from lab.virtual.sim.linux.kernel import Kernel
+from lab.virtual.sim.linux.session import LoginSession
+from lab.virtual.sim.linux.table import TOOLS
+from lab.virtual.sim.program import NS_PER_S, Drain, Program
+from lab.virtual.sim.sh.interpreter import InterruptedCommandError
+
+_SHELLS = {"/bin/sh", "/bin/bash"}
+_STATUS = ("[  OK  ]", "         ", "Welcome to")
+_REFUSAL_S = 2.0  # pam_unix' pause after a failure
+
+
+class UserSpace:
+    """What runs on a kernel.
+
+    Attributes:
+        passwords: user -> password; who is not in it cannot log in. The images' root has none.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.computer = kernel.computer
+        self.files = Files(kernel)
+        self.passwords = {self.computer.model.board.prompts.username: self.computer.model.board.prompts.password}
+
+    def run(self) -> Program[None]:
+        """From init on, for ever."""
+        init = self.kernel.parameters.get("init", "/sbin/init")
+        if init in _SHELLS:
+            yield from self._bare_shell()
+        yield from self._services()
+        while True:
+            yield Drain(self.computer.console)  # what was said before the prompt has left when the stage begins
+            self.computer.enter("login")
+            user = yield from self._login()
+            if user:
+                self.computer.enter("shell")
+                yield from LoginSession(self.kernel, self.files, user, TOOLS).run()
+            yield from self.computer.say("\n")
+
+    def _services(self) -> Program[None]:
+        computer, planned = self.computer, self.computer.durations
+        prompt_ns = script.printed_ns(
+            [script.ScriptLine(0, self._prompt())], computer.machine.speed_bd[computer.console]
+        )
+        total_ns = planned.boot_ns - planned.kernel_ns - prompt_ns
+        computer.enter("user", total_ns + prompt_ns)
+        lines = script.load("user", **self.kernel.facts())
+        if self.kernel.facts()["quiet"]:  # systemd shows no status then, unless something fails
+            lines = [line for line in lines if line.kernel or not line.text.startswith(_STATUS)]
+        yield from script.play(computer, lines, total_ns, self.kernel)
+
+    def _bare_shell(self) -> Program[None]:
+        """init=/bin/sh: no services, no login."""
+        planned = self.computer.durations
+        self.computer.enter("bare-shell", planned.shell_boot_ns - planned.kernel_ns)
+        yield from self.computer.pause(max(0, planned.shell_boot_ns - planned.kernel_ns))
+        yield from self.computer.say("sh: cannot set terminal process group (-1): Inappropriate ioctl for device\n")
+        yield from self.computer.say("sh: no job control in this shell\n")
+        session = LoginSession(self.kernel, self.files, "root", TOOLS, prompt="sh-5.2# ")
+        while True:
+            yield from session.run()
+
+    def _prompt(self) -> str:
+        return f"{self.computer.model.identity.hostname} login: "
+
+    def _login(self) -> Program[str]:
+        """Who logged in; nobody after a failure."""
+        yield from self.computer.write(self._prompt().encode())
+        try:
+            yield from self.computer.at("login.prompt")
+            user = yield from read_line(self.computer, interrupted="\n", ends=True)
+            if not user:
+                return ""
+            yield from self.computer.at("login.password")
+            expected = self.passwords.get(user)
+            if expected == "" and not self.computer.locked:
+                yield from self.computer.pause(0.15 * NS_PER_S)
+                return user
+            yield from self.computer.write(b"Password: ")
+            given = yield from read_line(self.computer, interrupted="\n", secret=True, ends=True)
+        except (InterruptedCommandError, EndOfInputError):
+            return ""
+        if expected is not None and given == expected and not self.computer.locked:
+            return user
+        yield from self.computer.pause(_REFUSAL_S * NS_PER_S)
+        yield from self.computer.write(b"\nLogin incorrect\n")
+        return ""

@@ -1,0 +1,56 @@
+"""The PC at the other end of a simulated board's links: it answers the few commands that the sections give a tester."""
+
+from __future__ import annotations
+
+import random
+import shlex
+
+from attrs import define
+
+from lab.virtual.sim import figures
+from lab.virtual.sim.model import Model
+from lab.virtual.sim.sample_outputs import network
+
+_TOOLS = frozenset({"netperf", "netserver", "iperf", "iperf3", "udevadm", "dd", "ip", "mount", "umount"})
+_DISK_BYTES = 16_384_000  # what is left of 16 MiB by the file system
+
+
+@define
+class Tester:
+    """A played tester.
+
+    Attributes:
+        dice: its chance.
+    """
+
+    model: Model
+    dice: random.Random
+
+    def run(self, command: str) -> tuple[str, int]:
+        """What a command prints, and its exit status."""
+        words = shlex.split(command)
+        if words[:2] == ["command", "-v"]:
+            known = words[2] in _TOOLS
+            return (f"/usr/bin/{words[2]}\n" if known else "", int(not known))
+        if "netperf" in words:
+            return self._netperf(words), 0
+        if "dd" in words:
+            return self._dd("read" if any(word.startswith("of=/dev") for word in words) else "write")
+        return "", 0
+
+    def _netperf(self, words: list[str]) -> str:
+        if "-V" in words:
+            return "Netperf version 2.7.1\n"
+        _, seconds, offered, payload = network.asked(words)
+        own = figures.load(self.model.board.name, self.model.release_name)
+        stream = network.udp(self.model, own, self.dice, "ingress", payload, offered)
+        return network.udp_text(stream, payload, seconds, local=False)
+
+    def _dd(self, direction: str) -> tuple[str, int]:
+        own = figures.load(self.model.board.name, self.model.release_name)
+        rate = own.draw(self.dice, "usb.device.throughput", 40.0, blocks="150", direction=direction)
+        full = direction == "write"
+        text = "dd: error writing '/mnt/boardlab-usb/150mb': No space left on device\n" if full else ""
+        text += f"{16 if full else 15}+{0 if full else 1} records in\n15+{0 if full else 1} records out\n"
+        seconds = _DISK_BYTES / 1e6 / rate
+        return text + f"{_DISK_BYTES} bytes (16 MB, 16 MiB) copied, {seconds:.6f} s, {rate:.1f} MB/s\n", int(full)

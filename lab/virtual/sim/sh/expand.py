@@ -1,0 +1,102 @@
+"""Expansion: from words to arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from lab.virtual.sim.program import Program
+from lab.virtual.sim.sh.sums import evaluate
+from lab.virtual.sim.sh.words import Part, Substitution, Sum, Text, Variable, Word
+
+
+class Scope(Protocol):
+    """What words are expanded with; the interpreter is one."""
+
+    def variable(self, name: str) -> str:
+        """A variable's value; empty when unset."""
+        ...
+
+    def arguments(self) -> Sequence[str]:
+        """The positional parameters."""
+        ...
+
+    def output_of(self, script: str) -> Program[str]:
+        """What a command substitution writes."""
+        ...
+
+    def matching(self, pattern: str) -> list[str]:
+        """The files that a pattern names."""
+        ...
+
+
+def fields(words: Iterable[Word], scope: Scope) -> Program[list[str]]:
+    """The arguments that words become: expanded, split at blanks, matched against files."""
+    result: list[str] = []
+    for word in words:
+        result += yield from _word_fields(word, scope)
+    return result
+
+
+def text(word: Word, scope: Scope) -> Program[str]:
+    """The one text that a word becomes where nothing is split, e.g. in an assignment."""
+    pieces = []
+    for part in word.parts:
+        pieces.append((yield from _value(part, scope)))
+    return "".join(pieces)
+
+
+def _word_fields(word: Word, scope: Scope) -> Program[list[str]]:
+    """Split one word. A field is a list of (text, quoted), so that only unquoted `*` matches files."""
+    done: list[list[tuple[str, bool]]] = []
+    current: list[tuple[str, bool]] | None = None
+    for part in word.parts:
+        if isinstance(part, Variable) and part.name == "@" and part.quoted:
+            for number, argument in enumerate(scope.arguments()):
+                if number and current is not None:
+                    done.append(current)
+                    current = None
+                current = [*(current or []), (argument, True)]
+            continue
+        value = yield from _value(part, scope)
+        quoted = isinstance(part, Sum) or part.quoted
+        if quoted or isinstance(part, Text):
+            if value or quoted:
+                current = [*(current or []), (value, quoted)]
+            continue
+        pieces = value.split()
+        if pieces and value[:1].isspace() and current is not None:
+            done.append(current)
+            current = None
+        for number, piece in enumerate(pieces):
+            if number and current is not None:
+                done.append(current)
+                current = None
+            current = [*(current or []), (piece, False)]
+        if pieces and value[-1:].isspace() and current is not None:
+            done.append(current)
+            current = None
+    if current is not None:
+        done.append(current)
+    result: list[str] = []
+    for field in done:
+        plain = "".join(piece for piece, _ in field)
+        wild = any(not quoted and re.search(r"[*?\[]", piece) for piece, quoted in field)
+        result += (scope.matching(plain) if wild else []) or [plain]
+    return result
+
+
+def _value(part: Part, scope: Scope) -> Program[str]:
+    match part:
+        case Text():
+            return part.text
+        case Variable():
+            if part.name in {"@", "*"}:
+                return " ".join(scope.arguments())
+            return scope.variable(part.name) or part.fallback
+        case Substitution():
+            output = yield from scope.output_of(part.script)
+            return output.rstrip("\n")
+        case Sum():
+            return str(evaluate(part.expression, scope.variable))

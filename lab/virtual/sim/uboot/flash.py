@@ -1,0 +1,194 @@
+"""U-Boot's commands for SPI flash, NAND and UBI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lab.virtual.sim.program import NS_PER_MS, Program
+from lab.virtual.sim.sh.interpreter import Streams
+from lab.virtual.sim.space import Space
+from lab.virtual.sim.storage import USER, Content, StorageMedium
+from lab.virtual.sim.uboot import blocks
+from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
+from lab.virtual.sim.uboot.transfer import MIB, transfer
+from lab.virtual.sim.uboot.uboot import Command, UBoot
+
+FLASH_MIB = 64
+ERASE_BYTES = 256 << 10
+_ERASE_MIB_S = 1.6
+
+
+def flash_of(uboot: UBoot) -> str:
+    """The medium that the SPI flash is."""
+    return next((name for name in ("ospi", "qspi") if name in uboot.computer.model.board.media), "ospi")
+
+
+def _sf(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    match list(arguments[1:]):
+        case ["probe", *_]:
+            yield from uboot.computer.pause(12 * NS_PER_MS)
+            yield from line(
+                streams,
+                f"SF: Detected s28hs512t with page size 256 Bytes, erase size 256 KiB, total {FLASH_MIB} MiB",
+            )
+            uboot.flash_probed = True
+            return 0
+        case ["read" | "write" | "erase" | "update" as what, *numbers] if all(map(is_number, numbers)):
+            if not uboot.flash_probed:
+                yield from line(streams, "No SPI flash selected. Please run `sf probe'")
+                return FAILED
+            return (yield from _flash(uboot, what, [number(n) for n in numbers], streams))
+    yield from line(streams, "sf - SPI flash sub-system\n\nUsage:\nsf probe|read|write|erase|update")
+    return USAGE
+
+
+def _flash(uboot: UBoot, what: str, numbers: Sequence[int], streams: Streams) -> Program[int]:
+    wanted = 2 if what == "erase" else 3
+    medium = uboot.computer.storage.medium(flash_of(uboot))
+    total = blocks.capacity(uboot.computer, medium, USER)
+    if len(numbers) != wanted or numbers[-2] + numbers[-1] > total:
+        yield from line(streams, "ERROR: attempting to reach past flash size")
+        return FAILED
+    offset, size = numbers[-2], numbers[-1]
+    match what:
+        case "erase":
+            if offset % ERASE_BYTES or size % ERASE_BYTES:
+                yield from line(streams, "SF: Erase offset/length not multiple of erase size")
+                return FAILED
+            good = yield from erase(uboot, medium, offset, size)
+            yield from line(streams, f"SF: {size} bytes @ {offset:#x} Erased: {'OK' if good else 'ERROR -5'}")
+            return 0 if good else FAILED
+        case "update":
+            return (yield from _update(uboot, medium, numbers[0], offset, size, streams))
+        case "write":
+            yield from line(streams, f"device 0 offset {offset:#x}, size {size:#x}")
+            good = yield from program(uboot, medium, numbers[0], offset, size)
+            yield from line(streams, f"SF: {size} bytes @ {offset:#x} Written: {'OK' if good else 'ERROR -5'}")
+            return 0 if good else FAILED
+    yield from line(streams, f"device 0 offset {offset:#x}, size {size:#x}")
+    yield from transfer(uboot.computer, medium.name, size, raw=True)
+    yield from uboot.computer.at("uboot.load")
+    blocks.load(uboot.computer, medium, USER, offset, uboot.ram, numbers[0], size)
+    uboot.memory[numbers[0]] = _kernel_or(uboot, numbers[0], Content(f"{medium.name}@{offset:#x}", size))
+    yield from line(streams, f"SF: {size} bytes @ {offset:#x} Read: OK")
+    return 0
+
+
+def erase(uboot: UBoot, medium: StorageMedium, offset: int, size: int) -> Program[bool]:
+    """Erase; whether it went well."""
+    computer = uboot.computer
+    done = 0
+    while done < size:
+        yield from computer.pause(ERASE_BYTES / (_ERASE_MIB_S * MIB) * 1e9)
+        yield from computer.at("uboot.write")
+        if blocks.protected(computer, medium) or any(
+            trouble.spoils(medium.name, offset + done, ERASE_BYTES) for trouble in computer.troubles
+        ):
+            return False
+        medium.space().fill(offset + done, min(ERASE_BYTES, size - done), 0xFF)
+        done += ERASE_BYTES
+    return True
+
+
+def program(uboot: UBoot, medium: StorageMedium, address: int, offset: int, size: int) -> Program[bool]:
+    """Write what was erased; whether it went well."""
+    if blocks.protected(uboot.computer, medium):
+        return False
+    return (yield from blocks.store(uboot.computer, medium, USER, offset, uboot.ram, address, size)) == size
+
+
+def _update(
+    uboot: UBoot, medium: StorageMedium, address: int, offset: int, size: int, streams: Streams
+) -> Program[int]:
+    """Erase and write sector by sector what differs (cmd/sf.c: spi_flash_update)."""
+    computer, space = uboot.computer, medium.space()
+    start_ns, skipped, done = computer.now_ns + computer.spared_ns, 0, 0
+    while done < size:
+        count = min(ERASE_BYTES, size - done)
+        if uboot.ram.differs_at(address + done, space, offset + done, count) is None:
+            skipped += count
+        else:
+            behind = Space("kept")  # of a sector that is written in part the rest is kept
+            behind.copy(0, space, offset + done, ERASE_BYTES)
+            behind.copy(0, uboot.ram, address + done, count)
+            step = ""
+            if not (yield from erase(uboot, medium, offset + done, ERASE_BYTES)):
+                step = "erase"
+            elif (
+                yield from blocks.store(computer, medium, USER, offset + done, behind, 0, ERASE_BYTES)
+            ) < ERASE_BYTES:
+                step = "write"
+            if step:
+                yield from line(streams, f"SPI flash failed in {step} step")
+                return FAILED
+        done += count
+    ms = max(1, (computer.now_ns + computer.spared_ns - start_ns) // NS_PER_MS)
+    yield from line(streams, f"device 0 offset {offset:#x}, size {size:#x}")
+    yield from line(
+        streams,
+        f"{size - skipped} bytes written, {skipped} bytes skipped in {ms // 1000}.{ms % 1000 // 100}s, "
+        f"speed {size * 1000 // ms} B/s",
+    )
+    return 0
+
+
+def _kernel_or(uboot: UBoot, address: int, content: Content) -> Content:
+    """The load scripts read the kernel and the device tree from fixed places of the flash."""
+    names = {uboot.shell.variables.get("loadaddr"): "kernel", uboot.shell.variables.get("fdtaddr"): "fdt"}
+    return Content(names.get(f"{address:#x}", content.name), content.size, content.text)
+
+
+def _nand(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    match list(arguments[1:]):
+        case ["read", address, offset, size] if all(map(is_number, (address, offset, size))):
+            yield from uboot.computer.at("uboot.load")
+            yield from line(streams, f"\nNAND read: device 0 offset {offset}, size {size}")
+            yield from transfer(uboot.computer, "nand", number(size), raw=True)
+            content = Content(f"nand@{offset}", number(size))
+            uboot.put(number(address), _kernel_or(uboot, number(address), content))
+            yield from line(streams, f" {number(size)} bytes read: OK")
+            return 0
+    yield from line(streams, "nand - NAND sub-system\n\nUsage:\nnand read addr off size")
+    return USAGE
+
+
+def _ubi(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    match list(arguments[1:]):
+        case ["part", name]:
+            yield from line(streams, "ubi0: attaching mtd6")
+            yield from uboot.computer.pause(180 * NS_PER_MS)
+            if uboot.computer.storage.medium(flash_of(uboot)).blank:
+                yield from line(streams, "ubi0 error: ubi_attach_mtd_dev: failed to attach mtd6, error -22")
+                return FAILED
+            yield from line(streams, f'ubi0: attached mtd6 (name "{name}", size 55 MiB)')
+            return 0
+    return USAGE
+
+
+def _ubifsmount(uboot: UBoot, _arguments: Sequence[str], streams: Streams) -> Program[int]:
+    yield from uboot.computer.pause(60 * NS_PER_MS)
+    yield from line(streams, 'UBIFS (ubi0:0): UBIFS: mounted UBI device 0, volume 0, name "rootfs", R/O mode')
+    return 0
+
+
+def _ubifsload(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    if len(arguments) < 3 or not is_number(arguments[1]):
+        return USAGE
+    family = uboot.computer.model.family
+    yield from uboot.computer.at("uboot.load")
+    kernel = arguments[2].endswith(family.kernel_file)
+    content = Content("kernel", family.kernel_bytes) if kernel else Content("fdt", family.fdt_bytes)
+    yield from line(streams, f"Loading file '{arguments[2]}' to addr {arguments[1]}...")
+    yield from transfer(uboot.computer, flash_of(uboot), content.size, published=False)
+    uboot.put(number(arguments[1]), content)
+    yield from line(streams, "Done")
+    return 0
+
+
+COMMANDS: Mapping[str, Command] = {
+    "nand": _nand,
+    "sf": _sf,
+    "ubi": _ubi,
+    "ubifsload": _ubifsload,
+    "ubifsmount": _ubifsmount,
+}

@@ -1,0 +1,71 @@
+"""How long U-Boot's transfers take, and how it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.virtual.sim.computer import Computer
+from lab.virtual.sim.dice import Normal
+from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Program
+
+KIB = 1024
+MIB = 1024 * KIB
+_SPREAD = Normal(1.0, 0.004)  # of one transfer's time; assumed
+_SETUP_NS = 1_500_000  # finding a file or starting a transfer; assumed
+_WRITE_SHARE = 1 / 3  # of the read rate, where no guide says how fast writes are; assumed
+_OTHER_MIB_S = 20.0  # of a medium that no figure is for; assumed
+
+
+def seconds_of(computer: Computer, medium: str, size: int, *, write: bool, raw: bool) -> float:
+    """The time of a transfer in seconds: at the published rate, where the guide has one for this kind of transfer.
+
+    The guides publish U-Boot's raw transfers of eMMC and OSPI, and its FAT files on SD.
+    """
+    table = computer.model.release.published.uboot_kib_s.get(medium)
+    rates: Mapping[str, float] = {}
+    if table is not None and (raw or medium == "sd"):
+        rates = table.write if write else table.read
+    if rates:
+        nearest = min(rates, key=lambda known: abs(int(known, 16) - size))
+        return size / KIB / rates[nearest]
+    return size / (_load_rate(computer, medium) * (_WRITE_SHARE if write else 1.0))
+
+
+def transfer(
+    computer: Computer, medium: str, size: int, *, write: bool = False, raw: bool = False, published: bool = True
+) -> Program[int]:
+    """Do it; returns the milliseconds that U-Boot would print.
+
+    Args:
+        published: False for what no guide measures, such as a file of ext4.
+    """
+    seconds = drawn_seconds(computer, medium, size, write=write, raw=raw, published=published)
+    start_ns = computer.now_ns
+    yield from computer.pause(seconds * NS_PER_S)
+    return max(1, round((computer.now_ns - start_ns) / NS_PER_MS))
+
+
+def drawn_seconds(
+    computer: Computer, medium: str, size: int, *, write: bool = False, raw: bool = False, published: bool = True
+) -> float:
+    """How long a transfer takes this time; see `transfer`."""
+    if published:
+        seconds = seconds_of(computer, medium, size, write=write, raw=raw)
+    else:
+        seconds = size / _load_rate(computer, medium) + _SETUP_NS / NS_PER_S
+    return seconds * _SPREAD.draw(computer.dice("transfer", computer.now_ns))
+
+
+def _load_rate(computer: Computer, medium: str) -> float:
+    """Bytes per second that U-Boot reads."""
+    known = computer.model.profile.load_mib_s.get(medium)
+    return (known.mean if known else _OTHER_MIB_S) * MIB
+
+
+def speed(size: int, ms: int) -> str:
+    """The rate as U-Boot prints it, e.g. "24.2 MiB/s"."""
+    rate = size * 1000 / ms
+    for unit, name in ((MIB, "MiB/s"), (KIB, "KiB/s")):
+        if rate >= unit:
+            return f"{rate / unit:.1f} {name}".replace(".0 ", " ")
+    return f"{rate:.0f} Bytes/s"

@@ -1,0 +1,215 @@
+"""What really happened on a virtual board, against which stamps are judged.
+
+A truth log is one append-only file: a header line with the line's speed, then records. A record is `<cqqI`
+(kind, t_ns, delivered_ns, size) and `size` bytes of payload; times are CLOCK_MONOTONIC_RAW. Kinds: D, bytes that
+left the UART without a gap, the last of them at t_ns; O, an overrun, the payload names the bytes lost;
+P, the power input, the payload is its new state; N, a note of the board itself (a simulated one: the stage that it
+enters and how long it will take).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.virtual.line import BITS_PER_BYTE
+
+_RECORD = struct.Struct("<cqqI")
+_MAGIC = "boardlab-truth-1"
+_FLUSH_BYTES = 1 << 16
+DATA, OVERRUN, POWER, NOTE = b"D", b"O", b"P", b"N"
+_log = logging.getLogger(__name__)
+
+
+class TruthLog:
+    """The writer; it buffers, so that logging costs the pacing little. `flush` makes everything visible.
+
+    A log that cannot be written, e.g. since the disk is full, ends there: that is said once, and the board goes on.
+    """
+
+    def __init__(self, path: Path, speed_bd: int) -> None:
+        self._path = path
+        self._file = path.open("ab", buffering=0)
+        self._buffer = bytearray()
+        self._broken = False
+        if self._file.tell() == 0:
+            self._buffer += f"{_MAGIC} speed_bd={speed_bd}\n".encode()
+            self.flush()
+
+    @property
+    def pending(self) -> bool:
+        """There are records that are not in the file yet."""
+        return bool(self._buffer)
+
+    def data(self, end_ns: int, delivered_ns: int, data: bytes) -> None:
+        """Bytes left the UART back to back, the last at `end_ns`; by `delivered_ns` the adapter had handed them on."""
+        self._record(DATA, end_ns, delivered_ns, data)
+
+    def overrun(self, t_ns: int, lost: int) -> None:
+        """Nobody read: the adapter lost bytes that had left the UART."""
+        self._record(OVERRUN, t_ns, t_ns, str(lost).encode())
+
+    def power(self, t_ns: int, state: str) -> None:
+        """The power input changed to `state` ("on", "off", or "dead": the board died by itself)."""
+        self._record(POWER, t_ns, t_ns, state.encode())
+        self.flush()
+
+    def note(self, t_ns: int, text: str) -> None:
+        """The board says something about itself."""
+        self._record(NOTE, t_ns, t_ns, text.encode())
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        try:
+            while self._buffer:
+                del self._buffer[: self._file.write(self._buffer)]
+        except OSError as error:
+            _log.error("%s: %s; the truth ends here, until the bench is started again", self._path, error.strerror)
+            self._broken = True
+            self._buffer.clear()
+
+    def close(self) -> None:
+        """Write what is buffered and close the file."""
+        self.flush()
+        self._file.close()
+
+    def _record(self, kind: bytes, t_ns: int, delivered_ns: int, payload: bytes) -> None:
+        if self._broken:
+            return
+        self._buffer += _RECORD.pack(kind, t_ns, delivered_ns, len(payload))
+        self._buffer += payload
+        if len(self._buffer) >= _FLUSH_BYTES:
+            self.flush()
+
+
+@frozen
+class PowerEvent:
+    """The power input (or the board by itself) changed its state: "on", "off" or "dead"."""
+
+    t_ns: int
+    state: str
+
+
+@frozen
+class Note:
+    """What a simulated board said about itself, e.g. "cycle=1 stage=kernel planned_ns=2950611603"."""
+
+    t_ns: int
+    text: str
+
+
+@frozen
+class TruthMatch:
+    """A match of a pattern: when its last byte left the UART, where it ends in the stream, and its text."""
+
+    t_ns: int
+    position: int
+    data: bytes
+
+
+class Truth:
+    """All that a truth log says.
+
+    Attributes:
+        data: every byte that was delivered, in order.
+        lost: the number of bytes lost to overruns.
+        power: the power events in order.
+        notes: what the board said about itself, in order.
+    """
+
+    def __init__(
+        self,
+        speed_bd: int,
+        chunks: Sequence[tuple[int, bytes]],
+        lost: int,
+        power: Sequence[PowerEvent],
+        notes: Sequence[Note] = (),
+        delivered_ns: Sequence[int] = (),
+    ) -> None:
+        self.data = b"".join(data for _, data in chunks)
+        self.lost = lost
+        self.power = tuple(power)
+        self.notes = tuple(notes)
+        self._byte_ns = BITS_PER_BYTE * 1e9 / speed_bd
+        self._end_ns = [end_ns for end_ns, _ in chunks]
+        self._delivered_ns = delivered_ns or self._end_ns
+        self._end = list(accumulate(len(data) for _, data in chunks))
+
+    def left_ns(self, position: int) -> int:
+        """When the byte at `position` of `data` left the UART, in CLOCK_MONOTONIC_RAW nanoseconds."""
+        chunk = bisect_right(self._end, position)
+        behind = self._end[chunk] - 1 - position
+        return self._end_ns[chunk] - round(behind * self._byte_ns)
+
+    def duration_ns(self, count: int) -> int:
+        """How long that many bytes take on the line."""
+        return round(count * self._byte_ns)
+
+    def delay_ns(self, position: int) -> int:
+        """How much later than `left_ns` the byte may have been handed on: the bench's process was held up as it did."""
+        chunk = bisect_right(self._end, position)
+        return self._delivered_ns[chunk] - self._end_ns[chunk]
+
+    def matches(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[TruthMatch]:
+        """Each non-empty match of a regular expression whose last byte left the UART in [start_ns, end_ns)."""
+        found = [
+            TruthMatch(self.left_ns(match.end() - 1), match.end(), match.group())
+            for match in re.finditer(pattern, self.data)
+            if match.end() > match.start()
+        ]
+        return [
+            one
+            for one in found
+            if (start_ns is None or one.t_ns >= start_ns) and (end_ns is None or one.t_ns < end_ns)
+        ]
+
+    def find(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[int]:
+        """When the last byte of each match left the UART, in CLOCK_MONOTONIC_RAW nanoseconds."""
+        return [one.t_ns for one in self.matches(pattern, start_ns, end_ns)]
+
+
+def read_truth(path: Path) -> Truth:
+    """The truth log at `path`; a torn last record of a killed bench is left out.
+
+    Raises:
+        ConfigurationError: no such file, or it is no truth log.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot read the truth log: {error.strerror}") from error
+    header, _, body = raw.partition(b"\n")
+    known = re.fullmatch(rf"{_MAGIC} speed_bd=(\d+)".encode(), header)
+    if known is None:
+        raise ConfigurationError(
+            f"{path}: expected a truth log that begins with '{_MAGIC} speed_bd=...', found {header[:40]!r}"
+        )
+    chunks: list[tuple[int, bytes]] = []
+    delivered: list[int] = []
+    power: list[PowerEvent] = []
+    notes: list[Note] = []
+    lost = place = 0
+    while place + _RECORD.size <= len(body):
+        kind, t_ns, delivered_ns, size = _RECORD.unpack_from(body, place)
+        payload = body[place + _RECORD.size : place + _RECORD.size + size]
+        if len(payload) < size:
+            break
+        place += _RECORD.size + size
+        if kind == DATA:
+            chunks.append((t_ns, payload))
+            delivered.append(delivered_ns)
+        elif kind == OVERRUN:
+            lost += int(payload)
+        elif kind == POWER:
+            power.append(PowerEvent(t_ns, payload.decode()))
+        elif kind == NOTE:
+            notes.append(Note(t_ns, payload.decode()))
+    return Truth(int(known.group(1)), chunks, lost, power, notes, delivered)

@@ -1,0 +1,215 @@
+"""A USB serial adapter on a board's UART: a pty that outlives the board, behind a line of a real speed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tty
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import define
+
+from lab.virtual.line import UartChannel
+from lab.virtual.pacer import Pacer
+from lab.virtual.truth import TruthLog
+
+TX_FIFO_BYTES = 32  # Arm PL011 r1p5 (DDI 0183G, 2.4.3)
+_HOST_BUFFER_BYTES = 256  # what the adapter holds of the host's bytes; more waits in the pty
+_USB_PACKET_BYTES = 512  # bulk, high speed (USB 2.0, 5.8.3)
+_TRUTH_DELAY_S = 0.1  # how long a record may wait before it is in the truth log
+
+
+def _ignore(_data: bytes) -> None: ...
+
+
+def _no_op() -> None: ...
+
+
+class UartAdapter:
+    """A persistent pty whose slave is linked as `path`, over the device `PATH-ttyUSB0`, and the UART model behind it.
+
+    Both directions go at 10 bits a byte. The adapter delivers when `fifo_bytes` were collected or its latency timer
+    ticks; with `latency_timer_ms` 0, as soon as the transmitter goes idle. What the pty cannot take since nobody
+    reads is lost and counted (`overruns`), as with a real adapter. Must be made inside its event loop.
+
+    Attributes:
+        room_hook: called when the transmitter has room again; a board with flow control refills it there.
+        receive_hook: called with each byte from the host when it has arrived at the board.
+        said_hook, typed_hook: called with what the board sends, and with what reaches it; for who only looks on.
+        overruns: bytes lost since nobody read the pty.
+        pacer: what fires at the line's deadlines; a simulated board uses it for its own.
+        active_ns: when a byte last went through, in either direction.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        pacer: Pacer,
+        truth: TruthLog,
+        *,
+        speed_bd: int = 115200,
+        fifo_bytes: int = 16,
+        latency_timer_ms: float = 0.0,
+    ) -> None:
+        self.path = path
+        self.room_hook: Callable[[], None] = _no_op
+        self.receive_hook: Callable[[bytes], None] = _ignore
+        self.said_hook: Callable[[bytes], None] = _ignore
+        self.typed_hook: Callable[[bytes], None] = _ignore
+        self.overruns = 0
+        self.active_ns = 0
+        self.truth = truth
+        self.pacer = pacer
+        self._loop = asyncio.get_running_loop()
+        self.tty = ""
+        self._number = 0
+        self._flush: asyncio.TimerHandle | None = None
+        self._master = self._slave = -1
+        self._speed_bd, self._fifo_bytes = speed_bd, fifo_bytes
+        self._to_host = _Direction(UartChannel(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
+        self._to_board = _Direction(UartChannel(speed_bd, fifo_bytes=1), self._receive)
+        for left in path.parent.glob(f"{path.name}-ttyUSB*"):  # by a bench that was killed
+            left.unlink()
+        self.plug()
+
+    @property
+    def _device(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-ttyUSB{self._number}")
+
+    @property
+    def room(self) -> int:
+        """How many bytes the transmit FIFO can take now."""
+        return max(TX_FIFO_BYTES - self.unsent, 0)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the board that have not left the transmitter."""
+        return self._to_host.line.unsent(self.pacer.clock.now_ns())
+
+    @property
+    def queued(self) -> int:
+        """Bytes of the board that were not delivered yet."""
+        return self._to_host.line.queued
+
+    def transmit(self, data: bytes) -> None:
+        """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
+        self.said_hook(data)
+        self._to_host.line.push(data, self.pacer.clock.now_ns())
+        self.pacer.update(self._to_host)
+
+    def set_speed(self, speed_bd: int) -> None:
+        """Go on at another speed, both ways; a faster adapter hands on bigger packets."""
+        fifo_bytes = min(max(self._fifo_bytes, self._fifo_bytes * speed_bd // self._speed_bd), _USB_PACKET_BYTES)
+        now_ns = self.pacer.clock.now_ns()
+        self._to_host.line.set_speed(speed_bd, fifo_bytes)
+        self._to_board.line.set_speed(speed_bd, fifo_bytes=1)
+        self.active_ns = now_ns
+        self.pacer.update(self._to_host)
+        self.pacer.update(self._to_board)
+
+    def plug(self, *, renumbered: bool = False) -> None:
+        """Plug the adapter in: a new pty behind the same link, and the same device or, if `renumbered`, the next one."""
+        if self._master >= 0:
+            return
+        self._number += renumbered
+        self._master, self._slave = os.openpty()
+        # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
+        tty.setraw(self._slave)
+        os.set_blocking(self._master, False)
+        self.tty = os.ttyname(self._slave)
+        self._reading = True
+        # Two links, as udev has them: who looks sees whether it is the same device, whatever the pty's number is.
+        _link(self._device, self.tty)
+        _link(self.path, self._device.name)
+        self._loop.add_reader(self._master, self._host_wrote)
+
+    def unplug(self) -> None:
+        """Pull the adapter: readers of the pty see a hang-up, and what the board sends is lost."""
+        if self._master < 0:
+            return
+        self._loop.remove_reader(self._master)
+        os.close(self._slave)
+        os.close(self._master)
+        self._master = self._slave = -1
+        if self._device.is_symlink() and str(self._device.readlink()) == self.tty:
+            self.path.unlink(missing_ok=True)
+            self._device.unlink()
+
+    def discard(self) -> None:
+        """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
+        self.room_hook = _no_op
+        self.receive_hook = self.said_hook = self.typed_hook = _ignore
+        now_ns = self.pacer.clock.now_ns()
+        for direction in (self._to_host, self._to_board):
+            direction.line.discard(now_ns)
+            self.pacer.update(direction)
+
+    def close(self) -> None:
+        """Unplug the adapter for good."""
+        self.unplug()
+        self.pacer.remove(self._to_host)
+        self.pacer.remove(self._to_board)
+        if self._flush is not None:
+            self._flush.cancel()
+        self.truth.flush()
+
+    def _deliver(self) -> None:
+        now = self.pacer.clock.now_ns
+        taken_ns = self.active_ns = now()
+        for sent in self._to_host.line.take(taken_ns):
+            written, handed_ns = 0, now()  # just before the write: that we are late is part of the truth
+            with contextlib.suppress(BlockingIOError):
+                written = os.write(self._master, sent.data) if self._master >= 0 else 0
+            lost = len(sent.data) - written
+            if written:
+                end_ns = sent.end_ns + handed_ns - taken_ns - self._to_host.line.duration_ns(lost)
+                self.truth.data(end_ns, now(), sent.data[:written])
+            if lost:
+                self.overruns += lost
+                self.truth.overrun(handed_ns, lost)
+        if self._flush is None:
+            self._flush = self._loop.call_later(_TRUTH_DELAY_S, self._write_truth)
+        self.room_hook()
+
+    def _receive(self) -> None:
+        self.active_ns = self.pacer.clock.now_ns()
+        for sent in self._to_board.line.take(self.active_ns):
+            self.typed_hook(sent.data)
+            self.receive_hook(sent.data)
+        if self._master >= 0 and not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
+            self._reading = True
+            self._loop.add_reader(self._master, self._host_wrote)
+
+    def _host_wrote(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._master, _HOST_BUFFER_BYTES - self._to_board.line.queued)
+            self._to_board.line.push(data, self.pacer.clock.now_ns())
+        if self._to_board.line.queued >= _HOST_BUFFER_BYTES:
+            self._reading = False
+            self._loop.remove_reader(self._master)
+        self.pacer.update(self._to_board)
+
+    def _write_truth(self) -> None:
+        self._flush = None
+        self.truth.flush()
+
+
+@define(eq=False)
+class _Direction:
+    """One direction of the adapter, as the pacer sees it."""
+
+    line: UartChannel
+    fire: Callable[[], None]
+
+    def deadline_ns(self) -> int | None:
+        return self.line.deadline_ns()
+
+
+def _link(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(path)
