@@ -36,7 +36,7 @@ class _Open:
     at_key: bool = True
 
 
-def text_of(path: Path, mend: str = "mend it", *, unique: bool = False) -> str:
+def text_of(path: Path, hint: str = "mend it", *, unique: bool = False) -> str:
     """The text of a YAML file that can be loaded without harm.
 
     Args:
@@ -49,7 +49,7 @@ def text_of(path: Path, mend: str = "mend it", *, unique: bool = False) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; {mend}") from error
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; {hint}") from error
     if len(data) > MAX_BYTES:
         raise ConfigurationError(f"{path}: {len(data)} bytes; at most {MAX_BYTES} are read. Is it the right file?")
     try:
@@ -66,13 +66,13 @@ def text_of(path: Path, mend: str = "mend it", *, unique: bool = False) -> str:
     return text
 
 
-def load(path: Path, mend: str = "mend it", *, unique: bool = False) -> Any:
+def load(path: Path, hint: str = "mend it", *, unique: bool = False) -> Any:
     """What a YAML file holds: mappings, lists, text and numbers.
 
     Raises:
         ConfigurationError: as of `text_of`.
     """
-    text = text_of(path, mend, unique=unique)
+    text = text_of(path, hint, unique=unique)
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:  # e.g. the date 2026-99-99

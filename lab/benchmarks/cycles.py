@@ -71,7 +71,7 @@ def _after(failed: int, pauses_s: tuple[float, ...]) -> float:
     return pauses_s[min(failed, len(pauses_s) - 1)]
 
 
-def unheeding() -> None:
+def nothing_before_cycle() -> None:
     """Nobody is given the board."""
 
 
@@ -82,7 +82,7 @@ def run_cycles(
     *,
     retries: int,
     sleep: Callable[[float], None],
-    heed: Callable[[], None] = unheeding,
+    before_cycle: Callable[[], None] = nothing_before_cycle,
 ) -> None:
     """Measure every cycle of `cycles`, each with at most `retries` further attempts after a transient error; see `Retries`.
 
@@ -91,13 +91,13 @@ def run_cycles(
     Args:
         measure: called with the cycle and the attempt's number, both from 1.
         sleep: waits that many seconds.
-        heed: called before each cycle; ends the session where the board is to be given to somebody.
+        before_cycle: called before each cycle; ends the session where the board is to be given to somebody.
 
     Raises:
         BoardlabError: the error of the last attempt of the first cycle that could not be measured.
     """
     for cycle in cycles:
-        heed()
+        before_cycle()
         tries = Retries(retries)
         for number in count(1):
             try:

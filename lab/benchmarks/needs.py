@@ -84,12 +84,12 @@ def tool_of_tester(name: str, package: str = "") -> Need:
     return Need(f"tester tool {name}", check)
 
 
-def path(name: str, what: str, mend: str) -> Need:
+def path(name: str, what: str, hint: str) -> Need:
     """A file, folder or device on the board; `{field}` is filled from the site."""
 
     def check(bench: Bench) -> str:
         where = name.format(site=bench.site)
-        return "" if bench.status(f"test -e {where}") == 0 else f"the board has no {where} ({what}); {mend}"
+        return "" if bench.status(f"test -e {where}") == 0 else f"the board has no {where} ({what}); {hint}"
 
     return Need(what, check)
 

@@ -55,5 +55,5 @@ def lines(found: list[DoctorFinding]) -> list[str]:
     if not ill:
         return [*shown, "", "nothing wrong"]
     numbers = ", ".join(f"{sum(each.level == level for each in found)} {level}" for level in _ORDER[:2])
-    mends = [line for each in ill if each.mend for line in (f"  {each.subject}:", f"    {each.mend}")]
-    return [*shown, "", f"{numbers}; to mend:", *mends]  # not folded: they are there to be copied
+    hints = [line for each in ill if each.hint for line in (f"  {each.subject}:", f"    {each.hint}")]
+    return [*shown, "", f"{numbers}; to mend:", *hints]  # not folded: they are there to be copied

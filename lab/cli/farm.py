@@ -96,7 +96,7 @@ def _own(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
 
 
 def _line(finding: DoctorFinding) -> str:
-    return f"{finding.subject}: {finding.said}; {finding.mend}"
+    return f"{finding.subject}: {finding.said}; {finding.hint}"
 
 
 def _doctor(file: Path, host: str) -> list[DoctorFinding]:
@@ -121,13 +121,13 @@ def lines(names: Sequence[str], found: Sequence[duties.Found]) -> list[str]:
         if all(each.finding.level == "ok" for each in its):
             rows.append([name, "ok", "", "", f"{len(its)} checks, nothing wrong"])
     shown = table(["host", "", "area", "what", "found"], rows, "<<<<<")
-    mends = [
+    hints = [
         line
         for each in ill
-        if each.finding.mend
-        for line in (f"  {each.host}: {each.finding.subject}:", f"    {each.finding.mend}")
+        if each.finding.hint
+        for line in (f"  {each.host}: {each.finding.subject}:", f"    {each.finding.hint}")
     ]
-    return [*shown, *(["", "to mend:", *mends] if mends else [])]
+    return [*shown, *(["", "to mend:", *hints] if hints else [])]
 
 
 @app.command()

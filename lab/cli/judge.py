@@ -177,8 +177,8 @@ def show_command(
             store.run(run_id)
             verdicts = read_verdicts(store, run_id=run_id)
     if not verdicts:
-        mend = "`lab judge list --all` has the verdicts" if single else f"judge it: lab judge run {which}"
-        raise ConfigurationError(f"no verdict {which}; {mend}" if single else f"run {which} was not judged; {mend}")
+        hint = "`lab judge list --all` has the verdicts" if single else f"judge it: lab judge run {which}"
+        raise ConfigurationError(f"no verdict {which}; {hint}" if single else f"run {which} was not judged; {hint}")
     shown = [verdict for verdict in verdicts if everything or single or said(verdict)]
     if as_json:
         echo_json([text.document(verdict) for verdict in shown])

@@ -171,7 +171,7 @@ def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
         if each.verified is None:
             echo(f"{medium}: would write {release} {described(each.plan)}")
             for step in each.plan.steps:
-                echo(f"  {step.name}: {step.bytes} bytes {step.place.shown if step.place else 'as the whole medium'}")
+                echo(f"  {step.name}: {step.bytes} bytes {step.place.label if step.place else 'as the whole medium'}")
         else:
             booted = ", booted and compared" if each.software else ""
             echo(f"{medium}: {release}, read back{booted}")

@@ -225,7 +225,7 @@ class ConsoleClient:
 
     def silent(self) -> LabTransientError:
         """The error of an answer that does not come."""
-        said = f"the console server at {self._way.shown} gave no answer in {self._timeout_s:g} s"
+        said = f"the console server at {self._way.label} gave no answer in {self._timeout_s:g} s"
         return LabTransientError(
             f"{said}; is the host overloaded? See {self._way.log}", failure="console_server_silent"
         )
@@ -285,12 +285,12 @@ class ConsoleClient:
         except OSError as error:
             raise self._gone() from error
         except ValueError as error:
-            raise LabStableError(f"{self._way.shown}: this is no console server of ours: {error}") from error
+            raise LabStableError(f"{self._way.label}: this is no console server of ours: {error}") from error
         return True
 
     def _gone(self) -> LabTransientError:
         return LabTransientError(
-            f"the console server at {self._way.shown} is gone; its last words are in {self._way.log}. {self._way.mend}",
+            f"the console server at {self._way.label} is gone; its last words are in {self._way.log}. {self._way.hint}",
             failure="console_server_gone",
         )
 

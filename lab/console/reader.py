@@ -302,7 +302,7 @@ class StreamPosition:
         began_ns: the server's clock when it began to read. position: of the next byte.
     """
 
-    shown: str
+    label: str
     began_ns: int
     position: int
     _since_byte: list[Event] = field(factory=list, init=False)  # what came since the last byte
@@ -321,7 +321,7 @@ class StreamPosition:
         if event.position > self.position:
             if not (isinstance(event, Gap) and event.kind is RecordKind.UNRECORDED):
                 raise LabTransientError(
-                    f"{self.shown}: bytes {self.position} to {event.position} of its stream did not come. Attach again; look "
+                    f"{self.label}: bytes {self.position} to {event.position} of its stream did not come. Attach again; look "
                     "at the recording there for what was said",
                     failure="console_overrun",
                 )

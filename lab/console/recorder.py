@@ -136,7 +136,7 @@ class RecordingWriter:
         if isinstance(event, Chunk):
             self.position = event.end
         if self.broken:
-            self._mend(event)
+            self._hint(event)
             return
         try:
             self._write(event)
@@ -177,7 +177,7 @@ class RecordingWriter:
         with contextlib.suppress(OSError):  # tried again before anything else is written
             self._cut_torn_tail()
 
-    def _mend(self, event: Event) -> None:
+    def _hint(self, event: Event) -> None:
         if event.t_ns < self._retry_at_ns:
             self._count_missing(event)
             return

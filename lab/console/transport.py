@@ -52,7 +52,7 @@ class Transport(Protocol):
     """Where a server is."""
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """In messages."""
 
     @property
@@ -60,7 +60,7 @@ class Transport(Protocol):
         """Where its last words are."""
 
     @property
-    def mend(self) -> str:
+    def hint(self) -> str:
         """What brings it back when it is gone: a sentence without its point."""
 
     def connect(self, timeout_s: float) -> Stream:
@@ -83,7 +83,7 @@ class UnixTransport:
     path: Path
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """See `Transport`."""
         return str(self.path)
 
@@ -93,7 +93,7 @@ class UnixTransport:
         return str(self.path.with_name("console.log"))
 
     @property
-    def mend(self) -> str:
+    def hint(self) -> str:
         """See `Transport`."""
         return "The next run starts a new one"
 
@@ -143,7 +143,7 @@ class ForwardedTransport:
     remote: str
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """See `Transport`."""
         return f"{self.remote} on {self.host}"
 
@@ -153,7 +153,7 @@ class ForwardedTransport:
         return f"{Path(self.remote).with_name('console.log')} there"
 
     @property
-    def mend(self) -> str:
+    def hint(self) -> str:
         """See `Transport`."""
         return start_there(self.host)
 

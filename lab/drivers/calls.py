@@ -85,7 +85,7 @@ class DriverRole:
 
     name: str
     noun: str
-    mend: str
+    hint: str
     passing: type[BoardlabError] = LabTransientError
     lasting: type[BoardlabError] = LabStableError
 
@@ -175,8 +175,8 @@ def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> Board
         found, said = meaning(error), f"{type(cause).__name__}: {_said(cause)}"
     _log.debug("%s: %s: %s", described(driver), action, said, exc_info=error)
     failure = f"{kind.name}_{found.failure}"
-    mend = found.mend or _unread(driver, cause) or kind.mend
-    text = f"{kind.noun} {described(driver)}: {action}: {said}. {mend[:1].upper()}{mend[1:]}"
+    hint = found.hint or _unread(driver, cause) or kind.hint
+    text = f"{kind.noun} {described(driver)}: {action}: {said}. {hint[:1].upper()}{hint[1:]}"
     if found.configuration:
         return ConfigurationError(text)
     return (kind.passing if found.transient else kind.lasting)(text, failure=failure)
@@ -250,15 +250,15 @@ class FailureMeaning:
 
     failure: str
     transient: bool = False
-    mend: str = ""
+    hint: str = ""
     configuration: bool = False
 
 
 _UNREACHABLE: Final = FailureMeaning("unreachable", transient=True)
 _FAILED: Final = FailureMeaning("failed", transient=True)
-_WRONG_URL: Final = FailureMeaning("failed", mend="mend the URL of its resource in the env", configuration=True)
+_WRONG_URL: Final = FailureMeaning("failed", hint="mend the URL of its resource in the env", configuration=True)
 _WRONG_WIRING: Final = FailureMeaning(
-    "failed", mend="mend the target in the env; `lab env check` finds more", configuration=True
+    "failed", hint="mend the target in the env; `lab env check` finds more", configuration=True
 )
 
 # The first that fits counts: a special one stands before the general one.
@@ -277,28 +277,28 @@ _MEANINGS: Final[tuple[tuple[type[BaseException], FailureMeaning], ...]] = (
     (subprocess.CalledProcessError, _FAILED),
     (ExecutionError, _FAILED),
     (http.client.HTTPException, _FAILED),
-    (NoSupplierFoundError, FailureMeaning("missing", mend="is it plugged in, and its resource in the env right?")),
+    (NoSupplierFoundError, FailureMeaning("missing", hint="is it plugged in, and its resource in the env right?")),
     (BindingError, _WRONG_WIRING),
     (StateError, _WRONG_WIRING),
     (InvalidConfigError, _WRONG_WIRING),
     (NoConfigFoundError, _WRONG_WIRING),
     (RegistrationError, _WRONG_WIRING),
-    (ImportError, FailureMeaning("missing", mend="install what this driver of labgrid needs", configuration=True)),
+    (ImportError, FailureMeaning("missing", hint="install what this driver of labgrid needs", configuration=True)),
     (
         FileNotFoundError,
-        FailureMeaning("missing", mend="is it plugged in or installed, and its name in the env right?"),
+        FailureMeaning("missing", hint="is it plugged in or installed, and its name in the env right?"),
     ),
     (
         PermissionError,
-        FailureMeaning("missing", mend="give this user the right to it (a udev rule, a group), then resume"),
+        FailureMeaning("missing", hint="give this user the right to it (a udev rule, a group), then resume"),
     ),
-    (EOFError, FailureMeaning("missing", mend="nobody is there to be asked: run it in a terminal")),
+    (EOFError, FailureMeaning("missing", hint="nobody is there to be asked: run it in a terminal")),
     (OSError, _UNREACHABLE),
     (ValueError, _FAILED),  # an answer that is no number, no UTF-8 …
 )
 _BROKEN: Final = FailureMeaning(
     "broken",
-    mend="this is a defect of the driver; `-o log_cli=true --log-level=DEBUG` shows where. Report it with that output",
+    hint="this is a defect of the driver; `-o log_cli=true --log-level=DEBUG` shows where. Report it with that output",
 )
 
 

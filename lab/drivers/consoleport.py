@@ -40,7 +40,7 @@ class ConsolePort(Protocol):
     """
 
     @property
-    def shown(self) -> str: ...
+    def label(self) -> str: ...
     @property
     def is_local(self) -> bool: ...
     @property
@@ -82,7 +82,7 @@ class LocalPort:
     elsewhere: str = ""
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """See `ConsolePort`."""
         return str(self.port.port)
 

@@ -137,7 +137,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         disk = disk_here(path) if there is None else there.disk(path)
         if self.id_path and self.id_path not in disk.identity.split():
             raise TargetRefusedError(
-                f"{disk.shown}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; nothing was written. Is the "
+                f"{disk.label}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; nothing was written. Is the "
                 "reader on another socket, or does the env name another one?"
             )
         return disk

@@ -60,7 +60,7 @@ class RemotePort:
     _relation: ClockRelation | None = field(default=None, init=False)
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """See `ConsolePort`."""
         return f"{self.published.host}:{self.published.device}"
 
@@ -131,7 +131,7 @@ class RemotePort:
 
     def device(self) -> str:
         """See `ConsolePort`."""
-        return self.shown
+        return self.label
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
         """Who else reads a port of another host is not seen from here."""
@@ -147,7 +147,7 @@ class BareNetworkPort:
     pty: bool = False
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """See `ConsolePort`."""
         return f"{self.port.host}:{self.port.port}"
 
@@ -168,7 +168,7 @@ class BareNetworkPort:
 
     def device(self) -> str:
         """See `ConsolePort`."""
-        return self.shown
+        return self.label
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
         """Who else reads it is not seen from here."""

@@ -112,7 +112,7 @@ class RailsDriver(Driver):
         port = port_of(console.port, console.runtime, console.transport)
         if isinstance(port, BareNetworkPort):
             raise ConfigurationError(
-                f"RailSensors: `at: console`: the console ({port.shown}) is served by labgrid's own exporter; sensors there are read by "
+                f"RailSensors: `at: console`: the console ({port.label}) is served by labgrid's own exporter; sensors there are read by "
                 "`lab rails serve`, beside `lab farm export` (docs/farm/remote-boards.md)"
             )
         return port

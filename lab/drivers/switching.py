@@ -44,7 +44,7 @@ class Outlet:
     number: str
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """For a person."""
         at = f" at {self.server}" if self.server else ""
         return f"{self.pdu} {self.number}{at}"

@@ -206,8 +206,8 @@ def _misspelt(path: Path, place: str, given: object, known: Iterable[str]) -> It
         yield f"{path}: {place}: expected `name: value`, got {given!r}"
         return
     for name in given or {}:
-        if name not in known and (mend := _similar(name, known)):
-            yield f"{path}: {place}: {name} is no option of boardlab{mend}"
+        if name not in known and (hint := _similar(name, known)):
+            yield f"{path}: {place}: {name} is no option of boardlab{hint}"
 
 
 def _levels(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
@@ -236,8 +236,8 @@ def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> It
         if item["cls"] not in registered:
             if not _own_files(imports):
                 kind = "resource" if resources else "driver"
-                mend = _mend(imports) if item["cls"] == "BoardStrategy" else _similar(item["cls"], registered)
-                yield f"{path}: {where}: no {kind} {item['cls']!r}{mend}; labgrid and `imports:` define none"
+                hint = _hint(imports) if item["cls"] == "BoardStrategy" else _similar(item["cls"], registered)
+                yield f"{path}: {where}: no {kind} {item['cls']!r}{hint}; labgrid and `imports:` define none"
             continue
         cls = registered[item["cls"]]
         arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
@@ -318,7 +318,7 @@ def _own_files(imports: Sequence[str]) -> list[str]:
     return [name for name in imports if name.endswith(".py")]
 
 
-def _mend(imports: Sequence[str]) -> str:
+def _hint(imports: Sequence[str]) -> str:
     """Where our strategy would have come from."""
     if OLD_STRATEGIES not in imports:
         return f" (add `- {STRATEGIES}` to `imports:`)"

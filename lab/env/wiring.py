@@ -63,7 +63,7 @@ class TargetComponent:
     arguments: dict[str, Any]
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """For a message."""
         return self.cls.__name__ + (f" {self.name!r}" if self.name else "")
 
@@ -303,10 +303,10 @@ def _slot(
             yield f"{driver.place}: bindings: {slot}: no {kinds} is called {name!r} above it; there are: {there}"
     elif not fitting and not optional:
         late = [entry for entry in after if issubclass(entry.cls, tuple(wanted))]
-        mend = f"move {late[0].shown} above it" if late else f"add one to the target's {_room(wanted)}"
-        yield f"{driver.place}: it needs a {kinds}; {mend}"
+        hint = f"move {late[0].label} above it" if late else f"add one to the target's {_room(wanted)}"
+        yield f"{driver.place}: it needs a {kinds}; {hint}"
     elif len(_undecided(fitting)) > 1:
-        shown = ", ".join(entry.shown for entry in fitting)
+        shown = ", ".join(entry.label for entry in fitting)
         yield (
             f"{driver.place}: {slot} may be any of: {shown}; give each a `name:` and say which with "
             f"`bindings: {{{slot}: NAME}}`"

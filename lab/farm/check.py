@@ -76,8 +76,8 @@ def results(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
     path = next((Path(found[1] or found[2]) for found in _FILES.finditer(farm.database)), None)
     if path is not None and _is_hidden(path):
         said = f"{user_name(os.getuid())} may not read {path}, so nothing is known of the results"
-        mend = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
-        yield DoctorFinding(software.STORE, "database", "doubtful", said, mend)
+        hint = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
+        yield DoctorFinding(software.STORE, "database", "doubtful", said, hint)
         return
     made_by_systemd = Path("/var/lib", farm.state)  # the services' StateDirectory=
     if path is None or path.parent != made_by_systemd or made_by_systemd.exists():

@@ -44,7 +44,7 @@ class Service:
     name: str
     state: State
     said: str
-    mend: str = ""
+    hint: str = ""
 
 
 @frozen
@@ -153,11 +153,11 @@ def _listening(name: str, address: str, host: HostFile) -> Service:
         reason = getattr(error, "strerror", None) or str(error)
         if not host.installed:
             return Service(name, "absent", f"nothing listens at {address}")
-        return Service(name, "bad", f"{address}: {reason}", mend(name, host))
+        return Service(name, "bad", f"{address}: {reason}", hint(name, host))
     return Service(name, "ok", f"listens at {address}")
 
 
-def mend(name: str, host: HostFile) -> str:
+def hint(name: str, host: HostFile) -> str:
     """How one of the services, as its unit is called without "boardlab-", is brought to run."""
     if name == COORDINATOR and host.farm is not None and host.name != host.farm.coordinator_at:
         its = host.farm.coordinator_at or "its host"

@@ -395,7 +395,7 @@ def _failures(now: LabNow, room: int | None) -> list[str]:
 
 def _service(service: Any) -> list[str]:
     state = bad("bad") if service.state == "bad" else {"ok": "ok", "absent": "-"}[service.state]
-    return [service.name, state, f"{service.said}{'; ' + service.mend if service.mend else ''}"]
+    return [service.name, state, f"{service.said}{'; ' + service.hint if service.hint else ''}"]
 
 
 def _since(job: JobNow, at: dt.datetime) -> str:

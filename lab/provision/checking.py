@@ -84,5 +84,5 @@ def _rooms(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str
         size, room = sizes.get(id(part)), free[part.name]
         if size is not None and room is not None and size > room:
             yield (
-                f"media.{medium}: {part.name} has {size} bytes and only {room} {part.to.shown}: move the next part, or make it smaller"
+                f"media.{medium}: {part.name} has {size} bytes and only {room} {part.to.label}: move the next part, or make it smaller"
             )

@@ -106,14 +106,14 @@ def fetched(file: File, hosts: Hosts) -> Path:
             os.fsync(part.fileno())  # or a power loss keeps a file that is empty
             if digest.hexdigest() != file.sha256:
                 raise ImageDamagedError(
-                    f"{file.shown}: what was fetched has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "
+                    f"{file.label}: what was fetched has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "
                     "The file there was replaced: correct the release file if the new one is meant"
                 )
             kept.unlink(missing_ok=True)
             os.link(part.name, kept)
     except (requests.RequestException, HTTPError) as error:
         raise ImageUnreachableError(
-            f"{file.shown}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and the proxy, or "
+            f"{file.label}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and the proxy, or "
             "put the file on the lab host and its path into the release file"
         ) from None
     except OSError as error:
@@ -144,16 +144,16 @@ def _chunks(file: File, hosts: Hosts) -> Iterator[bytes]:
             count += len(chunk)
             if count > MOST_FETCHED_BYTES:
                 raise ImageDamagedError(
-                    f"{file.shown}: more than {MOST_FETCHED_BYTES} bytes; it was not fetched. Is it the right file?"
+                    f"{file.label}: more than {MOST_FETCHED_BYTES} bytes; it was not fetched. Is it the right file?"
                 )
             if time.monotonic() > deadline:
                 raise ImageUnreachableError(
-                    f"{file.shown}: not fetched within {MOST_S / 3600:g} hours; {count} bytes came. Look at the network and the host, or put the "
+                    f"{file.label}: not fetched within {MOST_S / 3600:g} hours; {count} bytes came. Look at the network and the host, or put the "
                     "file on the lab host and its path into the release file"
                 )
             if shutil.disk_usage(hosts.cache).free < FREE_BYTES:
                 raise ConfigurationError(
-                    f"{hosts.cache}: less than {FREE_BYTES} bytes are free after {count} bytes of {file.shown}; make room there"
+                    f"{hosts.cache}: less than {FREE_BYTES} bytes are free after {count} bytes of {file.label}; make room there"
                 )
             yield chunk
 
@@ -223,7 +223,7 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
                 raise wrong_size(file, "more")  # before it runs over what lies behind
             if file.size is None and count > MOST_BYTES:
                 raise ImageDamagedError(
-                    f"{file.shown}: more than {MOST_BYTES} bytes unpacked. If it really is so large, give its `size` in the release file"
+                    f"{file.label}: more than {MOST_BYTES} bytes unpacked. If it really is so large, give its `size` in the release file"
                 )
             yield chunk
     if file.size is not None and count != file.size:
@@ -262,7 +262,7 @@ def _inspected(file: File, hosts: Hosts | None, _map_digest: str) -> Inspected:
         end, written = offset + len(data), written + len(data)
         if time.monotonic() > deadline:
             raise ImageDamagedError(
-                f"{file.shown}: unpacking takes more than {MOST_UNPACKING_S / 60:.0f} minutes; it was ended after {written} bytes. Is it an image? "
+                f"{file.label}: unpacking takes more than {MOST_UNPACKING_S / 60:.0f} minutes; it was ended after {written} bytes. Is it an image? "
                 "Pack it with zstd, which is faster, or give a host that has less to do"
             )
     mapped = block_map(file, hosts) if isinstance(file, Image) else None
@@ -280,7 +280,7 @@ def read_whole(file: File, most_bytes: int, *, unpack: bool = True) -> bytes:
         found += chunk
         if len(found) > most_bytes:
             raise ImageDamagedError(
-                f"{file.shown}: more than {most_bytes} bytes, too many for a board's memory. Is it the right file?"
+                f"{file.label}: more than {most_bytes} bytes, too many for a board's memory. Is it the right file?"
             )
     return bytes(found)
 
@@ -299,14 +299,14 @@ def check_content(file: File, count: int) -> None:
     """
     if not count:
         raise ImageDamagedError(
-            f"{file.shown}: nothing in it is to be written: it is empty, or its block map is. Build it again"
+            f"{file.label}: nothing in it is to be written: it is empty, or its block map is. Build it again"
         )
 
 
 def wrong_size(file: File, found: str) -> ConfigurationError:
     """The message about a file whose `size` is not that of the release file."""
     return ConfigurationError(
-        f"{file.shown}: it has {found} bytes unpacked, the release file says {file.size}: correct `size`"
+        f"{file.label}: it has {found} bytes unpacked, the release file says {file.size}: correct `size`"
     )
 
 
@@ -318,7 +318,7 @@ def open_ranges(image: Image, hosts: Hosts | None = None) -> Iterator[tuple[int,
     """
     mapped = block_map(image, hosts)
     chunks = open_image(image, hosts)
-    yield from _whole(chunks) if mapped is None else bmap.ranges(chunks, mapped, image.shown)
+    yield from _whole(chunks) if mapped is None else bmap.ranges(chunks, mapped, image.label)
 
 
 def _whole(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -378,7 +378,7 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
             if file.is_url:
                 path.unlink(missing_ok=True)  # what is kept was damaged here: the next try fetches it anew
             raise ImageDamagedError(
-                f"{file.shown}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not copied whole: "
+                f"{file.label}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not copied whole: "
                 "take it again, or correct the release file if the new one is meant"
             )
         stream.seek(0)
@@ -436,13 +436,13 @@ def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
     except _BROKEN as error:  # before OSError: gzip's is one
         if "memory" in str(error).lower():  # the words of liblzma and of libzstd
             raise ImageDamagedError(
-                f"{file.shown}: unpacking it takes more memory than is allowed ({error}). Pack it with `xz -9`, `zstd -19`, or less"
+                f"{file.label}: unpacking it takes more memory than is allowed ({error}). Pack it with `xz -9`, `zstd -19`, or less"
             ) from error
         raise ImageDamagedError(
-            f"{file.shown}: cannot be unpacked as {kind} ({error}); the digest is right, so the build wrote it so: build it again"
+            f"{file.label}: cannot be unpacked as {kind} ({error}); the digest is right, so the build wrote it so: build it again"
         ) from error
     except OSError as error:
-        raise _unread(file.shown, error) from error
+        raise _unread(file.label, error) from error
 
 
 _READERS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {

@@ -111,7 +111,7 @@ class File:
         return self.source.startswith(URLS)
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The source without its passwords."""
         return redacted(self.source)
 
@@ -168,7 +168,7 @@ class PartPlace:
             raise ValueError("hardware goes with offset only, e.g. {hardware: boot0, offset: 0}")
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """As a person reads it, e.g. "boot0 at 0x80000"."""
         if self.partition is not None:
             return f"partition {self.partition}"
@@ -247,7 +247,7 @@ class Content:
             if any(part.name == other.name for other in self.parts[:number]):
                 raise ValueError(f"two parts are called {part.name}")
             if any(part.to == other.to for other in self.parts[:number]):
-                raise ValueError(f"{part.name}: another part goes to the same place ({part.to.shown})")
+                raise ValueError(f"{part.name}: another part goes to the same place ({part.to.label})")
             mtd = [each.to for each in self.parts if part.to.mtd and each.to.mtd == part.to.mtd]
             if any(each.volume for each in mtd) and not all(each.volume for each in mtd):
                 raise ValueError(

@@ -292,6 +292,6 @@ def inside(content: Content, image_bytes: int) -> list[Part]:
 def said_inside(part: Part) -> str:
     """Why such a part is refused on a flash memory."""
     return (
-        f"{part.name} ({part.to.shown}) lies inside the image: a flash memory is erased in blocks, so the part would take some of the image "
+        f"{part.name} ({part.to.label}) lies inside the image: a flash memory is erased in blocks, so the part would take some of the image "
         "with it, and neither could be read back. Put it behind the image, or leave one of them out"
     )

@@ -27,7 +27,7 @@ from lab.host.clock import MonotonicRaw
 from lab.jobs.records import AWAY_VARIABLE
 from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
 from lab.pytest_plugin.guest import ending, measures, refuse
-from lab.pytest_plugin.jobs import heed
+from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -255,7 +255,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     run = open_run(config, strategy, "boot", plan)
     progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(
-        store, run, strategy, progress, clock, time.sleep, config.option.lab_retries, heed(config, run.id)
+        store, run, strategy, progress, clock, time.sleep, config.option.lab_retries, before_cycle(config, run.id)
     )
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)

@@ -108,7 +108,7 @@ def _of_lab_run(config: pytest.Config) -> int | None:
 # --- A session that a timer's `lab run` began ends between two cycles where somebody wants its board ---
 
 
-def heed(config: pytest.Config, run_id: int) -> Callable[[], None]:
+def before_cycle(config: pytest.Config, run_id: int) -> Callable[[], None]:
     """What a run calls before each cycle: it ends the session, and the run can be resumed, where the board is somebody's."""
     store, job = config.stash[STORE_KEY], config.stash.get(JOB_KEY, None)
 

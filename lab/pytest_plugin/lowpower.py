@@ -12,7 +12,7 @@ from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan, check_pl
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resuming
-from lab.pytest_plugin.jobs import heed
+from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -74,7 +74,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     run = open_run(config, strategy, KIND, _plan(config, strategy))
     progress = Progress(writer(config), clock, total=0)
-    retries, heeding = config.option.lab_retries, heed(config, run.id)
+    retries, heeding = config.option.lab_retries, before_cycle(config, run.id)
     low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, retries, heeding)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
     return CycleMeasurer(store, run, cycle_run=low_power_run, items="modes", board=strategy.type.title)

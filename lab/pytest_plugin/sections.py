@@ -23,7 +23,7 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, L
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, resuming
 from lab.pytest_plugin.guest import measures
-from lab.pytest_plugin.jobs import heed
+from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.run import options
@@ -188,7 +188,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     for section in chosen:
         eta.left[section.name] = history.get(section.name, section.duration_s) * len(pending[section.name])
     made[0].judged = lambda: fairly(strategy.console)
-    made[0].heed = heed(config, run.id)
+    made[0].before_cycle = before_cycle(config, run.id)
     made[0].software = lambda: strategy.software
     made[0].losses = Losses(strategy.console).flags
     return SectionMeasurer(

@@ -238,9 +238,9 @@ def explain(error: DBAPIError, location: Location) -> BoardlabError:
     said = location.without_secrets(printable(str(cause)))
     if isinstance(error, IntegrityError):
         return TestStableError(f"results in {location.name}: two writers recorded the same thing: {said}")
-    kind, mend = _meaning(error)
+    kind, hint = _meaning(error)
     folder = location.path.parent if location.path else ""
-    hint = mend.format(path=location.path, folder=folder)
+    hint = hint.format(path=location.path, folder=folder)
     return kind(f"results in {location.name}: {said}: {hint}", failure="results")
 
 
@@ -255,11 +255,11 @@ def busy(location: Location) -> BoardlabError:
 def damaged(error: Exception, location: Location) -> BoardlabError:
     """The error that a person is told of a database whose contents cannot be understood."""
     if location.path is None:
-        mend = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
+        hint = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
     else:
-        mend = _DAMAGED.format(path=location.path)
+        hint = _DAMAGED.format(path=location.path)
     said = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
-    return LabStableError(f"results in {location.name}: {said[:_SAID_CHARACTERS]}: {mend}", failure="results")
+    return LabStableError(f"results in {location.name}: {said[:_SAID_CHARACTERS]}: {hint}", failure="results")
 
 
 @contextmanager

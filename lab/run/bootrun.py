@@ -8,7 +8,7 @@ from typing import Protocol
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
-from lab.benchmarks.cycles import CycleAttempt, run_cycles, unheeding
+from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL, BoardType
 from lab.console.holders import fairly
@@ -97,7 +97,7 @@ class BootRun:
     Attributes:
         run: as the store has it; `run.plan` holds `cycles` and `media`, and `init` where the kernel shall run another.
         retries: further attempts a cycle after a transient failure.
-        heed: called before each cycle, see `run_cycles`.
+        before_cycle: called before each cycle, see `run_cycles`.
     """
 
     store: Store
@@ -107,7 +107,7 @@ class BootRun:
     clock: Clock
     sleep: Callable[[float], None]
     retries: int
-    heed: Callable[[], None] = unheeding
+    before_cycle: Callable[[], None] = nothing_before_cycle
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
@@ -171,7 +171,9 @@ class BootRun:
                 sample = next(s.sample for s in attempt.result.samples if s.metric in HEADLINES)
                 self.progress.good(medium, attempt.cycle, cycles, sample)
 
-        run_cycles(self.pending(medium), one, record, retries=self.retries, sleep=self.sleep, heed=self.heed)
+        run_cycles(
+            self.pending(medium), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
+        )
 
     def _identified(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
         """At the first boot from a medium: which board it is, and where its root file system is."""

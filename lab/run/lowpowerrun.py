@@ -10,7 +10,7 @@ from typing import Protocol
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
-from lab.benchmarks.cycles import CycleAttempt, run_cycles, unheeding
+from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
@@ -82,7 +82,7 @@ class LowPowerRun:
         run: as the store has it; `run.plan` holds `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` where
             that of each cycle is wanted.
         retries: further attempts a cycle after a transient failure.
-        heed: called before each cycle, see `run_cycles`.
+        before_cycle: called before each cycle, see `run_cycles`.
     """
 
     store: Store
@@ -92,7 +92,7 @@ class LowPowerRun:
     clock: Clock
     sleep: Callable[[float], None]
     retries: int
-    heed: Callable[[], None] = unheeding
+    before_cycle: Callable[[], None] = nothing_before_cycle
     _trace: Path = field(init=False)
     _losses: Losses = field(init=False)
 
@@ -159,7 +159,9 @@ class LowPowerRun:
 
         with TemporaryDirectory(prefix="boardlab-trace-") as folder:
             self._trace = Path(folder) / "power.trace"
-            run_cycles(self.pending(mode), one, record, retries=self.retries, sleep=self.sleep, heed=self.heed)
+            run_cycles(
+                self.pending(mode), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
+            )
 
     def _suspend(self, plan: SuspendPlan, cycle: int) -> Cycle:
         done = self.board.low_power.cycle(plan, self._trace)

@@ -58,17 +58,17 @@ def check(run: Run) -> None:
     Raises:
         ConfigurationError: it lacks something, or holds something else; the message names the run and the key.
     """
-    mend = "it was damaged, or another boardlab wrote it; begin a new run"
+    hint = "it was damaged, or another boardlab wrote it; begin a new run"
     if run.kind not in _KINDS:
         raise ConfigurationError(
-            f"run {run.id} is of a kind that this boardlab does not measure: {run.kind!r}; {mend}"
+            f"run {run.id} is of a kind that this boardlab does not measure: {run.kind!r}; {hint}"
         )
     for key, value in _KINDS[run.kind].items():
         if key not in run.plan:
             if value.required:
-                raise ConfigurationError(f"the plan of run {run.id} has no {key!r} ({value.described}): {mend}")
+                raise ConfigurationError(f"the plan of run {run.id} has no {key!r} ({value.described}): {hint}")
         elif not value.fits(run.plan[key]):
             shown = repr(run.plan[key])[:60]
             raise ConfigurationError(
-                f"the plan of run {run.id}: {key}: expected {value.described}, got {shown}: {mend}"
+                f"the plan of run {run.id}: {key}: expected {value.described}, got {shown}: {hint}"
             )

@@ -17,7 +17,7 @@ from typing import Final, Self, TypeAlias
 
 from attrs import define, evolve, field
 
-from lab.benchmarks.cycles import CycleAttempt, Retries, unheeding
+from lab.benchmarks.cycles import CycleAttempt, Retries, nothing_before_cycle
 from lab.benchmarks.section import Bench, ParsedReading, Preflight, Row, Section, preflight
 from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestStableError, TestTransientError
 from lab.host.clock import Clock
@@ -130,7 +130,7 @@ class SectionRun:
         software: "uboot" and "kernel" -> the version line that the board printed at its last boot.
         losses: flags of what the console has lost since one asked last, see `lab.run.attempts.Losses`.
         judged: looks at a failure again, e.g. at who else reads the board's console.
-        heed: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
+        before_cycle: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
     """
 
     store: Store
@@ -143,7 +143,7 @@ class SectionRun:
     retries: int
     setup: RunSetup = field(factory=RunSetup)
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
-    heed: Callable[[], None] = unheeding
+    before_cycle: Callable[[], None] = nothing_before_cycle
     software: Callable[[], Mapping[str, str]] = dict
     losses: Callable[[], frozenset[Flag]] = frozenset
     _whole: AttemptRecorder = field(init=False)
@@ -209,7 +209,7 @@ class SectionRun:
         """
         ledger = RowLedger.of(self.store.good_attempts(self.run.id), section.name)
         for cycle in self.pending(section.name):
-            self.heed()
+            self.before_cycle()
             self._cycle(section, cycle, ledger)
             if ledger.lost(cycle) and not ledger.numbers(cycle):
                 break  # not one row went well: further cycles would tell the same

@@ -164,13 +164,13 @@ def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
         on = None
         doubts.append(f"the power switch does not say ({error.failure})")
     if on is False:
-        return f"the power switch says that its outlet ({outlet.shown}) is off"
+        return f"the power switch says that its outlet ({outlet.label}) is off"
     last = last_command(outlet)
     if on is None and last is not None and last.command == "off" and last.at > board.on_at:
         at = datetime.fromtimestamp(last.at, UTC).strftime("%H:%M:%S UTC")
-        return f"another program of this host switched its outlet ({outlet.shown}) off at {at}"
+        return f"another program of this host switched its outlet ({outlet.label}) off at {at}"
     if on is None and not doubts:
-        doubts.append(f"the power switch cannot tell whether its outlet ({outlet.shown}) is on")
+        doubts.append(f"the power switch cannot tell whether its outlet ({outlet.label}) is on")
     return ""
 
 

@@ -30,7 +30,7 @@ from _pytest.assertion import install_importhook
 from _pytest.config import get_config
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("lab", "exporters", "virtual")
+PACKAGES = ("lab", "exporters")
 SCRIPTS = {
     str(Path(sys.executable).with_name(name)): module
     for name, module in (

@@ -96,7 +96,7 @@ class Havoc:
             self._kill(what, COORDINATOR, "labgrid-coordinator")
         self.next_at = time.monotonic() + self.chance.uniform(*GAP_S)
 
-    def mend(self, *, all_of_them: bool = False) -> None:
+    def hint(self, *, all_of_them: bool = False) -> None:
         """Put back cables whose time has come."""
         for name, at in list(self.unplugged.items()):
             if all_of_them or time.monotonic() >= at:
@@ -185,7 +185,7 @@ def test_every_run_ends_with_exact_counts_and_no_place_is_left() -> None:
             watch, leases, began = Watch(Coordinator(hosts.coordinator), store), Leases(store), time.monotonic()
             ended = _havoc(farm, wanted, havoc, watch, leases)
             took_s = time.monotonic() - began
-            havoc.mend(all_of_them=True)
+            havoc.hint(all_of_them=True)
             deadline = time.monotonic() + STUCK_S
             while held := (watch.look() or _measuring(hosts)):
                 assert time.monotonic() < deadline, f"left: {held}"
@@ -222,7 +222,7 @@ def _havoc(farm: BuildbotFarm, wanted: dict[int, str], havoc: Havoc, watch: Watc
     deadline, seen, asked_at, ended = time.monotonic() + BOUND_S, 0, 0.0, dict[str, int]()
     while len(ended) < len(wanted):
         assert time.monotonic() < deadline, f"not ended: {sorted(set(wanted.values()) - ended.keys())}; {havoc.done}"
-        havoc.mend()
+        havoc.hint()
         watch.look()
         leases.look()
         now = progress(watch.store)

@@ -29,7 +29,7 @@ from lab.farm.config import HERE, SSH_VARIABLE, Buildbot, Farm
 from lab.farm.doctor.software import APART_S, CLOCKS, SAME_SERVERS, VERSIONS, DoctorFinding
 from lab.farm.loaded import digest, notes
 from lab.farm.local import Supervised
-from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
+from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, hint
 from lab.farm.systemd import kept, units
 from lab.host.clock import utc_now
 from lab.host.process import user_name
@@ -73,7 +73,7 @@ def console(server: Service, host: HostFile) -> Service:
     if server.state != "absent" or not host.installed or host.farm is None or not host.farm.exports:
         return server
     said = f"does not run as {host.farm.user}, so nothing of what {host.farm.exports} lists is exported"
-    return Service(CONSOLE_SERVER, "bad", said, mend("console", host))
+    return Service(CONSOLE_SERVER, "bad", said, hint("console", host))
 
 
 def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
@@ -206,11 +206,11 @@ def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
         offered = Coordinator(with_port(farm.coordinator)).state().exporters.get(name, 0)
     except BoardlabError as error:
         return DoctorFinding(
-            AREA, "export", "bad", f"nobody knows whether it is listed: {error}", mend("export", host)
+            AREA, "export", "bad", f"nobody knows whether it is listed: {error}", hint("export", host)
         )
     if not offered:
         said = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
-        return DoctorFinding(AREA, "export", "bad", said, mend("export", host))
+        return DoctorFinding(AREA, "export", "bad", said, hint("export", host))
     return DoctorFinding(AREA, "export", "ok", f"the coordinator lists {offered} resources of {name}")
 
 
@@ -223,7 +223,7 @@ def _rails(host: HostFile, runtime: Path) -> DoctorFinding:
         try:
             line.connect(os.fspath(path))
         except OSError as error:
-            return DoctorFinding(AREA, "rails", "bad", f"{path}: {error.strerror or error}", mend("rails", host))
+            return DoctorFinding(AREA, "rails", "bad", f"{path}: {error.strerror or error}", hint("rails", host))
     return DoctorFinding(AREA, "rails", "ok", f"listens at {path}")
 
 
@@ -249,7 +249,7 @@ def _units(names: list[str], host: HostFile) -> Iterator[DoctorFinding]:
         return
     for name, state in zip(names, states, strict=True):
         again = ": it ends, and is started again" if state == "activating" else ""
-        level, repair = ("ok", "") if state == "active" else ("bad", mend(name, host))
+        level, repair = ("ok", "") if state == "active" else ("bad", hint(name, host))
         yield DoctorFinding(AREA, name, "ok" if level == "ok" else "bad", f"systemd has it as {state}{again}", repair)
 
 
@@ -260,7 +260,7 @@ def _supervised(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
             runs = state.state == "RUNNING"
             said = f"{state.state.lower()}  {state.said}".strip()
             yield DoctorFinding(
-                AREA, state.name, "ok" if runs else "bad", said, "" if runs else mend(state.name, host)
+                AREA, state.name, "ok" if runs else "bad", said, "" if runs else hint(state.name, host)
             )
 
 
@@ -373,15 +373,15 @@ def _examined(link: SshLink, farm: Farm, packed: str) -> list[DoctorFinding]:
         ]
     except BoardlabError as error:
         place = farm.ssh_config or "~/.ssh/config of this user"
-        mend = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into {place}"
-        return [DoctorFinding(HOSTS_AREA, host, "bad", f"cannot be reached: {error}", mend)]
+        hint = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into {place}"
+        return [DoctorFinding(HOSTS_AREA, host, "bad", f"cannot be reached: {error}", hint)]
     try:
         return cattrs.structure(json.loads(done.stdout), list[DoctorFinding])
     except (ValueError, TypeError, KeyError, cattrs.BaseValidationError):
         said = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-_LAST:]
     if done.returncode == _NOT_THERE:
-        mend = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
-        return [DoctorFinding(HOSTS_AREA, host, "bad", f"there is no {farm.program}: {said}", mend)]
+        hint = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
+        return [DoctorFinding(HOSTS_AREA, host, "bad", f"there is no {farm.program}: {said}", hint)]
     return [
         DoctorFinding(HOSTS_AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", by_hand)
     ]

@@ -79,7 +79,7 @@ def examine(who: Patient) -> Iterator[DoctorFinding]:
 
 
 def _of_service(service: Service) -> DoctorFinding:
-    return DoctorFinding(SERVICES, service.name, "bad" if service.state == "bad" else "ok", service.said, service.mend)
+    return DoctorFinding(SERVICES, service.name, "bad" if service.state == "bad" else "ok", service.said, service.hint)
 
 
 def _devices(status: ServerStatus | None) -> set[str]:
@@ -92,8 +92,8 @@ def _runtime(folder: Path) -> Iterator[DoctorFinding]:
     try:
         check_owner(folder)
     except BoardlabError as error:
-        said, _, mend = str(error).partition("; ")
-        yield DoctorFinding(RUNTIME, str(folder), "bad", said, mend)
+        said, _, hint = str(error).partition("; ")
+        yield DoctorFinding(RUNTIME, str(folder), "bad", said, hint)
 
 
 def _folders(who: Patient) -> dict[str, Path]:

@@ -59,13 +59,13 @@ def versions(version: Callable[[str], str] = metadata.version) -> Iterator[Docto
     except BoardlabError as error:
         said = "is not installed; boards that it does not switch need none"
         yield DoctorFinding(VERSIONS, "pdudaemon", "doubtful", said, str(error))
-    for program, mend in _PROGRAMS.items():
+    for program, hint in _PROGRAMS.items():
         if shutil.which(program) is None:
-            yield DoctorFinding(VERSIONS, program, "bad", "is not installed, and `lab run` needs it", mend)
+            yield DoctorFinding(VERSIONS, program, "bad", "is not installed, and `lab run` needs it", hint)
     release = platform.release()
     numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
-    level, mend = ("ok", "") if numbers >= _KERNEL else ("doubtful", "boardlab is tested with Linux 5.10 and later")
-    yield DoctorFinding(VERSIONS, "Linux", "ok" if level == "ok" else "doubtful", release, mend)
+    level, hint = ("ok", "") if numbers >= _KERNEL else ("doubtful", "boardlab is tested with Linux 5.10 and later")
+    yield DoctorFinding(VERSIONS, "Linux", "ok" if level == "ok" else "doubtful", release, hint)
 
 
 def _serial(version: Callable[[str], str]) -> Iterator[DoctorFinding]:
@@ -111,11 +111,11 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
     for job, board, program in dead:
         if program == BY_WEB:  # the site lives on, and what it did for the board does not
             said = f"holds {board} for a power switch of `lab web`, and gives no sign of life"
-            mend = "look whether the board is off or on; any other job of that board ends it"
+            hint = "look whether the board is off or on; any other job of that board ends it"
         else:
             said = f"holds {board}, and its process is gone"
-            mend = f"lab run --resume {job}; any other job of that board ends it, too"
-        yield DoctorFinding(STORE, f"job {job}", "doubtful", said, mend)
+            hint = f"lab run --resume {job}; any other job of that board ends it, too"
+        yield DoctorFinding(STORE, f"job {job}", "doubtful", said, hint)
 
 
 def server_clock(store: Store) -> Iterator[DoctorFinding]:
@@ -172,7 +172,7 @@ class DoctorFinding:
     subject: str
     level: Level
     said: str
-    mend: str = ""
+    hint: str = ""
 
 
 # --- The machine: its clocks, its priorities, its disks ---
@@ -201,9 +201,9 @@ def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[Doctor
     """The wall clock, which labels results, and the clock source, which stamps them."""
     found = state()
     if found == _TIME_ERROR:
-        mend = "sudo timedatectl set-ntp true, or install chrony; `timedatectl status` says what it waits for"
+        hint = "sudo timedatectl set-ntp true, or install chrony; `timedatectl status` says what it waits for"
         said = "is not synchronised: runs would be labelled with a wrong time, and hosts could not be compared"
-        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", said, mend)
+        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", said, hint)
     elif found >= 0:
         yield DoctorFinding(CLOCKS, "wall clock", "ok", "synchronised")
     try:
@@ -213,8 +213,8 @@ def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[Doctor
     if source in _GOOD_SOURCES:
         yield DoctorFinding(CLOCKS, "clock source", "ok", source)
     else:
-        mend = "look for `tsc` in `dmesg`: the kernel says why it does not use it; a BIOS update or `tsc=reliable` may help"
-        yield DoctorFinding(CLOCKS, "clock source", "doubtful", f"{source}, which is slow to read", mend)
+        hint = "look for `tsc` in `dmesg`: the kernel says why it does not use it; a BIOS update or `tsc=reliable` may help"
+        yield DoctorFinding(CLOCKS, "clock source", "doubtful", f"{source}, which is slow to read", hint)
 
 
 def timing(
@@ -235,8 +235,8 @@ def timing(
     if not device.exists() or os.access(device, os.W_OK):
         return
     said = "may not be opened: processors sleep deeply while measuring, and wake late"
-    mend = f'echo \'KERNEL=="{device.name}", GROUP="dialout", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-boardlab-idle.rules'
-    yield DoctorFinding(TIMING, str(device), "doubtful", said, mend)
+    hint = f'echo \'KERNEL=="{device.name}", GROUP="dialout", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-boardlab-idle.rules'
+    yield DoctorFinding(TIMING, str(device), "doubtful", said, hint)
 
 
 def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:

@@ -49,9 +49,9 @@ def refuse(lines: Sequence[str], status: int, what: str) -> None:
         raise ConfigurationError(
             f"{what}: the board's Linux has no such program. Choose another way for the medium in the env"
         )
-    for pattern, kind, mend in _COMPLAINTS:
+    for pattern, kind, hint in _COMPLAINTS:
         if pattern.search(text):
-            raise kind(f"{what}: {said(lines)}; {mend}")
+            raise kind(f"{what}: {said(lines)}; {hint}")
     if status != 0:
         raise MediaWriteFailedError(f"{what}: exit status {status}, {said(lines)}. Try again; then look at the medium")
 

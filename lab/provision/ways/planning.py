@@ -53,7 +53,7 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
         place = None if isinstance(file, Image) else getattr(file, "to", None)
         if wrong := _kinds(place) & without:
             raise ConfigurationError(
-                f"{file.filename}: {place.shown if place else 'an image of the whole medium'}: this way cannot write a place by "
+                f"{file.filename}: {place.label if place else 'an image of the whole medium'}: this way cannot write a place by "
                 f"{' and '.join(sorted(wrong))}. Give it an offset in the release file, or choose another way in the env"
             )
         count = images.inspected(file, hosts).mapped_bytes  # a damaged one is refused before the board is touched
@@ -74,13 +74,13 @@ def check_fits(
         whole = images.unpacked_bytes(content.image, hosts)
         if whole > size_bytes:
             raise ImageTooLargeError(
-                f"{content.image.shown}: {whole} bytes, and the medium has {size_bytes}. Take a larger one, or a smaller image"
+                f"{content.image.label}: {whole} bytes, and the medium has {size_bytes}. Take a larger one, or a smaller image"
             )
     free = rooms(content, size_bytes)
     for step in planned:
         room = free.get(step.name) if step.place is not None else None
         if room is not None and step.bytes > room:
-            where = step.place.shown if step.place else ""
+            where = step.place.label if step.place else ""
             raise ImageTooLargeError(
                 f"{step.name}: {step.bytes} bytes, and {where} has room for {room}. Mend the release file, or the build"
             )
@@ -113,7 +113,7 @@ def check_ranges(content: Content, block: int, hosts: Hosts | None = None) -> No
     mapped = images.block_map(content.image, hosts) if content.image is not None else None
     if mapped is not None and any(mapped.span(each)[0] % block for each in mapped.ranges):
         raise ConfigurationError(
-            f"{content.image.shown if content.image else ''}: its block map has ranges that begin within a block of {block} bytes, in which "
+            f"{content.image.label if content.image else ''}: its block map has ranges that begin within a block of {block} bytes, in which "
             "the medium is written: leave the key bmap out for this medium"
         )
 

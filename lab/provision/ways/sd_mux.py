@@ -48,7 +48,7 @@ class Disk:
     host: str = ""
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """For a person."""
         return f"{self.host}:{self.path}" if self.host else self.path
 
@@ -177,7 +177,7 @@ class CardWay:
             found = disk
         planning.check_fits(content, planned, found.size_bytes, self.hosts)
         target = evolve(
-            target, device=found.shown, identity=found.identity, size_bytes=found.size_bytes, host=found.host
+            target, device=found.label, identity=found.identity, size_bytes=found.size_bytes, host=found.host
         )
         return Plan(self.name, target, content, planned, estimate_s=sum(step.bytes for step in planned) / _USUAL_RATE)
 
@@ -366,7 +366,7 @@ class CardHost:
             ]
             process = self.link.started([*words, "--write" if writable else "--read"])
             with blockdevice.closing(process):
-                yield BlockDevice(process, disk.shown, meter, _refusal)
+                yield BlockDevice(process, disk.label, meter, _refusal)
 
         return opened
 

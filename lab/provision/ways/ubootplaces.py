@@ -44,20 +44,20 @@ class UBootPlaces:
             return medium, 0
         if place.mtd:
             if not isinstance(medium, Mtd):
-                raise ConfigurationError(f"{place.shown}: a place by MTD name takes a medium `mtd` in the env")
+                raise ConfigurationError(f"{place.label}: a place by MTD name takes a medium `mtd` in the env")
             return (
                 UbiVolume(place.mtd, place.volume, count) if place.volume else Mtd(place.mtd, medium.erase_bytes)
             ), 0
         if place.hardware != "user":
             if self.mmc is None:
                 raise ConfigurationError(
-                    f"{place.shown}: only an eMMC has hardware partitions, by a medium `mmc` in the env"
+                    f"{place.label}: only an eMMC has hardware partitions, by a medium `mmc` in the env"
                 )
             medium = UBootBlocks("mmc", self.mmc, place.hardware)
         offset = place.offset or 0
         if offset % medium.align:
             raise ConfigurationError(
-                f"{place.shown}: it must begin at a multiple of {medium.align:#x}, as the medium is written in such blocks"
+                f"{place.label}: it must begin at a multiple of {medium.align:#x}, as the medium is written in such blocks"
             )
         return medium, offset
 
@@ -72,7 +72,7 @@ class UBootPlaces:
                 self.of(step.place, step.bytes)
             elif not isinstance(self.medium, UBootBlocks):
                 raise ConfigurationError(
-                    f"{step.place.shown}: this medium has no partition table; give the part an offset"
+                    f"{step.place.label}: this medium has no partition table; give the part an offset"
                 )
         planning.check_ranges(content, self.medium.align, hosts)
         if isinstance(self.medium, _FLASHES):
@@ -165,5 +165,5 @@ def _check_volume(session: Session, volume: UbiVolume) -> None:
 def _check_room(step: Step, room: int | None) -> None:
     if room is not None and step.bytes > room:
         raise ImageTooLargeError(
-            f"{step.name}: {step.bytes} bytes, and {step.place.shown if step.place else ''} has {room}. Mend the release file, or the build"
+            f"{step.name}: {step.bytes} bytes, and {step.place.label if step.place else ''} has {room}. Mend the release file, or the build"
         )

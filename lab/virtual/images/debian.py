@@ -156,13 +156,13 @@ class AptRoot:
         except LabError as error:
             # apt says it of an index that is not the one that was signed.
             syncing = "Release file created at" in str(error)
-            mend = (
+            hint = (
                 "the mirror is between two versions of the archive; try again in an hour"
                 if syncing
                 else "check the network (and apt's proxy settings)"
             )
             raise LabTransientError(
-                f"cannot get Debian packages from {self.mirror}: {error}; {mend}",
+                f"cannot get Debian packages from {self.mirror}: {error}; {hint}",
                 failure="no_network",
             ) from error
 

@@ -58,7 +58,7 @@ def test_a_network_switch_is_known_by_its_host_without_its_password() -> None:
     outlet = outlet_of(NetworkPowerDriver(target, None), "b-1")
     assert (outlet.pdu, outlet.number) == ("rest", "4")
     assert "pdu.lab" in outlet.server
-    assert "secret" not in outlet.shown
+    assert "secret" not in outlet.label
 
 
 def test_commands_that_switch_two_boards_are_two_outlets() -> None:

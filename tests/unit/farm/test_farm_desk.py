@@ -224,15 +224,15 @@ def test_what_does_not_answer_is_mended_by_whoever_runs_it(tmp_path: Path) -> No
         "exporter: {listen: '127.0.0.1:1'}\npdudaemon: {address: '127.0.0.1:1'}\nalertmanager: '127.0.0.1:1'\n"
     )
 
-    def mends() -> dict[str, str]:
-        return {service.name: service.mend for service in services.listening(services.host_file(path))}
+    def hints() -> dict[str, str]:
+        return {service.name: service.hint for service in services.listening(services.host_file(path))}
 
-    assert "systemctl start boardlab-exporter" in mends()["exporter"]
+    assert "systemctl start boardlab-exporter" in hints()["exporter"]
     (tmp_path / "run").mkdir()
     (tmp_path / services.SUPERVISORD).touch()
-    assert "lab farm logs" in mends()["exporter"]
-    assert "lab farm logs" in mends()["pdudaemon"]
-    assert "systemctl start prometheus-alertmanager" in mends()["alertmanager"]
+    assert "lab farm logs" in hints()["exporter"]
+    assert "lab farm logs" in hints()["pdudaemon"]
+    assert "systemctl start prometheus-alertmanager" in hints()["alertmanager"]
 
 
 def test_a_console_server_that_a_session_has_started_ends_with_the_farm(

@@ -63,7 +63,7 @@ def test_an_adapter_that_is_open_and_slow_is_bad(tmp_path: Path) -> None:
     device = adapter(tmp_path, "ttyUSB0", "16")
     (found,) = of_ports(tmp_path, device)
     assert found.level == "bad"
-    assert f"tee {tmp_path}/sys/bus/usb-serial/devices/ttyUSB0/latency_timer" in found.mend
+    assert f"tee {tmp_path}/sys/bus/usb-serial/devices/ttyUSB0/latency_timer" in found.hint
 
 
 def test_a_port_that_this_user_may_not_open_names_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_port_that_this_user_may_not_open_names_the_group(tmp_path: Path, monk
     monkeypatch.setattr(os, "access", lambda *_: False)
     (found,) = of_ports(tmp_path)
     assert (found.level, found.area) == ("bad", "ports")
-    assert "sudo usermod -aG " in found.mend
+    assert "sudo usermod -aG " in found.hint
 
 
 def test_a_stranger_at_a_port_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_stranger_at_a_port_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyP
     stranger = PortHolder(4711, "ModemManager", "root")
     monkeypatch.setattr(software, "holders", lambda *_: [stranger, PortHolder(1, "writer", "root", reads=False)])
     (found,) = of_ports(tmp_path)
-    assert (found.level, "ModemManager" in found.said, "kill 4711" in found.mend) == ("bad", True, True)
+    assert (found.level, "ModemManager" in found.said, "kill 4711" in found.hint) == ("bad", True, True)
 
 
 def test_a_host_without_adapters_is_well(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def clocksource(root: Path, name: str) -> Path:
 def test_clocks(tmp_path: Path, state: int, source: str, levels: list[str]) -> None:
     found = list(software.clocks(clocksource(tmp_path, source), lambda: state))
     assert [each.level for each in found] == levels
-    assert all(each.mend for each in found if each.level != "ok")
+    assert all(each.hint for each in found if each.level != "ok")
 
 
 def test_the_kernels_clock_can_be_asked() -> None:
@@ -121,7 +121,7 @@ def test_the_priority_of_the_console_server(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     (found,) = software.timing(tmp_path / "absent", lambda _which: (limit, limit))
-    assert (found.level, bool(found.mend)) == (level, level != "ok")
+    assert (found.level, bool(found.hint)) == (level, level != "ok")
 
 
 def test_processors_that_may_not_be_kept_awake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_gib: float,
     usage = SimpleNamespace(total=100 * software.GIB, free=free_gib * software.GIB)
     monkeypatch.setattr(software.shutil, "disk_usage", lambda _path: usage)
     (found,) = software.disks({"artifacts": tmp_path / "not" / "yet"})
-    assert (found.level, bool(found.mend)) == (level, level != "ok")
+    assert (found.level, bool(found.hint)) == (level, level != "ok")
 
 
 def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,18 +164,18 @@ def test_versions_that_fit() -> None:
 @pytest.mark.parametrize("labgrid", ["25.0", None])
 def test_another_labgrid_is_bad(labgrid: str | None) -> None:
     (found,) = (each for each in software.versions(version_of(labgrid=labgrid)) if each.subject == "labgrid")
-    assert (found.level, "pip install labgrid==" in found.mend) == ("bad", True)
+    assert (found.level, "pip install labgrid==" in found.hint) == ("bad", True)
 
 
 def test_pyserial_beside_labgrids_own_is_bad() -> None:
     (found,) = (each for each in software.versions(version_of(pyserial="3.5")) if each.subject == "pyserial")
-    assert (found.level, "uninstall" in found.mend) == ("bad", True)
+    assert (found.level, "uninstall" in found.hint) == ("bad", True)
 
 
 def test_a_program_that_lab_run_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(software.shutil, "which", lambda _name: None)
     (found,) = (each for each in software.versions() if each.subject == "setpriv")
-    assert (found.level, found.mend) == ("bad", "sudo apt install util-linux")
+    assert (found.level, found.hint) == ("bad", "sudo apt install util-linux")
 
 
 def test_results_that_are_not_there_yet_are_no_fault_and_a_damaged_file_is(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_results_that_are_not_there_yet_are_no_fault_and_a_damaged_file_is(tmp_p
     assert none.level == "ok"
     (tmp_path / "damaged.db").write_bytes(b"no database" * 1000)
     (damaged,) = software.results(str(tmp_path / "damaged.db"))
-    assert (damaged.level, bool(damaged.mend)) == ("bad", True)
+    assert (damaged.level, bool(damaged.hint)) == ("bad", True)
 
 
 def test_a_job_whose_process_is_gone_is_named(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_job_whose_process_is_gone_is_named(tmp_path: Path) -> None:
         jobs.start(jobs.enqueue(Order("am62xx_sk", "am62x-1", ("boot",), "e", "1", None)).id)
     store_found, job = software.results(str(tmp_path / "results.db"))
     assert (store_found.level, job.level, job.subject) == ("ok", "doubtful", "job 1")
-    assert "lab run --resume 1" in job.mend
+    assert "lab run --resume 1" in job.hint
 
 
 def test_a_power_switch_of_the_browser_that_gives_no_sign_of_life_is_named(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_power_switch_of_the_browser_that_gives_no_sign_of_life_is_named(tmp_p
         _, job = software.results(str(tmp_path / "results.db"))
         assert (job.level, job.subject) == ("doubtful", "job 1")
         assert "holds am62x-1 for a power switch of `lab web`" in job.said
-        assert "--resume" not in job.mend
+        assert "--resume" not in job.hint
         JobQueue(store, process.identity(), process.has_died, program=BY_WEB).beat(1)
     assert len(list(software.results(str(tmp_path / "results.db")))) == 1
 
@@ -216,17 +216,17 @@ def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path
     (tmp_path / "envs" / "wrong.yaml").write_text("targets:\n  main:\n    resuorces: {}\n")
     (tmp_path / "envs" / "empty.yaml").write_text("targets:\n  main: {resources: {}}\n")
     wrong, good = software.environments(tmp_path)
-    assert (wrong.level, wrong.subject, wrong.mend) == ("bad", "wrong.yaml", "lab env check wrong.yaml")
+    assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", "lab env check wrong.yaml")
     assert good.said == "1 of 2 have nothing wrong"
     (none,) = software.environments(tmp_path / "elsewhere")
-    assert (none.level, "lab init" in none.mend) == ("doubtful", True)
+    assert (none.level, "lab init" in none.hint) == ("doubtful", True)
 
 
 def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o755)
     (found,) = examination._runtime(tmp_path / "run")
-    assert (found.level, "chmod 700" in found.mend) == ("bad", True)
+    assert (found.level, "chmod 700" in found.hint) == ("bad", True)
     assert list(examination._runtime(tmp_path / "absent")) == []
 
 
@@ -257,8 +257,8 @@ def test_the_exit_status_is_1_when_something_is_bad(
     monkeypatch.setattr(command, "examine", lambda _who: found)
     assert main(["doctor", "--json"]) == code
     listed = json.loads(capsys.readouterr().out)
-    assert [(each["subject"], each["level"], each["mend"]) for each in listed] == [
-        (each.subject, each.level, each.mend) for each in found
+    assert [(each["subject"], each["level"], each["hint"]) for each in listed] == [
+        (each.subject, each.level, each.hint) for each in found
     ]
     assert main(["doctor"]) == code
     assert ("nothing wrong" in capsys.readouterr().out) is (found == [WELL])
@@ -272,7 +272,7 @@ def test_the_worst_comes_first_and_each_mend_is_one_line_to_copy(monkeypatch: py
     assert lines[5:] == [
         "1 bad, 1 doubtful; to mend:",
         "  /dev/ttyUSB0:",
-        f"    {BAD.mend}",
+        f"    {BAD.hint}",
         "  wall clock:",
-        f"    {DOUBTFUL.mend}",
+        f"    {DOUBTFUL.hint}",
     ]

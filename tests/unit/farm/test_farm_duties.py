@@ -65,7 +65,7 @@ def test_a_console_server_that_exports_boards_has_to_run(tmp_path: Path) -> None
         "bad",
         "does not run as boardlab, so nothing of what /etc/boardlab/exports.yaml lists is exported",
     )
-    assert "systemctl start boardlab-console" in bad.mend
+    assert "systemctl start boardlab-console" in bad.hint
     assert duties.console(ABSENT, HostFile(installed.farm, installed=False)) == ABSENT
     assert duties.console(ABSENT, host_of(tmp_path, "", "user: me\n")) == ABSENT
 
@@ -85,7 +85,7 @@ def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and
     whole = {each.subject: each for each in examination.examine(lab)}
     assert not {"rails", "console server"} & whole.keys()
     unseen = whole["console server, rails"]
-    assert (unseen.level, unseen.mend) == (
+    assert (unseen.level, unseen.hint) == (
         "doubtful",
         f"look as that user: sudo -u {user_name(tmp_path.stat().st_uid)} lab doctor",
     )
@@ -100,7 +100,7 @@ def test_an_exporter_that_the_coordinator_does_not_list_is_bad(
     assert found(host_of(tmp_path, "lab-1"), tmp_path)["export"].said == "the coordinator lists 3 resources of lab-1"
     away = found(host_of(tmp_path, "lab-2"), tmp_path)["export"]
     assert (away.level, "has nothing from an exporter 'lab-2'" in away.said) == ("bad", True)
-    assert "systemctl start boardlab-export;" in away.mend
+    assert "systemctl start boardlab-export;" in away.hint
 
 
 def test_rails_are_asked_where_they_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_systemd_is_asked_for_what_listens_nowhere_and_each_that_does_not_run_is
         "buildbot": "ok",
         "worker": "bad",
     }
-    assert "systemctl start boardlab-worker; journalctl -u boardlab-worker" in first["worker"].mend
+    assert "systemctl start boardlab-worker; journalctl -u boardlab-worker" in first["worker"].hint
     asked = systemd(monkeypatch, "active")
     found(host_of(tmp_path, "lab-2"), tmp_path)
     assert asked == ["boardlab-worker.service"]
@@ -157,15 +157,15 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
     assert (who.host.supervised, who.host.name) == (True, "lab-1")
     kept = found(who.host, who.runtime)
     assert (kept["janitor"].level, kept["janitor"].said) == ("bad", "backoff  exited too quickly")
-    assert "lab farm logs" in kept["janitor"].mend
+    assert "lab farm logs" in kept["janitor"].hint
     assert kept["worker"].level == "ok"
 
 
 def test_a_coordinator_that_is_away_is_mended_where_it_runs(tmp_path: Path) -> None:
-    assert "systemctl start boardlab-coordinator;" in services.mend("coordinator", host_of(tmp_path, "lab-1"))
-    assert services.mend("coordinator", host_of(tmp_path, "lab-2")).startswith("it runs on lab-1: look there")
+    assert "systemctl start boardlab-coordinator;" in services.hint("coordinator", host_of(tmp_path, "lab-1"))
+    assert services.hint("coordinator", host_of(tmp_path, "lab-2")).startswith("it runs on lab-1: look there")
     apart = host_of(tmp_path, "lab-1", f"{FARM}coordinator_host: elsewhere\n")
-    assert services.mend("coordinator", apart).startswith("it runs on its host: look there")
+    assert services.hint("coordinator", apart).startswith("it runs on its host: look there")
 
 
 def test_a_draft_has_nothing_run(tmp_path: Path) -> None:

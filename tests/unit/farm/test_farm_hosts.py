@@ -120,7 +120,7 @@ def test_what_keeps_a_host_from_an_answer_is_a_finding(
     (found,) = [each for each in json.loads(capsys.readouterr().out)["hosts"] if each["level"] != "ok"]
     assert found["host"] == "lab-2"
     assert says in found["said"]
-    assert found["mend"]
+    assert found["hint"]
 
 
 def test_this_host_needs_no_ssh_and_a_file_alone_no_host(
@@ -157,4 +157,4 @@ def test_a_host_is_named_whose_clock_is_not_that_of_the_others(
     assert checked(farm, hosts, monkeypatch, "--json") == 0
     found = [each for each in json.loads(capsys.readouterr().out)["hosts"] if each["area"] == "clocks"]
     assert [(each["host"], each["said"].partition(":")[0]) for each in found] == off
-    assert all("timedatectl" in each["mend"] for each in found)
+    assert all("timedatectl" in each["hint"] for each in found)

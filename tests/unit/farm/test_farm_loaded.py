@@ -62,11 +62,11 @@ def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(fil
     (found,) = outdated(file)
     assert (found.subject, found.level) == (program, "bad")
     assert str(file) in found.said
-    assert f"systemctl restart boardlab-{program}" in found.mend
+    assert f"systemctl restart boardlab-{program}" in found.hint
     assert found in duties.check(services.host_file(file), file.parent / "run")
     done = CliRunner().invoke(commands.app, ["check", str(file)])
     assert done.exit_code == 2
-    assert f"{file}: {program}: {found.said}; {found.mend}" in done.output.splitlines()
+    assert f"{file}: {program}: {found.said}; {found.hint}" in done.output.splitlines()
     draft = file.with_name("draft.yaml")
     draft.write_text(NEWER)
     assert program not in CliRunner().invoke(commands.app, ["check", str(draft)]).output, "nothing runs with a draft"
@@ -101,7 +101,7 @@ def test_a_console_server_of_before_an_upgrade_is_named(file: Path, its: str, ca
     (old,) = found(its)
     assert (old.subject, old.level) == ("console server", "doubtful")
     assert f"goes on with {called} since 2026-03-02T02:00:00+00:00" in old.said
-    assert "systemctl restart boardlab-console" in old.mend
+    assert "systemctl restart boardlab-console" in old.hint
     assert found(version("boardlab")) == []
     assert list(duties.versions(None, services.host_file(file))) == []
 
@@ -124,7 +124,7 @@ def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeyp
     assert old is not None
     assert old.level == "bad"
     assert old.said.endswith(": boardlab-week.service, boardlab-week.timer, boardlab-night.service")
-    assert f"lab farm units {file} --output {folder} && systemctl daemon-reload" in old.mend
+    assert f"lab farm units {file} --output {folder} && systemctl daemon-reload" in old.hint
     unit = folder / "boardlab-exporter.service"
     unit.write_text(unit.read_text().replace(str(file), "/etc/no-such/farm.yaml"))
     gone = found()
@@ -151,8 +151,8 @@ def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, mon
     file.write_text(queue + NEWER)
     (found,) = old()
     assert found.level == "bad"
-    assert f"lab farm buildbot FILE --output {file.parent}/boardlab/buildbot" in found.mend
-    assert "systemctl restart boardlab-buildbot" in found.mend
+    assert f"lab farm buildbot FILE --output {file.parent}/boardlab/buildbot" in found.hint
+    assert "systemctl restart boardlab-buildbot" in found.hint
 
 
 def test_the_janitor_loads_what_farm_yaml_says_now(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

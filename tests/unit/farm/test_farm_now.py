@@ -228,7 +228,7 @@ def test_what_an_installed_farm_yaml_names_must_run_and_what_a_draft_names_need_
     (lab / "farm.yaml").write_text(FARM)
     found = {each.name: each for each in status.look(farm=lab / "farm.yaml").services}
     assert (found["pdudaemon"].state, found["exporter"].state) == ("bad", "bad")
-    assert "systemctl start boardlab-exporter" in found["exporter"].mend
+    assert "systemctl start boardlab-exporter" in found["exporter"].hint
     draft = services.listening(services.HostFile(services.host_file(lab / "farm.yaml").farm, installed=False))
     assert [(each.state, each.said) for each in draft] == [("absent", "nothing listens at 127.0.0.1:1")] * 2
 

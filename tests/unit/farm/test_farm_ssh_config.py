@@ -62,11 +62,11 @@ def test_a_file_that_the_services_alone_can_read_is_well(config: Path) -> None:
 
 def test_one_that_is_missing_or_that_they_cannot_read_is_bad(config: Path) -> None:
     strange = found("nobody-at-all", config)
-    assert (strange.level, strange.mend) == ("bad", f"sudo chown -R nobody-at-all: {config.parent}")
+    assert (strange.level, strange.hint) == ("bad", f"sudo chown -R nobody-at-all: {config.parent}")
     assert f"is {ME}'s (mode 600): nobody-at-all, as whom the services run, may not read it" in strange.said
     config.unlink()
     away = found(ME, config)
-    assert (away.level, "No such file" in away.said, "Keys for the services" in away.mend) == ("bad", True, True)
+    assert (away.level, "No such file" in away.said, "Keys for the services" in away.hint) == ("bad", True, True)
 
 
 def test_one_that_the_services_read_by_its_group_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_one_that_the_services_read_by_its_group_is_well(config: Path, monkeypat
 def test_a_folder_of_keys_that_others_may_enter_is_doubtful(config: Path) -> None:
     config.parent.chmod(0o755)
     open_to_all = found(ME, config)
-    assert (open_to_all.level, open_to_all.mend) == ("doubtful", f"sudo chmod 700 {config.parent}")
+    assert (open_to_all.level, open_to_all.hint) == ("doubtful", f"sudo chmod 700 {config.parent}")
 
 
 def test_check_says_it_on_a_host_of_the_farm_and_not_on_a_desk(config: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_folder_of_yocto_becomes_a_release_file_that_is_good(
     found = load(path)
     assert (found.name, found.boards, found.security) == ("night", [BOARD], "hs-fs")
     assert set(found.media) == {"sd", "emmc", "ospi"}
-    emmc = {part.name: (part.filename, part.to.shown) for part in found.media["emmc"].parts}
+    emmc = {part.name: (part.filename, part.to.label) for part in found.media["emmc"].parts}
     assert emmc == {
         "tiboot3.bin": ("tiboot3-am62x-hs-fs-evm.bin", "boot0 at 0x0"),
         "tispl.bin": ("tispl.bin", "boot0 at 0x80000"),

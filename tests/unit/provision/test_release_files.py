@@ -86,7 +86,7 @@ def test_the_digest_of_a_content_without_packed_parts_is_that_of_older_records(t
 def test_a_password_in_a_source_is_not_in_what_is_shown(tmp_path: Path) -> None:
     found = load(written(tmp_path, GOOD))
     assert "secret" not in repr(found)
-    assert found.media["emmc"].parts[1].shown == "https://user:***@builds.lan/rootfs.ext4"
+    assert found.media["emmc"].parts[1].label == "https://user:***@builds.lan/rootfs.ext4"
 
 
 def test_what_the_board_starts_from_is_written_last_and_its_first_stage_at_the_end(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_place_is_shown_as_a_person_reads_it() -> None:
         PartPlace(mtd="ospi.env", volume="a"),
         PartPlace(partition=1),
     ]
-    assert [place.shown for place in places] == [
+    assert [place.label for place in places] == [
         "boot0 at 0x80000",
         "MTD ospi.env, volume a",
         "partition 1",
