@@ -14,6 +14,7 @@ import yaml
 from attrs import frozen
 from uv import find_uv_bin
 
+from lab.shipped import BENCH_PDU
 from support.machine import Machine, machine
 
 ROOT = Path(__file__).parents[2]
@@ -141,14 +142,20 @@ def _configure(found: Machine) -> None:
     """Write the files of /etc from what the boards on the desk are, and enable what `lab farm units` makes of them."""
     desk = found.root / LAB.relative_to("/") / "desk"
     found.wait(lambda: all((desk / board / "env.yaml").exists() for board in BOARDS), "the bench")
-    for board in BOARDS:
+    for outlet, board in enumerate(BOARDS, start=1):
         env = (desk / board / "env.yaml").read_text(encoding="utf-8")
-        assert BENCHS_OWN in env
-        write(found, LAB / "envs" / f"{board}.yaml", env.replace(BENCHS_OWN, PDUDAEMON))
+        for benchs_own, ours in (
+            (BENCHS_OWN, PDUDAEMON),
+            (f"pdu: {BENCH_PDU}/{board}", f"pdu: {BENCH_PDU}"),
+            ("index: 1", f"index: {outlet}"),
+        ):
+            assert env.count(benchs_own) == 1, benchs_own
+            env = env.replace(benchs_own, ours)
+        write(found, LAB / "envs" / f"{board}.yaml", env)
     address, _, port = PDUDAEMON.partition(":")
     daemon = {"hostname": address, "port": int(port), "logging_level": "INFO", "listener": "http"}
     outlets = {"driver": "tasmota", "ip": SWITCH, "port_count": len(BOARDS), "retries": 1, "retrydelay": 0}
-    write(found, Path("/etc/pdudaemon/pdudaemon.conf"), json.dumps({"daemon": daemon, "pdus": {"bench": outlets}}))
+    write(found, Path("/etc/pdudaemon/pdudaemon.conf"), json.dumps({"daemon": daemon, "pdus": {BENCH_PDU: outlets}}))
     ports = {
         name: {"cls": "RawSerialPort", "port": f"{LAB}/desk/{BOARDS[1]}/{name}", "speed": 115200} for name in PORTS
     }
