@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from lab.benchmarks.boot import ENDS, START, BootSample, PowerEdge
+from lab.benchmarks.boot import ENDS, START, PowerEdge
 from lab.boards import NORMAL, BoardType, way_of
 from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming
 from lab.console.moments import find_moments
@@ -19,8 +19,8 @@ from lab.console.printk import AGREE_APART_NS
 from lab.console.recording import Recording
 from lab.errors import ConfigurationError
 from lab.host.clock import NS_PER_S
-from lab.metrics import Flag, Sample
-from lab.metrics.catalogue import HEADLINES
+from lab.metrics import Flag, Sample, SampleRecord
+from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
 READ_GAP_NS = 40_000  # between two reads of a server that has something waiting; a look with epoll takes so long
@@ -250,7 +250,7 @@ class GoodBoot:
     power: PowerEdge
     tape: Tape = field(repr=False)
     names: tuple[str, ...]
-    samples: tuple[BootSample, ...]
+    samples: tuple[SampleRecord, ...]
     prompt: str
 
     @property
@@ -261,7 +261,7 @@ class GoodBoot:
     @property
     def number(self) -> Sample:
         """Its boot time."""
-        return next(sample.sample for sample in self.samples if sample.metric in HEADLINES)
+        return next(sample for sample in self.samples if sample.metric in HEADLINE_NAMES)
 
     @property
     def start(self) -> str:
@@ -428,7 +428,7 @@ def good_boot(recording: Recording, board: BoardType, medium: str | None = None)
         result = rewatch(found, board, candidate, power, timing, answer)
         if result.error is None or result.error.failure != "wrong_medium":
             break
-    doubts = {flag for sample in result.samples if sample.metric in HEADLINES for flag in sample.sample.flags & DOUBTS}
+    doubts = {flag for sample in result.samples if sample.metric in HEADLINE_NAMES for flag in sample.flags & DOUBTS}
     if result.error is not None or doubts:
         raise ConfigurationError(
             f"{recording.where}: not a good boot of {board.name} from {candidate}: "
@@ -440,7 +440,7 @@ def good_boot(recording: Recording, board: BoardType, medium: str | None = None)
 def _marked(
     found: Sequence[Event], board: BoardType, medium: str, power: PowerEdge, timing: LineTiming, result: Rewatched
 ) -> GoodBoot:
-    boot = next(sample for sample in result.samples if sample.metric in HEADLINES)
+    boot = next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
     names = tuple(pattern.name for pattern in board.markers)
     flow = boot.params.get("flow", NORMAL)
     tape = recorded(found, timing)

@@ -17,9 +17,9 @@ from attrs import asdict, evolve, frozen
 from torture_boot import DOUBTS, POWER, GoodBoot, Mutated, answer_of, events
 from torture_damage import mutate
 
-from lab.benchmarks.boot import BootSample
 from lab.boards import NORMAL
-from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINES
+from lab.metrics import SampleRecord
+from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
 from lab.run.rewatch import Rewatched, Rewatcher
 
 TOGETHER = 50  # cases that a process takes at a time
@@ -175,8 +175,8 @@ def judge(boot: GoodBoot, case: Case, truth_ns: Mapping[str, int], result: Rewat
     """The case with its outcome."""
     if result.error is not None:
         return evolve(case, outcome=Outcome.REFUSED, failure=result.error.failure, message=str(result.error))
-    doubted = any(sample.sample.flags & DOUBTS for sample in result.samples if sample.metric in HEADLINES)
-    flags = {str(flag) for sample in result.samples if sample.metric in HEADLINES for flag in sample.sample.flags}
+    doubted = any(sample.flags & DOUBTS for sample in result.samples if sample.metric in HEADLINE_NAMES)
+    flags = {str(flag) for sample in result.samples if sample.metric in HEADLINE_NAMES for flag in sample.flags}
     wrong = [found for sample in result.samples if (found := _wrong(boot, truth_ns, sample)) is not None]
     case = evolve(case, flags=tuple(sorted(flags)))
     if wrong:
@@ -184,9 +184,8 @@ def judge(boot: GoodBoot, case: Case, truth_ns: Mapping[str, int], result: Rewat
     return evolve(case, outcome=Outcome.FLAGGED if doubted else Outcome.RIGHT)
 
 
-def _wrong(boot: GoodBoot, truth_ns: Mapping[str, int], sample: BootSample) -> Wrong | None:
-    reading = sample.sample
-    if reading.flags & DOUBTS:
+def _wrong(boot: GoodBoot, truth_ns: Mapping[str, int], sample: SampleRecord) -> Wrong | None:
+    if sample.flags & DOUBTS:
         return None
     stage = sample.params.get("stage", "")
     first, last = _ends(boot, sample)
@@ -195,17 +194,17 @@ def _wrong(boot: GoodBoot, truth_ns: Mapping[str, int], sample: BootSample) -> W
     )  # as a number of another flow it is compared with the wrong ones
     is_known = its_own and first in truth_ns and last in truth_ns
     truth_s = (truth_ns[last] - truth_ns[first]) / 1e9 if is_known else None
-    if truth_s is not None and abs(reading.value - truth_s) <= reading.uncertainty + ROUNDING_S:
+    if truth_s is not None and abs(sample.value - truth_s) <= sample.uncertainty + ROUNDING_S:
         return None
-    name = f"{sample.metric.name} {stage}".strip()
-    return Wrong(name, reading.value, reading.uncertainty, truth_s)
+    name = f"{sample.metric} {stage}".strip()
+    return Wrong(name, sample.value, sample.uncertainty, truth_s)
 
 
-def _ends(boot: GoodBoot, sample: BootSample) -> tuple[str, str]:
+def _ends(boot: GoodBoot, sample: SampleRecord) -> tuple[str, str]:
     """The moments between which a number is."""
-    if sample.metric in HEADLINES:
+    if sample.metric in HEADLINE_NAMES:
         return boot.start, boot.end
-    if sample.metric is BOOT_POWER_ON:
+    if sample.metric == BOOT_POWER_ON.name:
         return POWER, boot.end
     titles = {pattern.name: pattern.stage for pattern in boot.board.flow(boot.flow) if pattern.stage}
     staged = [POWER, *(name for name in sorted(boot.at, key=boot.at.__getitem__) if name in titles)]

@@ -32,7 +32,8 @@ from lab.guide.compare import evidence as evidence_of
 from lab.guide.compare import uncertainty as uncertainty_of
 from lab.guide.model import CellKind, Named
 from lab.guide.rulebook import Effect
-from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord, SampleRecord
+from lab.metrics import SampleRecord
+from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord
 from lab.results.store import Store, WholeRun, record_runs
 
 GUIDE_FILE = "guide"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.results.averages import Average
 from lab.results.snapshot import RunHead
 
@@ -13,7 +13,7 @@ FLOW: Final = (
     "flow"  # a parameter of a number, and one of an attempt's details; a number without it is of the usual flow
 )
 USUAL: Final = "normal"  # as `lab.boards.NORMAL`; a list of runs is faster without the board types
-_BOOTS: Final = frozenset(metric.name for metric in (*HEADLINES, BOOT_POWER_ON, BOOT_STAGE))
+_BOOTS: Final = HEADLINE_NAMES | {BOOT_POWER_ON.name, BOOT_STAGE.name}
 _OF_FLOW: Final = {FLOW, "stage"}  # each flow has its own stages
 
 _Conditions: TypeAlias = tuple[frozenset[tuple[str, str]], bool]

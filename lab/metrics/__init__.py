@@ -1,6 +1,6 @@
 """Metrics declared once; samples, summaries, uncertainty and flags of a Measurement."""
 
 from lab.metrics.catalogue import ALL, by_name
-from lab.metrics.model import Flag, Measurement, Metric, Sample, Summary, summarise
+from lab.metrics.model import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
 
-__all__ = ["ALL", "Flag", "Measurement", "Metric", "Sample", "Summary", "by_name", "summarise"]
+__all__ = ["ALL", "Flag", "Measurement", "Metric", "Sample", "SampleRecord", "Summary", "by_name", "summarise"]

@@ -168,6 +168,7 @@ BOOT_STAGE: Final = Metric(
 )
 
 HEADLINES: Final = (BOOT_TIME, BOOT_SPL, BOOT_EFI)  # one of them is of every good boot
+HEADLINE_NAMES: Final = frozenset(metric.name for metric in HEADLINES)
 ALL: Final = (
     BOOT_TIME,
     BOOT_POWER_ON,

@@ -93,6 +93,46 @@ class Sample:
     flags: frozenset[Flag] = frozenset()
 
 
+def finite(instance: object, attribute: object, value: float) -> None:
+    """Refuse a field of a record that is no finite number (a validator of attrs).
+
+    Raises:
+        TestStableError: it is nan or infinite.
+    """
+    if not math.isfinite(value):
+        name = getattr(attribute, "name", "value")
+        raise TestStableError(f"{name} of a {type(instance).__name__} must be a finite number, got {value!r}")
+
+
+@frozen
+class SampleRecord:
+    """One reading of a metric.
+
+    Attributes:
+        metric: its name in `lab.metrics.catalogue`.
+        params: what distinguishes it from the metric's other numbers, e.g. {"medium": "sd"}.
+        value: in the metric's unit.
+        uncertainty: ±, in the metric's unit.
+        flags: values of `lab.metrics.Flag`.
+        log_start, log_end: the bytes that the value was read from: of the console's stream, and in the store of the attempt's log.
+    """
+
+    metric: str
+    params: Mapping[str, str]
+    value: float = field(validator=finite)
+    uncertainty: float = field(validator=finite)
+    flags: frozenset[str] = frozenset()
+    log_start: int | None = None
+    log_end: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.uncertainty < 0:
+            raise TestStableError(f"the uncertainty of {self.metric} must not be negative, got {self.uncertainty}")
+        unknown = sorted(self.flags - set(Flag))
+        if unknown:
+            raise TestStableError(f"unknown flags {', '.join(unknown)} on {self.metric}; declare them in lab.metrics")
+
+
 @frozen
 class Summary:
     """Statistics over samples, in the metric's unit.

@@ -6,6 +6,7 @@ with open_store() as store:
     store.finish_run(run.id, "completed")
 """
 
+from lab.metrics import SampleRecord
 from lab.results.artifacts import ArtifactStore
 from lab.results.records import (
     ArtifactRef,
@@ -14,7 +15,6 @@ from lab.results.records import (
     MomentRecord,
     Run,
     RunStatus,
-    SampleRecord,
     StoredSample,
     plan_differences,
 )

@@ -13,13 +13,13 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
-from lab.metrics import Flag, Measurement, Metric, Sample, Summary, summarise
+from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
 from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME
 from lab.results import averages
 from lab.results import rows as results_rows
 from lab.results.averages import Average
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import OK, PUBLISHED, Attempt, Run, SampleRecord
+from lab.results.records import OK, PUBLISHED, Attempt, Run
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 

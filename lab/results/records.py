@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
 from lab.errors import TestStableError
-from lab.metrics import Flag, Measurement
+from lab.metrics import Measurement, SampleRecord
+from lab.metrics.model import finite
 
 Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
@@ -27,12 +27,6 @@ HOST_BUSY: Final = (
 )
 EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
 _FAULTS: Final = ("board", "lab", "test", "configuration")
-
-
-def _finite(instance: object, attribute: object, value: float) -> None:
-    if not math.isfinite(value):
-        name = getattr(attribute, "name", "value")
-        raise TestStableError(f"{name} of a {type(instance).__name__} must be a finite number, got {value!r}")
 
 
 def _json(instance: object, attribute: object, value: object) -> None:
@@ -76,35 +70,6 @@ class MomentRecord:
 
 
 @frozen
-class SampleRecord:
-    """One reading of a metric.
-
-    Attributes:
-        metric: its name in `lab.metrics.catalogue`.
-        params: what distinguishes it from the metric's other numbers, e.g. {"medium": "sd"}.
-        value: in the metric's unit.
-        uncertainty: ±, in the metric's unit.
-        flags: values of `lab.metrics.Flag`.
-        log_start, log_end: the bytes of the attempt's console log that the value was read from.
-    """
-
-    metric: str
-    params: Mapping[str, str]
-    value: float = field(validator=_finite)
-    uncertainty: float = field(validator=_finite)
-    flags: frozenset[str] = frozenset()
-    log_start: int | None = None
-    log_end: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        if self.uncertainty < 0:
-            raise TestStableError(f"the uncertainty of {self.metric} must not be negative, got {self.uncertainty}")
-        unknown = sorted(self.flags - set(Flag))
-        if unknown:
-            raise TestStableError(f"unknown flags {', '.join(unknown)} on {self.metric}; declare them in lab.metrics")
-
-
-@frozen
 class AttemptRecord:
     """One try at one cycle; what `Store.record_attempt` commits at once.
 
@@ -127,7 +92,7 @@ class AttemptRecord:
     transient: bool | None
     message: str
     started_at: dt.datetime
-    duration_s: float = field(validator=_finite)
+    duration_s: float = field(validator=finite)
     samples: tuple[SampleRecord, ...] = ()
     artifacts: tuple[ArtifactRef, ...] = ()
     moments: tuple[MomentRecord, ...] = ()

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.metrics import Flag, Measurement, Metric, Sample, by_name
+from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, by_name
 from lab.results.columns import DamagedValueError
 from lab.results.models import (
     ArtifactRow,
@@ -34,7 +34,6 @@ from lab.results.records import (
     MomentRecord,
     Run,
     RunStatus,
-    SampleRecord,
     StoredSample,
 )
 

@@ -12,9 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import BoardType
@@ -153,17 +152,11 @@ def moment_record(moment: MomentLike, base: int) -> MomentRecord:
     return MomentRecord(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - base, moment.text)
 
 
-def sample_record(sample: BootSample, base: int) -> SampleRecord:
-    """A sample for the store; `base`: where in the stream the attempt's log begins."""
-    return SampleRecord(
-        metric=sample.metric.name,
-        params=dict(sample.params),
-        value=sample.sample.value,
-        uncertainty=sample.sample.uncertainty,
-        flags=frozenset(str(flag) for flag in sample.sample.flags),
-        log_start=max(0, sample.log_start - base),
-        log_end=sample.log_end - base,
-    )
+def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
+    """The sample with its window in the attempt's log, which begins at `base` of the stream."""
+    start, end = sample.log_start or 0, sample.log_end or 0
+    flags = frozenset(str(flag) for flag in sample.flags)
+    return evolve(sample, flags=flags, log_start=max(0, start - base), log_end=end - base)
 
 
 def recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from attrs import asdict, define, field, frozen
 
-from lab.benchmarks.boot import BootSample, BootWatch
+from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL, BoardType
@@ -18,8 +18,8 @@ from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
 from lab.errors import BoardTransientError, LabTransientError
 from lab.host.clock import Clock
-from lab.metrics import Flag
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
+from lab.metrics import Flag, Sample, SampleRecord
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.results import Run, Store
 from lab.run.attempts import (
     AttemptRecorder,
@@ -59,7 +59,7 @@ class Boot:
     """One good boot."""
 
     watch: BootWatch
-    samples: list[BootSample]
+    samples: list[SampleRecord]
     clocks: Clocks
     identity: BoardIdentity | None
 
@@ -115,8 +115,8 @@ class BootRun:
         """The cycles of this medium that have no sample yet."""
         done = {
             sample.cycle
-            for headline in HEADLINES
-            for sample in self.store.samples(self.run.id, metric=headline.name)
+            for headline in HEADLINE_NAMES
+            for sample in self.store.samples(self.run.id, metric=headline)
             if sample.params["medium"] == medium
         }
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
@@ -124,9 +124,8 @@ class BootRun:
     def missing(self, medium: str) -> list[str]:
         """The metrics of every good boot of which the store has no sample of this medium."""
         stored = stored_metrics(self.store, self.run.id, medium=medium)
-        headlines = {metric.name for metric in HEADLINES}
         others = [BOOT_STAGE] if self.run.plan.get("init") else [BOOT_POWER_ON, BOOT_STAGE]
-        headline = [] if headlines & stored else [" or ".join(sorted(headlines))]
+        headline = [] if HEADLINE_NAMES & stored else [" or ".join(sorted(HEADLINE_NAMES))]
         return headline + sorted({metric.name for metric in others} - stored)
 
     def measure(self, medium: str) -> None:
@@ -139,13 +138,13 @@ class BootRun:
         cycles = int(self.run.plan["cycles"])
         recorder = AttemptRecorder(self.store, self.run.id, self.clock)
 
-        def one(cycle: int, _number: int) -> Boot:
+        def one(_cycle: int, _number: int) -> Boot:
             recorder.start()
             self.board.console.capture = []
             with fairly(self.board.console):
-                return boot(cycle)
+                return boot()
 
-        def boot(cycle: int) -> Boot:
+        def boot() -> Boot:
             console = self.board.console
             watch = self.board.boot(str(self.run.plan.get("init", "")))
             self._check_software(watch.software)
@@ -158,7 +157,7 @@ class BootRun:
                 console.capture = events
             check_clocks(console, watch.power.requested_ns)
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags
-            samples = watch.finish(cycle, flags)
+            samples = watch.finish(flags)
             self._check_flow(watch.flow)
             return Boot(watch, samples, clocks, identity)
 
@@ -168,7 +167,8 @@ class BootRun:
                 is_last = not attempt.again
                 self.progress.bad(medium, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
             elif attempt.result is not None:
-                sample = next(s.sample for s in attempt.result.samples if s.metric in HEADLINES)
+                headline = next(s for s in attempt.result.samples if s.metric in HEADLINE_NAMES)
+                sample = Sample(headline.value, headline.uncertainty, attempt.cycle)
                 self.progress.good(medium, attempt.cycle, cycles, sample)
 
         run_cycles(

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from attrs import asdict, define, field, frozen
 
-from lab.benchmarks.boot import BootSample, BootWatch
+from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
@@ -18,7 +18,7 @@ from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.host.clock import Clock
-from lab.metrics import Flag, Sample
+from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import RESUMES
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.results.records import POWER_TRACE
@@ -69,7 +69,7 @@ class LowPowerRunBoard(Protocol):
 class Cycle:
     """One good cycle; `suspended` is None where it was a boot out of partial I/O."""
 
-    samples: list[BootSample]
+    samples: list[SampleRecord]
     suspended: SuspendResult | None
     moments: tuple[MomentRecord, ...]
 
@@ -134,13 +134,13 @@ class LowPowerRun:
         recorder = AttemptRecorder(self.store, self.run.id, self.clock)
         self._losses = Losses(self.board.console)
 
-        def one(cycle: int, _number: int) -> Cycle:
+        def one(_cycle: int, _number: int) -> Cycle:
             recorder.start()
             self._losses.flags()  # what was lost before is not of this cycle
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
             with fairly(self.board.console):
-                return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
+                return self._boot(plan) if mode == PARTIAL_IO else self._suspend(plan)
 
         def record(attempt: CycleAttempt[Cycle]) -> None:
             recorder.record(attempt, self._evidence(plan, attempt.result))
@@ -148,8 +148,8 @@ class LowPowerRun:
                 is_last = not attempt.again
                 self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
             elif attempt.result is not None:
-                first = attempt.result.samples[0].sample
-                in_s = Sample(first.value / 1e3, first.uncertainty / 1e3, first.cycle, first.flags)
+                first = attempt.result.samples[0]
+                in_s = Sample(first.value / 1e3, first.uncertainty / 1e3, attempt.cycle)
                 self.progress.good(mode, attempt.cycle, cycles, in_s)
                 done = attempt.result.suspended
                 if done is not None and done.unverified:
@@ -163,14 +163,14 @@ class LowPowerRun:
                 self.pending(mode), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
             )
 
-    def _suspend(self, plan: SuspendPlan, cycle: int) -> Cycle:
+    def _suspend(self, plan: SuspendPlan) -> Cycle:
         done = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         check_clocks(console, (done.edge or done.first_byte or done.answer).t_ns)
-        samples = of_suspend(done, cycle, self._flags(), console.captured(), base_of(console))
+        samples = of_suspend(done, self._flags(), console.captured(), base_of(console))
         return Cycle(samples, done, self._moments(done))
 
-    def _boot(self, plan: SuspendPlan, cycle: int) -> Cycle:
+    def _boot(self, plan: SuspendPlan) -> Cycle:
         self.board.transition(PARTIAL_IO)
         end = len(self.board.console.captured())
         off = self.board.low_power.rails_off(plan, self._trace)
@@ -180,8 +180,8 @@ class LowPowerRun:
         start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
         moments = tuple(moment_record(moment, base) for moment in watch.moments)
         flags = self._flags()
-        rails = of_rails(off, plan, cycle, flags, (base + start, base + end))
-        return Cycle([*of_boot(watch, plan, cycle, flags), *rails], None, moments)
+        rails = of_rails(off, plan, flags, (base + start, base + end))
+        return Cycle([*of_boot(watch, plan, flags), *rails], None, moments)
 
     def _moments(self, done: SuspendResult) -> tuple[MomentRecord, ...]:
         base = base_of(self.board.console)

@@ -13,11 +13,12 @@ from itertools import takewhile
 
 from attrs import define, evolve, field, frozen
 
-from lab.benchmarks.boot import BootSample, BootWatch, MomentLike, PowerEdge
+from lab.benchmarks.boot import BootWatch, MomentLike, PowerEdge
 from lab.boards import BoardType
 from lab.console.model import Chunk, Event, LineTiming
 from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardlabError
+from lab.metrics import SampleRecord
 from lab.run.bootrun import compare_clocks
 
 POLL_NS = 50_000_000  # as lab.strategies.following
@@ -37,7 +38,7 @@ class PromptReply:
 class Rewatched:
     """What became of a boot: samples, or the error that refused it; and the moments that were found."""
 
-    samples: tuple[BootSample, ...]
+    samples: tuple[SampleRecord, ...]
     error: BoardlabError | None
     moments: tuple[MomentLike, ...]
 
@@ -88,7 +89,7 @@ class Rewatcher:
         watch = following.watch
         try:
             following.run(events[len(following.captured) :], answer)
-            samples = watch.finish(1, compare_clocks(following.captured, self.timing).flags)
+            samples = watch.finish(compare_clocks(following.captured, self.timing).flags)
         except BoardlabError as error:
             return Rewatched((), error, tuple(watch.moments))
         return Rewatched(tuple(samples), None, tuple(watch.moments))

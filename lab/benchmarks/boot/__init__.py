@@ -5,7 +5,7 @@ login prompt, or the shell's where the kernel was given init=/bin/sh. The room i
 bytes and moments, and asks it what became of the boot.
 """
 
-from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
+from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.watch import BootWatch
 
-__all__ = ["ENDS", "START", "BootSample", "BootWatch", "MomentLike", "PowerEdge"]
+__all__ = ["ENDS", "START", "BootWatch", "MomentLike", "PowerEdge"]

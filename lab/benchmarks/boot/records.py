@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from attrs import frozen
-
-from lab.metrics import Metric, Sample
 
 START = "starting_kernel"
 EFI_START = "efi_stub"  # of a kernel that EFI starts
@@ -27,22 +24,6 @@ class MomentLike(Protocol):
     def position(self) -> int: ...
     @property
     def text(self) -> str: ...
-
-
-@frozen
-class BootSample:
-    """One number of one boot.
-
-    Attributes:
-        params: e.g. {"medium": "sd", "stage": "Kernel"}.
-        log_start, log_end: the window of the console stream behind it, in bytes of the stream.
-    """
-
-    metric: Metric
-    params: Mapping[str, str]
-    sample: Sample
-    log_start: int
-    log_end: int
 
 
 @frozen

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import frozen
 
 from lab.benchmarks.boot.flows import BootFlow
-from lab.benchmarks.boot.records import EFI_START, ENDS, START, BootSample, MomentLike, PowerEdge
+from lab.benchmarks.boot.records import EFI_START, ENDS, START, MomentLike, PowerEdge
 from lab.boards import NORMAL
 from lab.errors import LabTransientError
-from lab.metrics import Flag, Metric, Sample, uncertainty
+from lab.metrics import Flag, Metric, SampleRecord, uncertainty
 from lab.metrics.catalogue import BOOT_EFI, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
 
 REFUSED_SHARE = 0.1  # ± of a boot time, as a share of it, beyond which it is none
@@ -34,9 +34,8 @@ def boot_samples(
     prompt: MomentLike,
     power: PowerEdge,
     params: Mapping[str, str],
-    cycle: int,
     flags: frozenset[Flag],
-) -> list[BootSample]:
+) -> list[SampleRecord]:
     """The boot time, or what stands for it in this flow, and of a boot that nobody typed into the way from power on, and the stages.
 
     Args:
@@ -52,15 +51,15 @@ def boot_samples(
     on = power_on(power, flow.order[0])
     from_power = flags if power.off_verified else flags | {Flag.OFF_UNVERIFIED}
     headline = _HEADLINES.get(flow.start, BOOT_SPL)
-    samples = [_sample(headline, params, _instant(start, len(start.text.encode())), _instant(prompt), cycle, flags)]
-    _check_boot_time(samples[0].sample)
+    samples = [_sample(headline, params, _instant(start, len(start.text.encode())), _instant(prompt), flags)]
+    _check_boot_time(samples[0])
     if "init" not in params:
-        samples.append(_sample(BOOT_POWER_ON, params, on, _instant(prompt), cycle, from_power))
+        samples.append(_sample(BOOT_POWER_ON, params, on, _instant(prompt), from_power))
     for title, begin, moment in _stages(flow, moments, prompt):
         if "init" not in params or moment.t_ns > start.t_ns:
             its_flags = from_power if begin is None else flags
             since = on if begin is None else _instant(begin)
-            samples.append(_sample(BOOT_STAGE, {**params, "stage": title}, since, _instant(moment), cycle, its_flags))
+            samples.append(_sample(BOOT_STAGE, {**params, "stage": title}, since, _instant(moment), its_flags))
     return samples
 
 
@@ -100,7 +99,7 @@ def power_on(power: PowerEdge, first: MomentLike) -> _Instant:
     return _Instant(on_ns, on_ns - power.requested_ns, 0)
 
 
-def _check_boot_time(sample: Sample) -> None:
+def _check_boot_time(sample: SampleRecord) -> None:
     if sample.uncertainty > REFUSED_SHARE * sample.value:
         raise LabTransientError(
             f"the boot took {sample.value:.3f} s ± {sample.uncertainty:.3f} s, and that sure is not sure enough: the host was held up "
@@ -110,8 +109,8 @@ def _check_boot_time(sample: Sample) -> None:
 
 
 def _sample(
-    metric: Metric, params: Mapping[str, str], begin: _Instant, end: _Instant, cycle: int, flags: frozenset[Flag]
-) -> BootSample:
+    metric: Metric, params: Mapping[str, str], begin: _Instant, end: _Instant, flags: frozenset[Flag]
+) -> SampleRecord:
     """The number of an interval."""
     value_s = (end.t_ns - begin.t_ns) / 1e9
     uncertainty_s = uncertainty.of_interval(begin.uncertainty_ns, end.uncertainty_ns) / 1e9
@@ -122,7 +121,7 @@ def _sample(
         )
     if metric not in HEADLINES and uncertainty_s > UNCERTAIN_SHARE * value_s:
         flags |= {Flag.UNCERTAIN}
-    return BootSample(metric, params, Sample(value_s, uncertainty_s, cycle, flags), begin.position, end.position)
+    return SampleRecord(metric.name, params, value_s, uncertainty_s, flags, begin.position, end.position)
 
 
 def _instant(moment: MomentLike, text_bytes: int = 0) -> _Instant:

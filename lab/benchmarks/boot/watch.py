@@ -11,12 +11,12 @@ from lab.benchmarks.boot.evidence import BootEvidence, manner
 from lab.benchmarks.boot.flows import RuledOut, recognise
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.prompt import PromptWatch
-from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
+from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType, MomentPattern
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
-from lab.metrics import Flag
+from lab.metrics import Flag, SampleRecord
 
 # --- How often a board began to boot: by the markers of its start, and by lines that were nearly such markers ---
 # A banner that a glitch has garbled is no moment. But a board prints the same banner each time, so a line that nearly is one
@@ -285,7 +285,7 @@ class BootWatch:
                 failure="too_slow",
             )
 
-    def finish(self, cycle: int, extra_flags: frozenset[Flag] = frozenset()) -> list[BootSample]:
+    def finish(self, extra_flags: frozenset[Flag] = frozenset()) -> list[SampleRecord]:
         """The samples of a boot that is done.
 
         Raises:
@@ -303,7 +303,7 @@ class BootWatch:
         found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
         self.flow = found.flow.name
         flags |= frozenset(() if found.is_sure and self._ruled_out.shown(flow.name) else {Flag.FLOW_UNVERIFIED})
-        return boot_samples(found.flow, self.moments, prompt, self.power, params, cycle, flags)
+        return boot_samples(found.flow, self.moments, prompt, self.power, params, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
         limit_s = self.board.timeouts.first_byte_s

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from lab.benchmarks.boot import BootSample, BootWatch
+from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
-from lab.metrics import Flag, Metric, Sample
+from lab.metrics import Flag, Metric, SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES
 
 MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-power.md, "Uncertainty of one reading"
 
 
-def of_suspend(done: SuspendResult, cycle: int, flags: frozenset[Flag], log: bytes, base: int) -> list[BootSample]:
+def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: int) -> list[SampleRecord]:
     """The kernel's resume latency, and the host's where the host woke the board.
 
     Args:
@@ -31,7 +31,7 @@ def of_suspend(done: SuspendResult, cycle: int, flags: frozenset[Flag], log: byt
         value, unsure = figure
         doubt = {Flag.UNCERTAIN} if unsure > UNCERTAIN_SHARE * value else set()
         if metric is not None:
-            samples.append(BootSample(metric, params(done.plan), Sample(value, unsure, cycle, flags | doubt), *window))
+            samples.append(SampleRecord(metric.name, params(done.plan), value, unsure, flags | doubt, *window))
 
     end = max(log.rfind(END.encode()), 0)
     start = max(log.rfind(done.log.start_text.encode(), 0, end), 0)
@@ -41,10 +41,10 @@ def of_suspend(done: SuspendResult, cycle: int, flags: frozenset[Flag], log: byt
         window = (first.position - 1, done.answer.position)
         add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position))
         add(metrics.prompt, done.since_edge_ms(done.answer), window)
-    return [*samples, *_power(done, cycle, flags), *_energy(done, cycle, flags)]
+    return [*samples, *_power(done, flags), *_energy(done, flags)]
 
 
-def _power(done: SuspendResult, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
+def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
     """A sample of each rail that has a mean, and of the total."""
     if done.power is None:
         return
@@ -52,38 +52,36 @@ def _power(done: SuspendResult, cycle: int, flags: frozenset[Flag]) -> Iterator[
     window = (end - len(done.answer.text), end)  # the board slept until it said this
     for metric, power in [*((metrics.rail, rail) for rail in done.power.rails), (metrics.total, done.power.total)]:
         if power.mean_w is not None and power.uncertainty_w is not None:
-            reading = Sample(power.mean_w * 1e3, power.uncertainty_w * 1e3, cycle, flags | power.flags)
-            yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
+            figures = (power.mean_w * 1e3, power.uncertainty_w * 1e3, flags | power.flags)
+            yield SampleRecord(metric.name, params(done.plan) | {"rail": power.rail}, *figures, *window)
 
 
-def _energy(done: SuspendResult, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
+def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
     """A sample of each rail that has a value, and of the total."""
     metric, end = RESUMES[done.plan.mode].energy, done.answer.position
     if done.energy is None or metric is None:
         return
     for power in (*done.energy.rails, done.energy.total):
         if power.energy_j is not None and power.energy_uncertainty_j is not None:
-            reading = Sample(power.energy_j, power.energy_uncertainty_j, cycle, flags | power.flags)
+            figures = (power.energy_j, power.energy_uncertainty_j, flags | power.flags)
             window = (end - len(done.answer.text), end)
-            yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
+            yield SampleRecord(metric.name, params(done.plan) | {"rail": power.rail}, *figures, *window)
 
 
-def of_boot(watch: BootWatch, plan: SuspendPlan, cycle: int, flags: frozenset[Flag]) -> list[BootSample]:
+def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list[SampleRecord]:
     """From the wake-up edge to the login prompt.
 
     Raises:
         BoardTransientError: the boot's moments are not those of a boot.
     """
-    numbers = watch.finish(cycle)
-    whole = next(number for number in numbers if number.metric is BOOT_POWER_ON)
-    flags = flags.union(*(number.sample.flags for number in numbers if number.metric is not BOOT_STAGE))
-    reading = Sample(whole.sample.value * 1e3, whole.sample.uncertainty * 1e3, cycle, flags)
-    return [BootSample(RESUMES[PARTIAL_IO].prompt, params(plan), reading, 0, whole.log_end)]
+    numbers = watch.finish()
+    whole = next(number for number in numbers if number.metric == BOOT_POWER_ON.name)
+    flags |= {Flag(flag) for number in numbers if number.metric != BOOT_STAGE.name for flag in number.flags}
+    metric = RESUMES[PARTIAL_IO].prompt.name
+    return [SampleRecord(metric, params(plan), whole.value * 1e3, whole.uncertainty * 1e3, flags, 0, whole.log_end)]
 
 
-def of_rails(
-    off: Off | None, plan: SuspendPlan, cycle: int, flags: frozenset[Flag], said: tuple[int, int]
-) -> list[BootSample]:
+def of_rails(off: Off | None, plan: SuspendPlan, flags: frozenset[Flag], said: tuple[int, int]) -> list[SampleRecord]:
     """The highest of the rails that must be off; none where they were not measured.
 
     Args:
@@ -92,8 +90,7 @@ def of_rails(
     metric = RESUMES[PARTIAL_IO].rail_voltage
     if off is None or metric is None:
         return []
-    reading = Sample(off.volts, off.uncertainty_v, cycle, flags | off.flags)
-    return [BootSample(metric, params(plan), reading, *said)]
+    return [SampleRecord(metric.name, params(plan), off.volts, off.uncertainty_v, flags | off.flags, *said)]
 
 
 def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:

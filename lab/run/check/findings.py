@@ -340,7 +340,7 @@ class Findings:
     @property
     def flags(self) -> tuple[str, ...]:
         """What a live run would flag its numbers with."""
-        return tuple(str(flag) for flag in FLAGS if any(flag in s.sample.flags for s in self.result.samples))
+        return tuple(str(flag) for flag in FLAGS if any(flag in s.flags for s in self.result.samples))
 
 
 def examine(log: BareLog, board: BoardType) -> Findings:

@@ -8,12 +8,12 @@ import pytest
 from attrs import evolve
 
 from lab import boards
-from lab.benchmarks.boot import BootSample, BootWatch, PowerEdge
+from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
-from lab.metrics import Flag, Sample, summarise
+from lab.metrics import Flag, Sample, SampleRecord, summarise
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 
 S = 1_000_000_000
@@ -68,13 +68,13 @@ class Boot:
         self.ask().say((self.now_ns - 10 * S) / S + after_s, b"\r\n" + data)
         return self
 
-    def samples(self) -> list[BootSample]:
+    def samples(self) -> list[SampleRecord]:
         assert self.watch.done
-        return self.watch.finish(1)
+        return self.watch.finish()
 
     @property
     def boot_time(self) -> Sample:
-        return next(s.sample for s in self.samples() if s.metric is BOOT_TIME)
+        return next(s for s in self.samples() if s.metric == BOOT_TIME.name)
 
 
 def healthy(*behind: tuple[float, bytes]) -> list[tuple[float, bytes]]:
@@ -343,7 +343,7 @@ def test_a_host_that_was_suspended_has_no_number() -> None:
 
 def test_a_board_that_is_heard_before_the_switch_has_answered_got_its_power_before_that() -> None:
     boot = Boot([(-0.02, BEGIN), (1.0, KERNEL), (3.0, PROMPT)]).answer()
-    first = next(s.sample for s in boot.samples() if s.metric is BOOT_STAGE)
+    first = next(s for s in boot.samples() if s.metric == BOOT_STAGE.name)
     assert first.value == 0.0
     assert first.uncertainty == pytest.approx(0.98, abs=0.02)
     assert Flag.UNCERTAIN in first.flags
@@ -358,7 +358,7 @@ def test_a_board_that_is_heard_before_the_switch_was_told_has_no_number() -> Non
 
 def test_only_what_begins_at_power_on_says_that_off_was_not_verified() -> None:
     boot = Boot(healthy(), power=evolve(ON, off_verified=False)).answer()
-    flagged = {(s.metric.name, s.params.get("stage")) for s in boot.samples() if Flag.OFF_UNVERIFIED in s.sample.flags}
+    flagged = {(s.metric, s.params.get("stage")) for s in boot.samples() if Flag.OFF_UNVERIFIED in s.flags}
     assert flagged == {(BOOT_POWER_ON.name, None), (BOOT_STAGE.name, "Power on to U-Boot")}
 
 

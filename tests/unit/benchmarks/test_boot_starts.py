@@ -124,7 +124,7 @@ def test_a_line_that_cannot_be_read_flags_the_boot_whose_markers_may_be_lost(lin
         boot.feed(line if name == "uboot" else b"text\r\n", (11 + number) * S)
         boot.moment(Marker(name, "", (11 + number) * S, 100 * (number + 1)))
     boot.check(60 * S)
-    assert (Flag.CONSOLE_OVERRUN in boot.finish(1)[0].sample.flags) is flagged
+    assert (Flag.CONSOLE_OVERRUN in boot.finish()[0].flags) is flagged
 
 
 @pytest.mark.parametrize("line", ["aa " * 60 + "!", "T" * 4000, "a:b " * 1000 + "[ 1.0", "\x1b[0m " * 500])

@@ -15,12 +15,11 @@ from torture_boot import GoodBoot, answer_of, events
 from torture_campaign import rewatcher
 
 from lab import boards
-from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.evidence import FEW_LINES, MANY_LINES
 from lab.boards import NORMAL, BoardType
 from lab.errors import ConfigurationError
-from lab.metrics import Flag
-from lab.metrics.catalogue import HEADLINES
+from lab.metrics import Flag, SampleRecord
+from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.run.check.findings import examine, read
 from lab.run.rewatch import Rewatcher
 
@@ -35,19 +34,19 @@ def watched(board: str) -> tuple[GoodBoot, Rewatcher]:
     return boot, rewatcher(boot)
 
 
-def headline(tmp_path: Path, lines: list[str], board: BoardType | None = None) -> BootSample:
+def headline(tmp_path: Path, lines: list[str], board: BoardType | None = None) -> SampleRecord:
     """The boot's number."""
     board = board or boards.load("am62xx_sk")
     path = tmp_path / "boot.log"
     path.write_bytes("\r\n".join(lines).encode("latin-1"))
     result = examine(read(path, board), board).result
     assert result.error is None, result.error
-    return next(sample for sample in result.samples if sample.metric in HEADLINES)
+    return next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
 
 
-def told(sample: BootSample) -> tuple[str, bool]:
+def told(sample: SampleRecord) -> tuple[str, bool]:
     """Its flow, and whether it is sure."""
-    return sample.params.get("flow", NORMAL), Flag.FLOW_UNVERIFIED not in sample.sample.flags
+    return sample.params.get("flow", NORMAL), Flag.FLOW_UNVERIFIED not in sample.flags
 
 
 def says(count: int, text: str = "omap-mailbox 29000000.mailbox: failed to get a channel") -> list[str]:
@@ -71,7 +70,7 @@ def says(count: int, text: str = "omap-mailbox 29000000.mailbox: failed to get a
 )
 def test_each_flow_has_its_number_and_its_name(tmp_path: Path, flow: str, metric: str) -> None:
     sample = headline(tmp_path, bare_logs.of_flow(flow))
-    assert (sample.metric.name, told(sample)) == (metric, (flow, True))
+    assert (sample.metric, told(sample)) == (metric, (flow, True))
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,7 @@ def measure(store: Store, flow: str, folder: Path, medium: str = "sd") -> int:
     path.write_bytes("\r\n".join(bare_logs.of_flow(flow)).encode("latin-1"))
     found = examine(read(path, board), board).result.samples
     assert found
-    samples = tuple(
-        SampleRecord(s.metric.name, {**s.params, "medium": medium}, s.sample.value, s.sample.uncertainty)
-        for s in found
-    )
+    samples = tuple(SampleRecord(s.metric, {**s.params, "medium": medium}, s.value, s.uncertainty) for s in found)
     run = store.begin_run("boot", board.name, "b1", flow, plan={}, provenance={}).id
     record = AttemptRecord(1, 1, {"medium": medium}, "ok", None, None, "", START, 1.0, samples, details={"flow": flow})
     store.record_attempt(run, record)

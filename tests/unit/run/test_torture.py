@@ -15,11 +15,11 @@ from torture_campaign import Case, Lot, Outcome, judge, lots, rewatcher, run, tr
 from torture_damage import KINDS, mutate
 
 from lab import boards
-from lab.benchmarks.boot import START, BootSample
+from lab.benchmarks.boot import START
 from lab.console import Gap, RecordKind, encode
 from lab.console.recording import Recording
 from lab.errors import BoardTransientError, ConfigurationError
-from lab.metrics import Flag
+from lab.metrics import Flag, SampleRecord
 from lab.run.rewatch import Rewatched, Rewatcher, rewatch
 
 pytestmark = pytest.mark.longer
@@ -66,8 +66,8 @@ def judged(boot: GoodBoot, truth_ns: dict[str, int], *flags: Flag) -> Case:
     return judge(boot, Case("drop", 1, "", Outcome.RIGHT), truth_ns, Rewatched(samples, None, ()))
 
 
-def with_flags(sample: BootSample, flags: tuple[Flag, ...]) -> BootSample:
-    return evolve(sample, sample=evolve(sample.sample, flags=sample.sample.flags | set(flags)))
+def with_flags(sample: SampleRecord, flags: tuple[Flag, ...]) -> SampleRecord:
+    return evolve(sample, flags=sample.flags | set(flags))
 
 
 def test_a_number_beyond_its_uncertainty_is_wrong() -> None:
@@ -175,8 +175,8 @@ def test_watching_a_recorded_boot_again_gives_its_number() -> None:
 def test_a_prompt_at_which_nobody_answers_is_flagged_as_in_a_live_run() -> None:
     boot = good()
     result = rewatch(events(boot.tape), boot.board, "sd", boot.power, boot.timing)
-    assert all(Flag.PROMPT_UNVERIFIED in sample.sample.flags for sample in result.samples)
-    assert not any(Flag.PROMPT_UNVERIFIED in sample.sample.flags for sample in boot.samples)
+    assert all(Flag.PROMPT_UNVERIFIED in sample.flags for sample in result.samples)
+    assert not any(Flag.PROMPT_UNVERIFIED in sample.flags for sample in boot.samples)
 
 
 def test_silence_refuses_a_recorded_boot_as_it_would_a_live_one() -> None:

@@ -35,9 +35,9 @@ def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: 
 def test_numbers_of_a_mode_that_nobody_named_say_so(release: str, flags: set[Flag]) -> None:
     with napper(release=release, mcu=False) as board:  # before 11.01 the kernel says nothing of the mode
         done = board.strategy.low_power.cycle(SuspendPlan("mcu_only", "rtc", 5))
-        samples = of_suspend(done, 1, frozenset(), board.strategy.console.captured(), 0)
+        samples = of_suspend(done, frozenset(), board.strategy.console.captured(), 0)
         assert samples
-        assert all(each.sample.flags == flags for each in samples)
+        assert all(each.flags == flags for each in samples)
 
 
 def test_the_states_are_the_low_power_modes_and_linux_wakes_the_board() -> None:
