@@ -43,12 +43,12 @@ class ConsoleClient:
         """Connect to a server.
 
         Args:
-            where: the socket at which it listens (see `ensure_server`), or the way to it.
+            where: the server's socket (see `ensure_server`), or a transport to it.
 
         Raises:
-            LabTransientError: nobody listens.
+            LabTransientError: no server listens.
             LabStableError: the server speaks another protocol.
-            ConfigurationError: the socket's folder, or who listens there, is another user's.
+            ConfigurationError: the socket's folder or the listening process belongs to another user.
         """
         self._way = UnixTransport(where) if isinstance(where, Path) else where
         self._timeout_s = timeout_s
@@ -84,18 +84,18 @@ class ConsoleClient:
         board: str | None = None,
         elsewhere: bool = False,
     ) -> PortInfo:
-        """Have the server open a port, or find it open; it reads the port from then on, until `close_port`.
+        """Have the server open a port and read it until `close_port`.
 
         Args:
-            speed_bd: None: as the port is open, and 115200 where it is not.
-            adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
+            speed_bd: None: the open port's speed; 115200 for a new one.
+            adapter_latency_ns, fifo_bytes: override the driver's values.
             name: of the port and its recording; None: made from the device's path. A port that is open has its name.
-            board: name of the board that hangs on it, for those who look for the board.
-            elsewhere: the device is another host's, where the server is; nobody here can look at it.
+            board: name of the board on this port.
+            elsewhere: the device belongs to the server's host, not to this one.
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted; or the server is another boardlab's.
-            LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own; or the port of another
+            LabTransientError: another process reads it; another client writes with other settings; or the port of another
                 host is missing, which was offered a moment ago: its adapter or that host may be starting again.
             ConfigurationError: not a serial port, or the name is another port's.
         """
@@ -121,36 +121,36 @@ class ConsoleClient:
         return port_info(answer)
 
     def attach(self, name: str, write: bool = False, since: int | None = None, session: str = "") -> PortInfo:
-        """Read the port; with `write`, be the one who may write to it.
+        """Read the port; with `write`, become its writer.
 
         Args:
-            since: from this byte of the stream on, and never be dropped; None: what comes from now on. What came at that
-                byte and is no data comes again.
-            session: who is attached with the same session was cut off, and is ended.
+            since: start at this byte of the stream, and never be dropped; None: start now. Events at that
+                byte that are no data are sent again.
+            session: the server ends an older connection of the same session.
 
         Raises:
             LabStableError: no such port is open.
-            LabTransientError: somebody else may write, the message says who, and since when; or that byte is not kept any more.
+            LabTransientError: another client is the writer (named in the message), or that byte is no longer stored.
         """
         more = {} if since is None else {"since": since}
         return port_info(self._ask("attach", {"name": name, "write": write, "session": session or None, **more}))
 
     def clock(self) -> ClockReading:
-        """What the clock of the stamps shows; raises as `ClockQuery.reading`."""
+        """Read the stamping clock; raises as `ClockQuery.reading`."""
         question = self.ask_clock()
         while (reading := question.reading()) is None:
             self._hear()
         return reading
 
     def ask_clock(self) -> ClockQuery:
-        """Ask it without waiting: the question is answered while something is received."""
+        """Send a clock query without waiting; a later receive takes the answer."""
         question = ClockQuery(self._timeout_s)
         self._send(encode_message(FrameType.REQUEST, {"op": "clock"}))
         self._questions.append(question)
         return question
 
     def read(self, timeout_s: float) -> Chunk | None:
-        """The next bytes of the port; None when none came in time.
+        """Return the next bytes of the port; None after the time-out.
 
         Raises:
             LabTransientError: this client read too slowly and was dropped; attach again with a new one.
@@ -162,7 +162,7 @@ class ConsoleClient:
         return None
 
     def read_event(self, timeout_s: float) -> Event | None:
-        """The next event of the port: bytes, evidence of late stamps, or a gap; None when none came in time.
+        """Return the next event (bytes, late stamp, gap); None after the time-out.
 
         Raises:
             LabTransientError: this client read too slowly and was dropped; attach again with a new one.
@@ -181,7 +181,7 @@ class ConsoleClient:
         return event
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the port; they are queued in the server when this returns.
+        """Queue bytes for the port in the server.
 
         Raises:
             LabStableError: this connection may not write.
@@ -199,10 +199,10 @@ class ConsoleClient:
         self._ask("close", {"name": name})
 
     def status(self, name: str | None = None) -> ServerStatus:
-        """How the server and its ports are.
+        """Return the state of the server and its ports.
 
         Args:
-            name: of this port alone; none where no such port is open.
+            name: only this port; no port in the answer if it is not open.
         """
         if name is not None:
             found = server_status(self._ask("status", {"name": name}))
@@ -224,14 +224,17 @@ class ConsoleClient:
         self._stream.close()
 
     def silent(self) -> LabTransientError:
-        """The error of an answer that does not come."""
+        """Return the error of a missing answer."""
         said = f"the console server at {self._way.label} gave no answer in {self._timeout_s:g} s"
         return LabTransientError(
             f"{said}; is the host overloaded? See {self._way.log}", failure="console_server_silent"
         )
 
     def fileno(self) -> int:
-        """For select(2). It tells of bytes from the server; read until None, for one receipt may bring many events."""
+        """Return the descriptor for select(2).
+
+        One receipt may bring many events: read until None.
+        """
         return self._stream.fileno()
 
     def _greet(self) -> None:
@@ -266,7 +269,7 @@ class ConsoleClient:
             raise self.silent()
 
     def _receive(self, deadline: float) -> bool:
-        """Take what the server sent. Returns: False when nothing came until the deadline."""
+        """Receive data from the server; False if the deadline passes first."""
         try:
             data = self._stream.receive(left_s(deadline))
             if data is None:
@@ -295,17 +298,17 @@ class ConsoleClient:
         )
 
 
-# --- What a client looks at before its server opens a port of this host ---
+# --- Checks before the server opens a local port ---
 
 
 def looked_at(device: Path, server_pid: int) -> Path:
-    """The port's absolute path; nobody else reads it, as far as can be seen.
+    """Return the port's absolute path after checking for other readers.
 
-    The link itself stays: it leads to the adapter when that comes back.
+    A link is not resolved: it leads to the adapter again after a reconnect.
 
     Raises:
-        LabTransientError: somebody else reads it, past the server.
-        BoardlabError: it is a pty that is somebody else's.
+        LabTransientError: another process reads it, past the server.
+        BoardlabError: the pty belongs to another process.
     """
     path = device.absolute()
     path = path.parent.resolve() / path.name
@@ -316,16 +319,16 @@ def looked_at(device: Path, server_pid: int) -> Path:
 
 
 def held(error: LabStableError, path: Path, server_pid: int) -> LabStableError:
-    """The server's error that a port is in use, with those who hold it."""
+    """Add the processes that hold the port to the server's error."""
     who = ", ".join(map(str, holders(path, {server_pid}))) or "one that this user cannot see"
     return LabStableError(f"{error}: {who}; end it and try again", failure=error.failure)
 
 
-# --- A question for the clock of a console server, on its way beside what is read ---
+# --- Clock queries ---
 
 
 class ClockQuery:
-    """A question on its way, begun now.
+    """A clock query that waits for its answer.
 
     Attributes:
         deadline: when the server is silent, by time.monotonic().
@@ -338,7 +341,7 @@ class ClockQuery:
         self._answer: Message | None = None
 
     def put_off(self, timeout_s: float) -> None:
-        """Something came: the answer is behind it."""
+        """Extend the deadline: data arrived, and the answer is behind it."""
         self.deadline = time.monotonic() + timeout_s
 
     def answered(self, answer: Message) -> None:
@@ -347,10 +350,10 @@ class ClockQuery:
         self._answer = answer
 
     def reading(self) -> ClockReading | None:
-        """What the clock of the stamps showed, on which time line, between two readings of this process's; None: no answer yet.
+        """Return the server's clock reading, bracketed by ours; None before the answer.
 
         Raises:
-            LabStableError: the server is another boardlab's, and does not know the question.
+            LabStableError: the server is of another boardlab and does not know the query.
         """
         if self._answer is None:
             return None
@@ -363,7 +366,7 @@ class ClockQuery:
         return ClockReading(self._asked_ns, int(self._answer["t_ns"]), self._told_ns, str(self._answer["line"]))
 
 
-# --- Starting the console server when none is there ---
+# --- Starting the console server ---
 
 
 START_TIMEOUT_S = 20.0  # a Python start on a loaded host
@@ -372,7 +375,9 @@ LOG_TAIL_LINES = 5
 
 
 def ensure_server(runtime: Path | None = None) -> Path:
-    """The socket of a server that answers; one is started if none does, and outlives this process.
+    """Return the socket of a running server; start one if needed.
+
+    The server outlives this process.
 
     Args:
         runtime: the server's folder; None: `runtime_dir()`.

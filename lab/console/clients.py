@@ -1,4 +1,4 @@
-"""Everybody who is connected to the server: accepting, hearing and seeing them off."""
+"""The server's client connections: accept, serve and end them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _log = logging.getLogger(__name__)
 class Clients:
     """The clients of the server, and the ports they are attached to.
 
-    Nothing that a client does ends the server: what it may not do is refused, what we did not expect is logged and
-    refused, and half of the file descriptors stay with the ports however many clients come.
+    No client can end the server: forbidden requests are refused, unexpected failures are logged and
+    refused, and half of the file descriptors are reserved for ports.
     """
 
     def __init__(self, address: Path, epoll: select.epoll, answer: Callable[[Connection, Frame], Message]) -> None:
-        """Listen at `address`, where nobody else does; a socket that is there is stale.
+        """Listen at `address`, replacing a stale socket.
 
         Args:
-            answer: what to answer to a frame.
+            answer: returns the answer to a frame.
         """
         self._address = address
         self._epoll = epoll
@@ -49,10 +49,10 @@ class Clients:
         epoll.register(self._listener.fileno(), select.EPOLLIN)
 
     def attach(self, connection: Connection, port: ServedPort, write: bool, since: int | None = None) -> None:
-        """Let a client read a port, and write. Another connection of the same session is ended: it was cut off.
+        """Attach a client to a port; end its session's older connection.
 
         Raises:
-            BoardlabError: somebody else may write, or the connection is attached to another port.
+            BoardlabError: another client is the writer, or the connection is attached to another port.
         """
         if self._attached.get(connection.fd, port) is not port:
             raise LabStableError(
@@ -74,7 +74,7 @@ class Clients:
             self._connections[fd].end()
 
     def serve(self, fd: int, mask: int) -> None:
-        """Do what an event asks for; events of descriptors that are no longer ours are stale."""
+        """Handle an event; ignore stale events of closed descriptors."""
         if fd == self._listener.fileno():
             self._accept()
         elif (connection := self._connections.get(fd)) is not None:
@@ -87,9 +87,7 @@ class Clients:
                 self._hear(connection)
 
     def beat(self) -> None:
-        """What is done at a heartbeat: look for new clients again, and lose patience with those that say nothing, or
-        do not leave.
-        """
+        """At a heartbeat: accept again, and end silent or lingering connections."""
         self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
         watched = [each for each in self._connections.values() if each.closing or not each.greeted]
         self._patience = {each.fd: self._patience.get(each.fd, BEATS_OF_PATIENCE) - 1 for each in watched}
@@ -98,7 +96,7 @@ class Clients:
                 self._hang_up(connection)
 
     def close(self) -> None:
-        """Send what waits as far as it goes, end all connections and stop listening."""
+        """Flush and end all connections; stop listening."""
         for connection in list(self._connections.values()):
             connection.flush()
             self._hang_up(connection)
@@ -125,7 +123,7 @@ class Clients:
         self._connections[connection.fd] = connection
 
     def _turn_away(self, sock: socket.socket) -> None:
-        """One client too many."""
+        """Refuse a client beyond the limit."""
         self._note_full(f"{self._most} clients are connected; no more are accepted")
         error = LabTransientError(
             f"the console server has {self._most} clients, and takes no more; end some of them", failure="console_full"
@@ -135,7 +133,7 @@ class Clients:
             sock.send(encode_message(FrameType.ANSWER, refusal(error)))
 
     def _note_full(self, what: str) -> None:
-        """Log it once, until a client is accepted again."""
+        """Log the limit once, until a client is accepted again."""
         if not self._full:
             _log.error("%s", what)
         self._full = True
@@ -153,7 +151,7 @@ class Clients:
             connection.answer(self._answered(connection, frame))
 
     def _answered(self, connection: Connection, frame: Frame) -> Message:
-        """The answer to a frame, whatever happens: no message of one client ends the recordings of all boards."""
+        """Answer a frame; turn any failure into a refusal."""
         try:
             return self._answer(connection, frame)
         except Exception:  # noqa: BLE001 - whatever it is, it is logged, and concerns this client only

@@ -1,4 +1,4 @@
-"""One client of the server: its requests in, its records out, never blocking."""
+"""One client connection of the server: requests in, records out, never blocking."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _FRAMES_AT_ONCE = 256  # of one sendmsg(2), which takes 1024
 
 
 class Connection:
-    """A client.
+    """A client connection.
 
     Attributes:
         pid: of the client's process, from the kernel.
-        states: name of the port that it has opened with settings of its own; "": it takes ports as they are.
-        greeted: it has said which protocol it speaks.
-        session: whose connection it is, where it said so: who was cut off comes again with the same.
-        follows: it gets from the recording what it does not take, and is never dropped.
-        closing: it takes no more requests, and ends as soon as it has read what waits for it.
-        enlisted: somebody will call `flush` soon.
+        states: name of the port that it opened with its own settings; "": none.
+        greeted: the protocol version has arrived.
+        session: identity of the client across reconnects; empty: none given.
+        follows: it gets missed records from the recording, and is never dropped.
+        closing: it takes no more requests, and ends after its waiting records are sent.
+        enlisted: a call of `flush` is due.
     """
 
     def __init__(self, sock: socket.socket, epoll: select.epoll, buffer_bytes: int = BUFFER_BYTES) -> None:
@@ -62,13 +62,13 @@ class Connection:
 
     @property
     def done(self) -> bool:
-        """Nothing is left to be sent, and nothing more will come."""
+        """True if everything is sent and nothing more will come."""
         return self.closing and not self._waiting
 
     def receive(self) -> list[Frame] | None:
-        """The next frame if it is whole; None when the client is gone.
+        """Return the next whole frame; None if the client is gone.
 
-        No more is read than that frame, so that the ports are looked at before the next one.
+        It reads no more than that frame, so that ports are polled before the next one.
 
         Raises:
             ValueError: it does not speak our protocol.
@@ -87,14 +87,17 @@ class Connection:
         return []
 
     def answer(self, message: Message) -> None:
-        """Send an answer at once; it is never dropped. Who does not take its answers is not heard until it does."""
+        """Send an answer at once; answers are never dropped.
+
+        A client that does not read its answers is not read from until it does.
+        """
         self._put(encode_message(FrameType.ANSWER, message))
         self.flush()
 
     def record(self, frame: bytes) -> bool:
         """Keep a record for the next `flush`.
 
-        Returns: whether there was room. If not, the connection is good for `drop` only.
+        Returns: False without room; then only `drop` may follow.
         """
         if self._waiting_bytes + len(frame) > self._buffer_bytes:
             return False
@@ -102,7 +105,7 @@ class Connection:
         return True
 
     def drop(self, t_ns: int, position: int) -> None:
-        """Throw away what the client did not take, and end once it has read that it was too slow."""
+        """Discard unsent records, and end after a record that says so."""
         partly_sent = list(self._waiting)[:1]
         lost = self._waiting_bytes - sum(map(len, partly_sent))
         self._waiting = deque(partly_sent)
@@ -116,7 +119,7 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as the client takes it."""
+        """Send waiting data until the socket would block."""
         self.enlisted = False
         if self._closed:
             return
@@ -144,12 +147,12 @@ class Connection:
 
     @property
     def blocked(self) -> bool:
-        """The client does not take what waits; epoll will tell when it does."""
+        """True if the client does not read; epoll reports when it does."""
         return bool(self._interest & select.EPOLLOUT)
 
     @property
     def waiting_bytes(self) -> int:
-        """What the client has not taken yet."""
+        """Number of unsent bytes."""
         return self._waiting_bytes
 
     def _put(self, frame: bytes) -> None:

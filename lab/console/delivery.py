@@ -1,7 +1,7 @@
-"""Readers that go on where they were: they get from the recording what they have missed, and then what comes.
+"""Readers that continue from the recording, then get live records.
 
-It is done in small steps, between two looks at the ports, so that no stamp waits for a reader that was away for long. Who
-follows like this is never dropped: a reader that does not take its records gets them from the recording, when it does.
+It works in small steps between two polls of the ports, so that no stamp waits for a reader that was away for long. Such
+a reader is never dropped: records that it does not take come later, from the recording.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Growing(Protocol):
     """The recording that is being written.
 
     Attributes:
-        base: of its files. broken: why nothing is being written now; empty while all is well.
-        position: where in the stream the next byte belongs. index_bytes, size_bytes: how much of its index and log is written.
+        base: path of its files without suffix. broken: why it does not record now; empty: it records.
+        position: of the next byte in the stream. index_bytes, size_bytes: written size of its index and log.
     """
 
     base: Path
@@ -43,7 +43,7 @@ class Growing(Protocol):
 
 
 class Cursor:
-    """A place in a recording's two files, which may be renamed meanwhile.
+    """A read position in a recording's two files, which may be renamed.
 
     Attributes:
         meta: of the recording. index_at, log_at: the next record, and the bytes that it may stand for.
@@ -72,19 +72,19 @@ class Cursor:
         self.log_at = 0
 
     def begins(self) -> tuple[int, str]:
-        """What the recordings of a port are ordered by."""
+        """Sort key of a port's recordings."""
         return self.meta.start, self.meta.started
 
     def end(self) -> int:
-        """Where the index ends of a recording that nobody writes any more."""
+        """Size of the index of a finished recording."""
         return os.fstat(self._index).st_size
 
     def log_end(self) -> int:
-        """Where its log ends."""
+        """Size of its log."""
         return os.fstat(self._log).st_size
 
     def back(self, position: int) -> bool:
-        """Go back some records, as long as they end behind `position`. Returns: whether the place is found."""
+        """Step back some records towards `position`; True if it is reached."""
         since = max(self._start, self.index_at - STEP_RECORDS * RECORD.size)
         records = os.pread(self._index, self.index_at - since, since)
         for _, at, n, kind in reversed(list(RECORD.iter_unpack(records))):
@@ -96,7 +96,7 @@ class Cursor:
         return self.index_at == self._start
 
     def forward(self, end: int) -> list[bytes]:
-        """Some records as frames, none of them beyond `end` of the index."""
+        """Return some records as frames, up to `end` of the index."""
         frames = []
         records = os.pread(self._index, min(end - self.index_at, STEP_RECORDS * RECORD.size), self.index_at)
         for at in range(0, len(records), RECORD.size):
@@ -116,7 +116,7 @@ class Cursor:
 
 
 class Backfill:
-    """One reader on its way through the recordings of its port."""
+    """One reader's way through the recordings of its port."""
 
     def __init__(
         self, reader: Connection, recording: Callable[[], Growing], arrived: Callable[[Connection], None]
@@ -124,8 +124,8 @@ class Backfill:
         """Use `since` or `at_last`.
 
         Args:
-            recording: the one that is written now.
-            arrived: called when the reader has everything; it gets what comes from then on.
+            recording: returns the live recording.
+            arrived: called when the reader has caught up; it gets live records from then on.
         """
         self.reader = reader
         self._recording = recording
@@ -158,7 +158,7 @@ class Backfill:
         self._sought = self._position = position
 
     def at_last(self, log_bytes: int) -> None:
-        """Begin at the last record that was written, which stands for so many bytes of the log."""
+        """Begin at the last written record, which covers `log_bytes` of the log."""
         live = self._recording()
         self._cursor.index_at = live.index_bytes - RECORD.size
         self._cursor.log_at = live.size_bytes - log_bytes
@@ -166,11 +166,11 @@ class Backfill:
 
     @property
     def waits(self) -> bool:
-        """The reader does not take what it has."""
+        """True if the reader does not take its data."""
         return self.reader.blocked or self.reader.waiting_bytes > ROOM_BYTES
 
     def step(self) -> bool:
-        """Go on a little. Returns: whether it is at its end."""
+        """Send a few records; True at the end."""
         cursor, live = self._cursor, self._recording()
         if self._sought is not None:
             if cursor.back(self._sought):
@@ -197,7 +197,7 @@ class Backfill:
         self._cursor.close()
 
     def _go_on(self, live: Growing) -> None:
-        """With the recording that follows."""
+        """Continue with the following recording."""
         here = self._cursor.begins()
         newest = Cursor(live.base)
         kept = [*_older(live), newest]
@@ -206,14 +206,14 @@ class Backfill:
         self._tell_missing(self._cursor.meta.start)  # where those between were thrown away meanwhile
 
     def _tell_missing(self, position: int) -> None:
-        """The reader's next byte is this one: what is missing before it is no recording's any more."""
+        """Report a gap up to `position` if no recording holds those bytes."""
         if position > self._position:
             gap = Gap(0, position, RecordKind.UNRECORDED, position - self._position)
             self.reader.record(encode_event(gap))
             self._position = position
 
     def _take(self, chosen: Cursor, others: list[Cursor]) -> None:
-        """Read this one from now on, and give the others back."""
+        """Read this recording from now on, and close the others."""
         live = self._recording()
         self._live = live if chosen.begins() == (live.meta.start, live.meta.started) else None
         for other in others:
@@ -226,7 +226,7 @@ class Backfill:
 
 
 def _older(live: Growing) -> list[Cursor]:
-    """The recordings before this one, as far as they are of the same boot of the host."""
+    """Return the earlier recordings of the same boot of the host."""
     found = []
     for index in (live.base.parent / "older" / live.base.name).glob(f"*{INDEX_SUFFIX}"):
         try:
@@ -240,7 +240,7 @@ def _older(live: Growing) -> list[Cursor]:
     return found
 
 
-# --- Hands records to readers, but not more often than the stamps can bear ---
+# --- Rate-limited delivery to readers ---
 # Waking a reader costs some ten microseconds, more on a virtual machine, in which no port is looked at. One console's
 # records go out at once. When sixteen stream at full speed, their readers get the records of some milliseconds together.
 
@@ -250,16 +250,16 @@ _log = logging.getLogger(__name__)
 
 
 class ReaderQueue:
-    """The readers that have something waiting, in the order in which it came."""
+    """The readers with waiting data, in the order of its arrival."""
 
     def __init__(self) -> None:
-        """Nobody waits."""
+        """Begin with no readers."""
         self._next_ns = 0
         self._waiting: deque[Connection] = deque()
         self._catchups: deque[Backfill] = deque()
 
     def timeout_s(self, now_ns: int) -> float | None:
-        """How long the loop may sleep before a delivery is due; None: for ever."""
+        """Time until the next delivery is due; None: none is."""
         if any(not each.waits for each in self._catchups):
             return 0.0
         if not self._waiting:
@@ -267,13 +267,13 @@ class ReaderQueue:
         return 0.0 if now_ns >= self._next_ns else 0.001  # epoll counts milliseconds
 
     def enlist(self, reader: Connection) -> None:
-        """There is something for this reader; one that does not take what it has is told by epoll instead."""
+        """Queue a reader with data, unless epoll will report it."""
         if not reader.enlisted and not reader.blocked:
             reader.enlisted = True
             self._waiting.append(reader)
 
     def deliver(self, now_ns: int) -> bool:
-        """Hand the first reader what it has waiting, if it is time. Returns: whether it was."""
+        """Flush the first reader if it is time; True if it was."""
         if not self._waiting or now_ns < self._next_ns:
             return False
         self._waiting.popleft().flush()
@@ -281,17 +281,17 @@ class ReaderQueue:
         return True
 
     def follow(self, catchup: Backfill) -> None:
-        """Let a reader have what it has missed."""
+        """Queue a reader's backfill."""
         self._catchups.append(catchup)
 
     def forget(self, reader: Connection) -> None:
-        """It is gone."""
+        """Remove a closed reader."""
         for catchup in [each for each in self._catchups if each.reader is reader]:
             self._catchups.remove(catchup)
             catchup.close()
 
     def catch_up(self) -> None:
-        """Go on a little with one of the readers that miss something."""
+        """Advance the backfill of one reader."""
         for _ in range(len(self._catchups)):
             catchup = self._catchups.popleft()
             if catchup.waits:

@@ -1,8 +1,7 @@
-"""Who else holds a port, as far as /proc lets this user see.
+"""Other processes that hold a port, from /proc.
 
-Whoever reads a tty takes its bytes away from all others: each byte goes to one of them. A program of one's own is seen
-by its open files. Those of other users are hidden from all but root; such a program is seen only where its command line
-names the port.
+Each byte of a tty goes to only one of its readers. /proc shows the open files of the user's own processes; those of other
+users are hidden from all but root, so such a process is found only if its command line names the port.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class PortHolder:
     """A process that has a port open.
 
     Attributes:
-        reads: it may take bytes away; who only writes takes none.
+        reads: it may take bytes away; a mere writer takes none.
         guessed: its files are hidden, and its command line names the port.
     """
 
@@ -51,10 +50,10 @@ class PortHolder:
 
 
 def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list[PortHolder]:
-    """Other processes that have the device open; none where none can be seen.
+    """List the other processes that have the device open.
 
-    Not among them: this process, those of `ours` and their children, and whoever holds the other end of a pty, since that
-    one plays the board.
+    Not listed: this process, those of `ours` and their children, and the holder of a pty's other end, which
+    plays the board.
 
     Args:
         ours: process ids of console servers.
@@ -85,7 +84,7 @@ def _found(entries: Iterable[Path], target: Path, names: set[str], ours: Collect
 
 
 def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTransientError | None:
-    """The error that somebody else reads this port; None where nobody is seen."""
+    """Return the error that another process reads this port, or None."""
     readers = [holder for holder in holders(device, ours, proc) if holder.reads]
     if not readers:
         return None
@@ -117,7 +116,10 @@ def _descriptors(entry: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _is_it(descriptor: Path, target: Path) -> bool:
-    """Whether an open file is the device, whose name it has: a container has terminals of its own, by the same names."""
+    """Compare an open file with the device by identity.
+
+    A container has terminals of its own, by the same names.
+    """
     try:
         return _identity(descriptor) == _identity(target)
     except OSError:  # one of them went away meanwhile
@@ -156,11 +158,14 @@ def _fdinfo(descriptor: Path, key: str) -> str | None:
 
 
 def _parent(entry: Path) -> int:
-    """The fourth field of proc_pid_stat(5); the second is a name in brackets, which may hold anything."""
+    """Return the parent's pid: the fourth field of proc_pid_stat(5).
+
+    The second field is a name in brackets, which may hold anything.
+    """
     return int((entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
 
 
-# --- Whose fault a failure is, once somebody has looked who else reads the port ---
+# --- Failures caused by another reader ---
 
 
 # Faults of the lab that are read from what the console says.
@@ -168,15 +173,18 @@ _READ_FROM_THE_CONSOLE: Final = frozenset({"garbled", "wrong_medium", "mixed_boo
 
 
 class SharedConsole(Protocol):
-    """A console that knows who else reads it."""
+    """A console that can list its other readers."""
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """What a failure is, now that somebody looks."""
+        """Return the failure, explained by another reader if there is one."""
         ...
 
 
 def blamed(error: BoardlabError, device: Path, ours: Collection[int] = (), proc: Path = PROC) -> BoardlabError:
-    """`console_shared` where somebody else reads the port and the failure may come from missing bytes; else `error`."""
+    """Turn `error` into `console_shared` if another process reads the port.
+
+    Only an error that missing bytes can cause is turned.
+    """
     heard = isinstance(error, BoardError | TestTransientError) or error.failure in _READ_FROM_THE_CONSOLE
     found = shared(device, ours, proc) if heard else None
     if found is None:
@@ -186,10 +194,10 @@ def blamed(error: BoardlabError, device: Path, ours: Collection[int] = (), proc:
 
 @contextmanager
 def fairly(console: SharedConsole) -> Iterator[None]:
-    """Nobody else's reading of the console is blamed on the board.
+    """Attribute failures to another reader of the console, if there is one.
 
     Raises:
-        LabTransientError: somebody else reads it, and that may be why it failed.
+        LabTransientError: another process reads the console, which may be the cause.
     """
     try:
         yield

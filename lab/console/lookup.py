@@ -1,4 +1,4 @@
-"""Finding the port that a person means, and what the board said on it before."""
+"""Find a port by name, and read its latest output."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _AGAIN_S = 0.05  # between two looks at who is attached
 def attached(
     wanted: str, runtime: Path | None = None, *, write: bool = False, speed_bd: int | None = None, opens: bool = True
 ) -> tuple[ConsoleClient, PortInfo]:
-    """A client that reads the port that is meant.
+    """Return a client that reads the named port.
 
     Args:
-        wanted: path of a device, which is opened if it is not; or name of an open port, or of its board; or of a device in /dev.
-        speed_bd: None: as the port is, and 115200 where it is not open.
-        opens: False: the names of open ports and of their boards alone are meant, and nothing is opened.
+        wanted: path of a device (opened if needed), name of an open port or of its board, or name of a device in /dev.
+        speed_bd: None: the open port's speed; 115200 for a new one.
+        opens: False: find only open ports by their or their boards' names.
 
     Raises:
         LabStableError: no port of that name is open.
@@ -52,13 +52,13 @@ def attached(
 
 
 def awaited_writer(wanted: str, timeout_s: float, runtime: Path | None = None) -> int | None:
-    """The process that may write to a port, as soon as there is one; None: nobody came in time.
+    """Wait for a port's writer; return its pid, or None at time-out.
 
     Args:
-        wanted: as of `attached`; neither the port nor the server need be there yet.
+        wanted: as of `attached`; the port and the server may not exist yet.
 
     Raises:
-        BoardlabError: the server's folder is somebody else's, or it went away meanwhile.
+        BoardlabError: the server's folder is another user's, or the server ended meanwhile.
     """
     folder = runtime or runtime_dir()
     end = time.monotonic() + timeout_s
@@ -82,7 +82,7 @@ def _writer(wanted: str, folder: Path) -> int | None:
 
 
 def last_lines(info: PortInfo, count: int) -> bytes:
-    """The last lines that came before a client was attached, as far as the live recording goes back.
+    """Return the last recorded lines before a client was attached.
 
     Raises:
         LabStableError: the recording cannot be read.
@@ -98,7 +98,7 @@ def last_lines(info: PortInfo, count: int) -> bytes:
 
 
 def _is_device(wanted: str) -> bool:
-    """Whether it is the name of a serial device, e.g. ttyUSB0."""
+    """True if it names a serial device in /dev, e.g. ttyUSB0."""
     return wanted.startswith("tty") and Path("/dev", wanted).is_char_device()
 
 
@@ -126,7 +126,7 @@ def _named(client: ConsoleClient, wanted: str) -> tuple[str, str]:
 
 
 def _tail(log: int, end: int, count: int) -> bytes:
-    """The last lines before `end`; one without an end is one of them."""
+    """Return the last lines before `end`, an unfinished one included."""
     found, start = b"", min(end, os.fstat(log).st_size)
     while start > 0 and found.count(b"\n") <= count:
         size = min(_BLOCK, start)
@@ -140,7 +140,7 @@ def _tail(log: int, end: int, count: int) -> bytes:
     return found[at + 1 :]
 
 
-# --- What an exporter publishes of a port, for readers on other hosts: where its console server is, and whose port it is ---
+# --- Ports published by an exporter ---
 # It stands in the `extra` of labgrid's NetworkSerialPort, flat, as labgrid's protocol has it.
 
 
@@ -160,10 +160,10 @@ class PublishedPort:
     Attributes:
         socket: path of the console server's socket on its host.
         host: name or address by which other hosts reach that host.
-        machine: its machine-id(5); empty where it has none. line: the time line of the stamps, see `time_line`.
+        machine: its machine-id(5); empty: none. line: the time line of the stamps, see `time_line`.
         pty: a pseudo terminal: no real board hangs on it.
-        rails: path of the rails server's socket there; empty: none runs.
-        device: path of the port there. id_path, serial: what udev knows of its adapter (ID_PATH, ID_SERIAL_SHORT); empty where nothing.
+        rails: path of the rails server's socket on that host; empty: none runs.
+        device: path of the port on that host. id_path, serial: udev's ID_PATH and ID_SERIAL_SHORT of its adapter; empty: unknown.
     """
 
     socket: str = field(validator=validators.matches_re(r"/[^:\x00-\x1f]+"))  # a colon would end it in ssh's -L
@@ -178,10 +178,10 @@ class PublishedPort:
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
-        """What `extra` says; None where no exporter of ours wrote it.
+        """Read it from `extra`; None if our exporter did not write it.
 
         Raises:
-            ConfigurationError: one of ours wrote it, and something is missing or wrong.
+            ConfigurationError: our exporter wrote it, and a field is missing or wrong.
         """
         said = {name.removeprefix(PREFIX): value for name, value in extra.items() if name.startswith(PREFIX)}
         if not said:
@@ -195,18 +195,18 @@ class PublishedPort:
             ) from error
 
     def extra(self) -> dict[str, str | bool | int]:
-        """As it stands in `extra`."""
+        """Return it as labgrid's `extra`."""
         return {PREFIX + name: value for name, value in asdict(self).items()}
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a port of this host: no other has the identity of this boot."""
+        """True if the port belongs to this host (its boot identity)."""
         return self.line == time_line()
 
 
 @frozen
 class PublishedHost:
-    """The host on whose loopback something is that an exporter of ours offers.
+    """The host on whose loopback our exporter offers something.
 
     Attributes:
         host: name or address by which other hosts reach it. line: its time line.
@@ -217,10 +217,10 @@ class PublishedHost:
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
-        """What `extra` says; None where no exporter of ours wrote it.
+        """Read it from `extra`; None if our exporter did not write it.
 
         Raises:
-            ConfigurationError: one of ours wrote it, and something is wrong.
+            ConfigurationError: our exporter wrote it, and a field is wrong.
         """
         host, line = (extra.get(f"{PREFIX}{name}") for name in ("host", "line"))
         if not isinstance(host, str) or not isinstance(line, str):
@@ -233,34 +233,36 @@ class PublishedHost:
             ) from error
 
     def extra(self) -> dict[str, str | int]:
-        """As it stands in `extra`."""
+        """Return it as labgrid's `extra`."""
         return {PREFIX + name: value for name, value in asdict(self).items()}
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this host."""
+        """True if it is this host."""
         return self.line == time_line()
 
 
 def machine_id() -> str:
-    """Of this host; empty where it has none, as in a container."""
+    """Return this host's machine-id(5); empty: none, as in a container."""
     try:
         return _MACHINE_ID.read_text(encoding="ascii").strip()
     except OSError:
         return ""
 
 
-# --- What came on a port before a client was attached, with its stamps: the end of the live recording ---
+# --- The end of the live recording ---
 
 
 MOST_BYTES: Final = 1 << 20  # of the index: 43,690 records
 
 
 def last_events(info: PortInfo, size: int) -> list[Event]:
-    """What was recorded of the last bytes before a client was attached; a read that began before them is cut.
+    """Return the recorded events of the last bytes before attaching.
+
+    A read that began before them is cut.
 
     Args:
-        info: the port as it was then. size: how many bytes; fewer come where the recording, or the last 1 MiB of its index,
+        info: the port at that time. size: number of bytes; fewer if the recording, or the last 1 MiB of its index,
             does not go back as far.
 
     Raises:
@@ -282,7 +284,7 @@ def last_events(info: PortInfo, size: int) -> list[Event]:
 
 
 def _events(records: bytes, data: bytes, begin: int) -> list[Event]:
-    """The events of these records within this piece of the stream, which begins at `begin`."""
+    """Return the events within `data`, which begins at `begin` in the stream."""
     end = begin + len(data)
     found: list[Event] = []
     for t_ns, position, n, kind in RECORD.iter_unpack(records):

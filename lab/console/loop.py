@@ -1,7 +1,7 @@
-"""The server's loop: one thread that stamps first and does everything else afterwards.
+"""The server's loop: one thread that stamps reads before anything else.
 
-It looks at its ports with epoll, reads whole chunks, and takes CLOCK_MONOTONIC_RAW as soon as a read returns. Between
-two looks it does one thing: it publishes a chunk to its recording, or hands one reader what waits for it. So no stamp
+It polls its ports with epoll, reads whole chunks, and takes CLOCK_MONOTONIC_RAW as soon as a read returns. Between
+two polls it does one thing: it publishes a chunk to its recording, or sends one reader its waiting records. So no stamp
 waits for the disk or the readers of another port.
 """
 
@@ -85,7 +85,7 @@ class ConsoleServer:
         _log.info("pid %d serves %s, %s", os.getpid(), socket_path(runtime), self._scheduling.text)
 
     def run(self) -> None:
-        """Serve until somebody calls `stop`."""
+        """Serve until `stop` is called."""
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection in the loop would be a late stamp
@@ -128,10 +128,10 @@ class ConsoleServer:
         """Let a client read a port, and write.
 
         Args:
-            since: from which byte of the stream on; None: what comes from now on.
+            since: first byte of the stream; None: start now.
 
         Raises:
-            BoardlabError: no such port, somebody else may write, or the connection is attached to another port.
+            BoardlabError: no such port, another client is the writer, or the connection is attached to another port.
         """
         port = self.ports.find(name)
         if since is not None:
@@ -140,7 +140,7 @@ class ConsoleServer:
         return port
 
     def now_ns(self) -> int:
-        """What the clock of the stamps shows."""
+        """Return the time of the stamping clock."""
         return self._clock.now_ns()
 
     def close_port(self, name: str) -> None:
@@ -155,10 +155,10 @@ class ConsoleServer:
         self.ports.close(port)
 
     def status(self, name: str | None = None, after: int | None = None) -> ServerStatus:
-        """How everything is.
+        """Return the state of the server and its ports.
 
         Args:
-            name: of this port alone. after: of some ports, those behind this number. Neither: of all, while none is read.
+            name: this port only. after: a page of the ports above this number. Neither: all ports; no port is read meanwhile.
         """
         found = self.ports.some(name, after, PORTS_AT_ONCE)
         more = found[-1].number if after is not None and len(found) == PORTS_AT_ONCE else None
@@ -169,13 +169,16 @@ class ConsoleServer:
         )
 
     def stop(self) -> None:
-        """End after the current round; also from a signal handler, since the heartbeat ends every wait."""
+        """End after the current round; safe in a signal handler.
+
+        The heartbeat ends every wait.
+        """
         self._stopping = True
 
     def _handle(
         self, events: list[tuple[int, int]], looked_ns: int, busy_ns: int, slept_ns: int, patience_s: float | None
     ) -> None:
-        """Stamp what has come, keep the evidence of how late that was, and do what else the events ask for."""
+        """Stamp arrived bytes, record evidence of lateness, and serve other events."""
         rest = self._stamp(events)
         done_ns = self._clock.now_ns()
         stamping_ns = done_ns - looked_ns  # between a read and its stamp this process may have stood still
@@ -197,13 +200,13 @@ class ConsoleServer:
             self._serve(fd, mask)
 
     def _keep_evidence(self, t_ns: int, late_ns: int) -> None:
-        """Stamps may be late by so much: keep about the largest of the last second."""
+        """Keep about the largest lateness of the last second."""
         outdated = t_ns - self._late.t_ns > LATE_WINDOW_NS // 2
         if late_ns > EVIDENCE_NS and (outdated or late_ns >= self._late.lateness_ns):
             self._late = Lateness(t_ns, 0, late_ns)
 
     def _stamp(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Read and stamp every port that has something. Returns: the events of everything else."""
+        """Read and stamp every ready port; return the other events."""
         now, ports = self._clock.now_ns, self.ports.by_fd
         rest = []
         for fd, mask in events:
@@ -229,7 +232,7 @@ class ConsoleServer:
         return rest
 
     def _serve(self, fd: int, mask: int) -> None:
-        """Do what an event asks for that is not a port's to be read."""
+        """Handle an event other than a port's bytes."""
         if fd == self._heartbeat.fd:
             self._keep_house()
         elif fd == self._probe.fd:
@@ -242,7 +245,7 @@ class ConsoleServer:
             self._clients.serve(fd, mask)
 
     def _keep_house(self) -> None:
-        """What is done at a heartbeat."""
+        """Run the periodic work of a heartbeat."""
         self._beats += 1
         self._probe.send(self._clock.now_ns())
         self._clients.beat()
@@ -292,13 +295,13 @@ class ConsoleServer:
 
 
 def _sooner(one_s: float | None, other_s: float | None) -> float | None:
-    """The shorter of two waits; None: for ever."""
+    """Return the shorter of two waits; None: for ever."""
     if one_s is None or other_s is None:
         return other_s if one_s is None else one_s
     return min(one_s, other_s)
 
 
-# --- How late bytes came lately, all ports together: for whoever asks whether a host has too many boards ---
+# --- Recent latency of all ports together ---
 # The probe's bytes (lab.console.loop) go the way of the ports' bytes, some two hundred a second while boards talk or
 # somebody measures. They are counted in steps of a fifth at most, in two halves of a minute, so that neither the count nor the
 # question costs the stamps anything.
@@ -312,19 +315,19 @@ _SIZE: Final = 64 * _STEPS
 
 @define
 class LatencyPercentile:
-    """Counts of the present half and the one before."""
+    """Histogram of latencies over this half minute and the one before."""
 
     _began_ns: int = field(default=0, init=False)
     _now: list[int] = field(factory=lambda: [0] * _SIZE, init=False)
     _before: list[int] = field(factory=lambda: [0] * _SIZE, init=False)
 
     def add(self, t_ns: int, late_ns: int) -> None:
-        """A byte came so late."""
+        """Count a byte's latency."""
         self._turn(t_ns)
         self._now[_step(late_ns)] += 1
 
     def p99_ns(self, t_ns: int) -> int | None:
-        """99 of 100 bytes of the last half to whole minute came no later than this; None: there were too few."""
+        """99th percentile of the last half to whole minute; None: few bytes."""
         self._turn(t_ns)
         counts = [now + before for now, before in zip(self._now, self._before, strict=True)]
         total = sum(counts)
@@ -346,19 +349,19 @@ class LatencyPercentile:
 
 
 def _step(late_ns: int) -> int:
-    """Four steps for each power of two."""
+    """Return the histogram step of a latency: four per power of two."""
     late_ns = max(late_ns, _STEPS)
     power = late_ns.bit_length() - 1
     return min(power * _STEPS + (late_ns >> (power - 2)) - _STEPS, _SIZE - 1)
 
 
 def _end_ns(step: int) -> int:
-    """The first time beyond a step."""
+    """Return the upper bound of a step."""
     power, part = divmod(step, _STEPS)
     return (_STEPS + part + 1) << (power - 2)
 
 
-# --- A byte of our own on its way through the kernel's tty layer, to see how late bytes come through it ---
+# --- Latency probe of the kernel's tty layer ---
 # Between a driver and read(2) the kernel passes bytes on in a worker thread of ordinary priority (flush_to_ldisc on the
 # unbound workqueue, drivers/tty/tty_buffer.c). On a busy host that worker waits for a processor, and nothing that this
 # process can see of itself tells. So it sends byte after byte through a pty of its own, and looks when each arrives. It
@@ -378,11 +381,11 @@ class TtyLatencyProbe:
 
     Attributes:
         fd: readable when the byte has arrived.
-        measuring: somebody measures, and bytes that come are timed: go on sending while none come.
+        measuring: a measurement runs: send also while no bytes arrive.
     """
 
     def __init__(self) -> None:
-        """No byte is on its way."""
+        """Open the pty; no byte is under way."""
         self._from, self.fd = os.openpty()
         tty.setraw(self.fd)
         os.set_blocking(self._from, False)
@@ -394,34 +397,37 @@ class TtyLatencyProbe:
         self._until_ns = 0
 
     def bytes_came(self, now_ns: int) -> None:
-        """Somebody's bytes were read: go on sending for as long as the evidence counts."""
+        """Note a read, and send while the evidence counts."""
         if not self._is_due(now_ns):
             self._next_ns = max(self._next_ns, now_ns)
         self._until_ns = now_ns + LATE_WINDOW_NS
 
     def timeout_s(self, now_ns: int) -> float | None:
-        """How long the loop may sleep before the next byte is due; None: none is."""
+        """Time until the next byte is due; None: none is."""
         return max(self._next_ns - now_ns, 0) / NS_PER_S if self._is_due(now_ns) else None
 
     def send(self, now_ns: int) -> None:
-        """Send a byte, unless one is on its way or it is too early for the next."""
+        """Send a byte, unless one is under way or it is early."""
         if self._sent_ns is None and now_ns >= self._next_ns:
             os.write(self._from, b".")
             self._sent_ns = now_ns
             self._next_ns = now_ns + INTERVAL_NS
 
     def transit_ns(self, now_ns: int) -> int:
-        """How long the byte that is on its way has been going; 0 when none is."""
+        """Age of the byte under way; 0: none is."""
         return 0 if self._sent_ns is None else now_ns - self._sent_ns
 
     def late_ns(self, now_ns: int) -> int:
-        """How long others' bytes may have been waiting, as far as the byte on its way tells, or that the next was not sent."""
+        """Estimated wait of other bytes, from a late or overdue probe byte."""
         transit_ns = self.transit_ns(now_ns)
         held_up = transit_ns > EVIDENCE_NS or (self._is_due(now_ns) and now_ns - self._next_ns > OVERDUE_NS)
         return now_ns - self._clear_ns if held_up and self._clear_ns is not None else transit_ns
 
     def arrived(self, now_ns: int) -> None:
-        """Take the byte that has arrived; it may be announced and not be there yet, on a host that is very busy."""
+        """Take the arrived byte.
+
+        A very busy host may announce it before it can be read.
+        """
         try:
             os.read(self.fd, 16)
         except BlockingIOError:
@@ -434,5 +440,5 @@ class TtyLatencyProbe:
         os.close(self.fd)
 
     def _is_due(self, now_ns: int) -> bool:
-        """Whether the next byte is to be sent as soon as it is time."""
+        """True if a byte is sent as soon as it is time."""
         return self._sent_ns is None and (self.measuring or now_ns < self._until_ns)

@@ -1,4 +1,4 @@
-"""The records of a console: what was read, what disturbed it, what was found in it."""
+"""The records of a console: reads, disturbances, moments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATE_WINDOW_NS = NS_PER_S  # evidence of lateness counts for stamps so long afte
 
 
 class RecordKind(enum.IntEnum):
-    """What a record of a recording, or of the stream to a reader, is about.
+    """The kind of a record in a recording or a reader's stream.
 
     The record's number `n` means: bytes (DATA), microseconds (LATE), errno (LOST), nothing (BACK), bytes that are not
     in this recording (UNRECORDED), bytes that this reader did not get (DROPPED), microseconds (SUSPENDED), a CRC-32 (DIGEST).
@@ -37,7 +37,7 @@ class RecordKind(enum.IntEnum):
 
 @frozen
 class Chunk:
-    """What one read(2) brought.
+    """The bytes of one read(2).
 
     Attributes:
         t_ns: the host's CLOCK_MONOTONIC_RAW just after the read returned.
@@ -56,7 +56,10 @@ class Chunk:
 
 @frozen
 class Lateness:
-    """The reader of the port was held up: stamps near `t_ns` may be late by up to `lateness_ns`."""
+    """A delay of the reader: stamps near `t_ns` may be late.
+
+    They are late by up to `lateness_ns`.
+    """
 
     t_ns: int
     position: int
@@ -80,7 +83,9 @@ class Gap:
 
 @frozen
 class Suspended:
-    """The clock that stamps stood still, or jumped: intervals across `t_ns` are wrong by `missing_ns`.
+    """A stop or jump of the stamping clock at `t_ns`.
+
+    Intervals across `t_ns` are wrong by `missing_ns`.
 
     Attributes:
         missing_ns: by how much CLOCK_BOOTTIME went further than CLOCK_MONOTONIC_RAW; negative: less far.
@@ -96,7 +101,7 @@ Event = Chunk | Lateness | Gap | Suspended
 
 @frozen
 class LineTiming:
-    """What is known about the way of a byte from the UART to the stamp.
+    """Latency from the UART to the stamp.
 
     Attributes:
         speed_bd: baud rate of the line.
@@ -111,22 +116,28 @@ class LineTiming:
     scheduling_ns: int = field(default=300_000, validator=validators.ge(0))
 
     def bytes_ns(self, count: int) -> int:
-        """How long `count` bytes take on the line."""
+        """Time that `count` bytes take on the line."""
         return count * BITS_PER_BYTE * NS_PER_S // self.speed_bd
 
     @property
     def hold_ns(self) -> int:
-        """How old the first byte of a read may be when the reader is not late: adapter latency and a full FIFO."""
+        """Maximum age of a punctual read's first byte: adapter latency and FIFO."""
         return self.adapter_latency_ns + self.bytes_ns(self.fifo_bytes)
 
     @property
     def handover_bytes(self) -> int:
-        """The most that the adapter hands on at once: its FIFO or a USB packet, and what comes within its latency."""
+        """Maximum bytes of one handover by the adapter.
+
+        Its FIFO or a USB packet, and the bytes that arrive within its latency.
+        """
         return max(self.fifo_bytes, USB_PACKET_BYTES) + self.adapter_latency_ns // self.bytes_ns(1)
 
     @property
     def delivery_ns(self) -> int:
-        """How old the last byte of a read may be then: adapter latency, and the time-out of a FIFO that is not full."""
+        """Maximum age of a punctual read's last byte.
+
+        Adapter latency, and the time-out of a FIFO that is not full.
+        """
         return self.adapter_latency_ns + (self.bytes_ns(RX_TIMEOUT_BYTES) if self.fifo_bytes > 1 else 0)
 
 

@@ -1,4 +1,4 @@
-"""Moments: where the patterns of a board type match on the stamped stream, and when those bytes arrived.
+"""Moments: pattern matches on the stamped stream, and their bytes' arrival.
 
 **Where.** Patterns match within a line, the unfinished last one included, and each at most once per line. A pattern's
 match ends at the smallest `end` for which `pattern.search(line[:end])` matches. That is a property of the bytes, not of
@@ -37,7 +37,7 @@ _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ufffd]+")
 
 
 class MomentFinder:
-    """Finds moments in a stream of events, as they come or from a recording."""
+    """Finds moments in a live or recorded stream of events."""
 
     def __init__(self, patterns: Sequence[MomentPattern], timing: LineTiming) -> None:
         """Look for these patterns on a line with this timing.
@@ -52,7 +52,7 @@ class MomentFinder:
         self._last_ns = 0  # of the latest moment
 
     def feed(self, event: Event) -> list[Moment]:
-        """The moments that end in this event, in the order of their position."""
+        """Return the moments that end in this event, by position."""
         match event:
             case Chunk():
                 return self._feed_chunk(event)
@@ -80,13 +80,13 @@ class MomentFinder:
         return moments
 
     def _forget(self) -> None:
-        """Bytes are missing: the line is cut, and the time since the last read says nothing."""
+        """Start anew after missing bytes: cut the line, forget the last read."""
         self._matcher.cut()
         self._delays.forget()
 
 
 def arrival_ns(chunk: Chunk, end: int, previous: Chunk | None, timing: LineTiming) -> int:
-    """When the byte that ends at offset `end` of the chunk arrived, at the latest."""
+    """Latest arrival time of the byte that ends at offset `end`."""
     t_ns = chunk.t_ns - timing.bytes_ns(len(chunk.data) - end)
     return t_ns if previous is None else max(t_ns, previous.t_ns - timing.hold_ns)
 
@@ -101,14 +101,14 @@ def _compile(pattern: MomentPattern) -> re.Pattern[bytes]:
 
 
 class Watch(Protocol):
-    """A watch of a boot or a suspend, as the console shows it."""
+    """An observer of a boot or a suspend on the console."""
 
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take bytes of one read, stamped `t_ns`."""
         ...
 
     def moment(self, moment: Moment) -> None:
-        """Take note of a moment; the last byte that was fed is its last."""
+        """Take a moment; the last fed byte is its last."""
         ...
 
     def suspended(self, missing_ns: int) -> None:
@@ -117,7 +117,7 @@ class Watch(Protocol):
 
 
 def feed_watch(watch: Watch, event: Event, finders: Iterable[MomentFinder]) -> None:
-    """Feed an event's bytes and moments to a watch, in the order of the stream.
+    """Feed an event's bytes and moments to a watch, in stream order.
 
     A read is cut at its moments: a moment comes after its own bytes, and before the bytes behind it. So a watch never depends on
     how the bytes were read.
@@ -147,7 +147,7 @@ def find_moments(events: Iterable[Event], patterns: Sequence[MomentPattern], tim
     return [moment for event in events for moment in finder.feed(event)]
 
 
-# --- Matching patterns within the lines of a byte stream, whatever pieces it comes in ---
+# --- Pattern matching within lines ---
 
 
 WINDOW_BYTES = 4096  # of a line are searched at once
@@ -173,10 +173,13 @@ class LineMatch:
 
 
 class LineMatcher:
-    """Matches each pattern at most once per line, at the smallest `end` for which `search(line[:end])` matches."""
+    """Matches each pattern at most once per line, at the smallest end.
+
+    That is the smallest `end` for which `search(line[:end])` matches.
+    """
 
     def __init__(self, patterns: Sequence[re.Pattern[bytes]]) -> None:
-        """The line is empty."""
+        """Start with an empty line."""
         self._patterns = patterns
         self._looks_ahead = [_LOOKS_AHEAD.match(pattern.pattern) is not None for pattern in patterns]
         self._line = b""
@@ -192,7 +195,7 @@ class LineMatcher:
         self._open = range(len(self._patterns))
 
     def feed(self, data: bytes) -> Iterator[LineMatch]:
-        """The matches that end in this piece of the stream, line by line, in the order of their ends."""
+        """Return the matches that end in these bytes, by their end."""
         at = 0
         while at < len(data):
             newline = data.find(b"\n", at)
@@ -213,7 +216,7 @@ class LineMatcher:
                 at = newline + 1
 
     def _search(self) -> list[tuple[int, int]]:
-        """Which open patterns match now, and where the match ends."""
+        """Return the open patterns that match now, with their ends."""
         found = []
         for number in self._open:
             end = self._try_ends(number) if self._looks_ahead[number] else self._bisect_end(number)
@@ -225,7 +228,7 @@ class LineMatcher:
         return found
 
     def _bisect_end(self, number: int) -> int | None:
-        """The smallest end for a pattern that goes on matching however the line goes on: search, then bisect."""
+        """Bisect the smallest end of a pattern without look-ahead."""
         search = self._patterns[number].search
         match = search(self._line, self._first)
         if match is None:
@@ -248,7 +251,7 @@ class LineMatcher:
         return None
 
 
-# --- How late a read was at most: from the evidence beside the stamps, the line's speed, and the reads before it ---
+# --- Maximum delay of a read ---
 # Two things bound how long the last byte of a read can have waited:
 #
 # - The evidence of the second before (`Lateness`): how long the reading process, or the kernel's tty worker, was held up.
@@ -266,10 +269,10 @@ SETTLED_NS = 20_000_000  # two bytes of the probe (lab.console.loop); a waiting 
 
 @frozen
 class Delay:
-    """Of one read.
+    """The delay of one read.
 
     Attributes:
-        late_ns: how long its last byte can have waited beyond what is usual.
+        late_ns: maximum wait of its last byte beyond the usual.
         backlog_ns: by how much it brought more than the line can send since the read before: that one was behind too,
             or the line is faster than its speed says.
         early_ns: by how much it came before the line can have brought its last byte: that time is missing in the stamps,
@@ -293,7 +296,7 @@ class DelayTracker:
 
     @property
     def previous(self) -> Chunk | None:
-        """The read before the next one; None where bytes are missing between."""
+        """The read before the next one; None after missing bytes."""
         return self._previous
 
     def take_evidence(self, late: Lateness) -> None:
@@ -302,12 +305,12 @@ class DelayTracker:
         self._evidence.append(late)
 
     def forget(self) -> None:
-        """Bytes are missing: the time since the last read says nothing."""
+        """Forget the last read after missing bytes."""
         self._previous = None
         self._at_pace_since_ns = None
 
     def delay(self, chunk: Chunk) -> Delay:
-        """How late this read was at most."""
+        """Return the maximum delay of this read."""
         timing, previous, size = self.timing, self._previous, len(chunk.data)
         self._previous = chunk
         evidence_ns = max(
@@ -331,7 +334,7 @@ class DelayTracker:
         return Delay(late_ns, backlog_ns, early_ns)
 
     def _is_settled(self, chunk: Chunk, previous: Chunk, *, at_pace: bool, evidence_ns: int) -> bool:
-        """Whether nothing waited behind the previous read."""
+        """True if no bytes waited behind the previous read."""
         if not at_pace:
             self._at_pace_since_ns = None
         elif self._at_pace_since_ns is None:
@@ -340,7 +343,7 @@ class DelayTracker:
         return quiet or (self._at_pace_since_ns is not None and chunk.t_ns - self._at_pace_since_ns >= SETTLED_NS)
 
 
-# --- Bytes that came sooner than their line can send them: time is missing in their stamps ---
+# --- Time that is missing in the stamps ---
 # While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They then
 # come at once, as after any stall, but for one thing: since the read before them less time has gone by than the line needed
 # for them. A line that is faster than its speed says (a USB gadget, a pty that nobody paces) does so all the time, and is
@@ -352,7 +355,7 @@ MAX_EPISODES = 8  # of one boot; more, and the line is as fast as that
 
 
 def missing_ns(events: Iterable[Event], timing: LineTiming) -> int:
-    """How much time is missing in the stamps at least; 0: none, or none that bytes tell of."""
+    """Minimum time that is missing in the stamps; 0: none seen."""
     tracker = DelayTracker(timing)
     episodes: list[int] = []
     last_ns: int | None = None  # when bytes last came too soon
@@ -374,7 +377,7 @@ def missing_ns(events: Iterable[Event], timing: LineTiming) -> int:
     return sum(episodes) if len(episodes) <= MAX_EPISODES else 0
 
 
-# --- The lines of a recording, each with the time of its first byte ---
+# --- Stamped lines of a recording ---
 
 
 LIMIT_BYTES = 4096  # a longer line is cut; it is garbage, or a console without newlines
@@ -395,7 +398,10 @@ class StampedLine:
 
 
 def stamped_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[StampedLine | Gap]:
-    """The lines in order, an unfinished last one too; gaps, where bytes may be missing, cut lines and stand between."""
+    """Return the lines in order, an unfinished last one too.
+
+    A gap, where bytes may be missing, cuts a line and stands between.
+    """
     previous: Chunk | None = None
     line: StampedLine | None = None
     for event in events:

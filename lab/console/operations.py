@@ -1,4 +1,4 @@
-"""What the server does for a request.
+"""The server's operations, one per request.
 
 hello   {protocol}                                       -> {protocol, pid}
 open    {device, speed_bd?, adapter_latency_ns?, fifo_bytes?, name?, board?}  -> PortInfo; opens it, or finds it open
@@ -10,7 +10,7 @@ status  {name, after?}                                   -> ServerStatus: of one
                                                             above it (`more`: for the next question); else of all at once
 stop    {}                                               -> {}; the server ends
 
-What the fields have to be is said in `lab.console.protocol`.
+`lab.console.protocol` checks the fields.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
 
 class Server(Protocol):
-    """What the operations need of the server."""
+    """The server's interface for the operations."""
 
     def open_port(self, request: PortRequest) -> ServedPort:
         """Open a port, or find it open."""
@@ -47,7 +47,7 @@ class Server(Protocol):
         ...
 
     def now_ns(self) -> int:
-        """What the clock of the stamps shows."""
+        """Return the time of the stamping clock."""
         ...
 
     def close_port(self, name: str) -> None:
@@ -55,7 +55,7 @@ class Server(Protocol):
         ...
 
     def status(self, name: str | None, after: int | None) -> ServerStatus:
-        """How everything is."""
+        """Return the state of the server and its ports."""
         ...
 
     def stop(self) -> None:
@@ -81,7 +81,10 @@ def handle(server: Server, connection: Connection, frame: Frame) -> Message:
 
 
 def default_name(device: Path) -> str:
-    """A port's name when none is given: its path below /dev; elsewhere the last two parts, and a hash of all."""
+    """Return a port's default name.
+
+    Its path below /dev; else the last two parts and a hash of all.
+    """
     if device.is_relative_to("/dev"):
         return re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[2:]))[-100:].lstrip("._@+-")
     digest = hashlib.sha256(os.fsencode(device)).hexdigest()[:6]

@@ -1,4 +1,4 @@
-"""One port of the server: its stream, its recording, its readers and its writer."""
+"""One port of the server: stream, recording, readers and writer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @define
 class PortCounters:
-    """What is counted about a port since it was opened."""
+    """Counters of a port since it was opened."""
 
     received_bytes: int = 0
     reads: int = 0
@@ -46,7 +46,7 @@ class ServedPort:
     Attributes:
         line: its device.
         writer: the connection that may write.
-        board: name of the board that hangs on it, where somebody said so.
+        board: name of its board; empty: unknown.
         number: in the order in which ports were opened; from 1.
     """
 
@@ -76,14 +76,14 @@ class ServedPort:
 
     @property
     def info(self) -> PortInfo:
-        """What a client gets to know about the port."""
+        """The port's description for clients."""
         return PortInfo(self.meta, str(self._recording.base), self._recording.position)
 
     def change(self, meta: RecordingMeta) -> None:
-        """Go on with other settings; the readers stay, and a new recording says the settings.
+        """Apply other settings in a new recording; readers stay.
 
         Raises:
-            LabTransientError: they are those of somebody who may write.
+            LabTransientError: the writer has set the present settings.
             BoardlabError: the driver refuses the speed, or the recording cannot be created; all is as before.
         """
         before = self.meta
@@ -99,7 +99,7 @@ class ServedPort:
         _log.info("%s: from now on: %s", meta.name, self.meta)
 
     def publish(self, t_ns: int, data: bytes, late: Lateness | None) -> None:
-        """Record what one read brought and hand it to the readers; evidence that it came late goes before it."""
+        """Record a read and pass it to readers, after evidence of lateness."""
         position = self._recording.position
         tally = self._tally
         if late is not None and late.t_ns != self._late_told_ns:
@@ -116,10 +116,10 @@ class ServedPort:
         self._emit(Suspended(t_ns, self._recording.position, missing_ns))
 
     def attach(self, reader: Connection, write: bool, since: int | None = None) -> None:
-        """Let a client read, from now on or from a byte of the stream, and write if it asks for that.
+        """Attach a reader, from now or `since`, and perhaps as writer.
 
         Raises:
-            LabTransientError: somebody else may write, or that byte is not kept any more.
+            LabTransientError: another client is the writer, or that byte is no longer stored.
             LabStableError: the recordings cannot be read.
         """
         if write and self.writer is not None and self.writer is not reader:
@@ -155,7 +155,7 @@ class ServedPort:
         self._emit(Gap(self._clock.now_ns(), self._recording.position, RecordKind.LOST, code))
 
     def try_reopen(self) -> bool:
-        """Open a lost port if it is there again. Returns: whether it is open now."""
+        """Reopen a lost port if possible; True if it is open."""
         if not self.line.try_reopen():
             return False
         _log.info("%s: back", self.meta.name)
@@ -163,7 +163,7 @@ class ServedPort:
         return True
 
     def status(self) -> PortStatus:
-        """How the port is doing."""
+        """Return the port's state."""
         tally = self._tally
         age_s = None if tally.last_ns is None else (self._clock.now_ns() - tally.last_ns) / NS_PER_S
         return PortStatus(
@@ -216,11 +216,11 @@ class ServedPort:
         return Backfill(reader, lambda: self._recording, self._arrived)
 
     def _arrived(self, reader: Connection) -> None:
-        """It has everything that was recorded, and gets from now on what comes."""
+        """Pass live records to a reader that has caught up."""
         self._readers.append(reader)
 
     def _let_follow(self, reader: Connection, event: Event) -> None:
-        """It does not take what comes: it gets that, from this event on, from the recording."""
+        """Serve a slow reader from the recording, from this event on."""
         try:
             catchup = self._catchup(reader)
         except LabStableError as error:  # its files are gone, or nothing more can be opened; the others read on
@@ -238,7 +238,7 @@ class ServedPort:
         reader.drop(t_ns, self._recording.position)
 
 
-# --- The ports that the server has, by name and by file descriptor ---
+# --- Ports by name and by file descriptor ---
 
 
 class Ports:
@@ -279,10 +279,12 @@ class Ports:
         return port
 
     def open(self, request: PortRequest) -> ServedPort:
-        """Open a port, or find it open. Its settings become those that are asked for, unless a writer has asked for its own.
+        """Open a port or find it open, and apply the requested settings.
+
+        A writer's own settings stay.
 
         Raises:
-            BoardlabError: it cannot be opened, somebody writes with other settings, or its name is another port's.
+            BoardlabError: it cannot be opened, a client writes with other settings, or its name is another port's.
         """
         speed_of(request.device, request.opening_speed_bd)  # before anything is changed for it
         port = self._same(request)
@@ -298,7 +300,7 @@ class Ports:
         return port
 
     def some(self, name: str | None, after: int | None, most: int) -> list[ServedPort]:
-        """The port of that name; or the first ones with a higher number, at most so many; or all."""
+        """Return the named port, a page above `after`, or all."""
         if name is not None:
             return [port] if (port := self._by_name.get(name)) is not None else []
         if after is None:
@@ -311,7 +313,7 @@ class Ports:
         port.lose(code)
 
     def reopen_lost(self) -> None:
-        """Look whether lost ports are there again."""
+        """Try to reopen lost ports."""
         if len(self.by_fd) == len(self._by_name):
             return
         for port in self:
@@ -326,7 +328,7 @@ class Ports:
         _log.info("%s: closed", port.meta.name)
 
     def _same(self, request: PortRequest) -> ServedPort | None:
-        """The port that is meant, if there is one: the same device, by whatever path."""
+        """Return the requested port if the same device is open."""
         for port in self:
             if port.line.is_device(request.device):
                 return port

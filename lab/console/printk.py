@@ -1,4 +1,4 @@
-"""The kernel's own time stamps against the host's: a cross-check of both clocks.
+"""The kernel's time stamps against the host's: cross-check of both clocks.
 
 `[   12.345678] text` carries the time at which the kernel logged the line (printk, CONFIG_PRINTK_TIME). The line leaves
 the UART then or later, behind the output that was queued before it. So host stamps of first characters lie on or above
@@ -41,7 +41,7 @@ _STAMP = re.compile(rb"[\r \[]{0,8}(?:[^\[\n]{0,40}\d\d:\d\d[^\[\n]{0,60})?(?:<\
 
 @frozen
 class PrintkFit:
-    """How the host's stamps and the kernel's times agree.
+    """The fit between the host's stamps and the kernel's times.
 
     Attributes:
         n: lines that were used; of `lines` with a time of this boot.
@@ -102,7 +102,7 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
 
 
 def clock_step(events: Iterable[Event], timing: LineTiming) -> int:
-    """The largest step between the host's clock and the kernel's that no wait of a line explains, in nanoseconds.
+    """Largest step between both clocks that no waiting line explains (ns).
 
     Negative: time is missing in the host's stamps (it was suspended, or its virtual machine paused), or bytes and the time
     that they took are missing. Positive: the kernel's clock stood still, or the host's jumped ahead. 0: none was seen;
@@ -134,14 +134,14 @@ def clock_step(events: Iterable[Event], timing: LineTiming) -> int:
 
 
 def _agree(one: _KernelLine, other: _KernelLine) -> bool:
-    """Whether two lines that left at once say the same of the clocks, at different times."""
+    """True if two prompt lines give the same step at different times."""
     apart_ns = abs(one.kernel_ns - other.kernel_ns)
     differ_ns = abs((one.host_ns - one.kernel_ns) - (other.host_ns - other.kernel_ns))
     return apart_ns >= AGREE_APART_NS and differ_ns <= AGREE_NS + round(DRIFT_LIMIT * apart_ns)
 
 
 def _in_order(lines: Sequence[_KernelLine]) -> list[_KernelLine]:
-    """The lines whose time fits between their neighbours', which a garbled one's does not."""
+    """Return the lines whose times fit between their neighbours'."""
     found = []
     for number, line in enumerate(lines):
         around = [each.kernel_ns for each in lines[max(0, number - 2) : number + 3]]
@@ -152,7 +152,7 @@ def _in_order(lines: Sequence[_KernelLine]) -> list[_KernelLine]:
 
 @frozen
 class _KernelLine:
-    """A kernel line: its own time, the host's of its first byte, and whether the console was idle before it."""
+    """A kernel line: its time, the host's stamp, idle console before it."""
 
     kernel_ns: int
     host_ns: int
@@ -161,7 +161,7 @@ class _KernelLine:
 
 
 def _kernel_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[_KernelLine]:
-    """The kernel's lines of a boot, without those of the time 0, when its clock did not run yet."""
+    """Return a boot's kernel lines without those of time 0."""
     before: StampedLine | None = None
     kernel: tuple[int, int] | None = None  # the times of the kernel's line before
     late = _Evidence()
@@ -202,14 +202,16 @@ class _Evidence:
 
 
 def _stamps(events: Iterable[Event], timing: LineTiming) -> Iterator[tuple[int, int]]:
-    """The kernel's time of each line that has one, and the host's time of its first character, in nanoseconds."""
+    """Return each kernel line's time and its first character's host stamp (ns)."""
     for line in stamped_lines(events, timing):
         if isinstance(line, StampedLine) and (match := _STAMP.match(line.data)):
             yield int(match[1]) * NS_PER_S + int(match[2]) * 1000, line.t_ns
 
 
 def _line_below(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Slope and intercept of the line below all points with the least sum of distances; x ascends.
+    """Return slope and intercept of the lower envelope line; x ascends.
+
+    Of all lines below all points it has the least sum of distances.
 
     It is the edge of the lower convex hull over the mean of x.
     """

@@ -1,4 +1,4 @@
-"""The framing between the console server and its clients, over a Unix stream socket.
+"""Framing between the console server and its clients (Unix stream socket).
 
 A frame is a header of five bytes, `length u32 · type u8` (little-endian, the length of the payload), and the payload:
 
@@ -39,7 +39,7 @@ Message = Mapping[str, Any]  # JSON object
 
 
 class FrameType(enum.IntEnum):
-    """What a frame carries; see the module's docstring."""
+    """The type of a frame; the module's docstring lists them."""
 
     REQUEST = 1
     ANSWER = 2
@@ -130,7 +130,7 @@ class Deframer:
 
     @property
     def wanted_bytes(self) -> int:
-        """How many bytes end the next frame, or its header as long as that is not whole."""
+        """Number of bytes that complete the next frame or its header."""
         if len(self._buffer) < HEADER.size:
             return HEADER.size - len(self._buffer)
         length, _ = HEADER.unpack_from(self._buffer)
@@ -156,7 +156,7 @@ class Deframer:
             yield Frame(frame_type, payload)
 
 
-# --- What a request has to look like: every field of every request is checked here, and nowhere else ---
+# --- Request validation ---
 
 
 MAX_PATH_BYTES = 4095  # PATH_MAX of <linux/limits.h>, less the final NUL
@@ -182,7 +182,10 @@ def _number(low: int, high: int) -> Check:
 
 
 def _text(longest_bytes: int, what: str) -> Check:
-    """Text that a file's name and a line of a log can hold: no control characters, no lone surrogates."""
+    """Check text for file names and log lines.
+
+    It has no control characters and no lone surrogates.
+    """
 
     def check(value: object) -> Problem:
         right = isinstance(value, str) and 0 < len(value) <= longest_bytes and value.isprintable()
@@ -227,7 +230,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
 
 
 def checked(message: Message) -> str:
-    """The operation that a request asks for; all its fields are there, and are what they have to be.
+    """Return the request's operation after checking all its fields.
 
     Raises:
         LabStableError: no such operation, or a field that is missing or wrong; the message names it.

@@ -1,4 +1,7 @@
-"""A reader that goes on at its byte after its connection was cut off, and knows how the server's clock is related to its own."""
+"""A reader that reconnects and continues at its next byte.
+
+It also relates the server's clock to this host's.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class PortOrder:
     """A port to be opened on the server's host.
 
     Attributes:
-        device: its path there. Others: as of `ConsoleClient.open`.
+        device: its path on that host. Others: as of `ConsoleClient.open`.
     """
 
     device: str
@@ -48,10 +51,10 @@ class PortOrder:
 
 
 class ReconnectingReader:
-    """Reads one port of a console server that may be on another host; it offers what `ConsoleClient` does.
+    """Reads one port of a perhaps remote server, as `ConsoleClient` does.
 
     Attributes:
-        info: the port. cuts: how often the connection was cut off.
+        info: the port. cuts: number of lost connections.
         relation: of the server's clock to this host's.
     """
 
@@ -68,8 +71,8 @@ class ReconnectingReader:
         """Connect, and read from now on.
 
         Args:
-            connect: a new client of the server. reset: forget a connection that does not answer.
-            host: where it is, for messages.
+            connect: returns a new client of the server. reset: forgets a connection that does not answer.
+            host: the server's host, for messages.
 
         Raises:
             BoardlabError: as of `ConsoleClient`, or of `connect`.
@@ -101,10 +104,10 @@ class ReconnectingReader:
     def read_event(self, timeout_s: float) -> Event | None:
         """The next event of the port; None when none came in time.
 
-        While the server is out of reach it waits beyond `timeout_s`, and then for what was missed: that is no silence of the board's.
+        While the server is out of reach it waits beyond `timeout_s`, then for the missed bytes: the board was not silent.
 
         Raises:
-            LabTransientError: it was out of reach for too long, or the missed bytes are not kept any more.
+            LabTransientError: the server was out of reach for too long, or the missed bytes are no longer stored.
         """
         deadline = time.monotonic() + timeout_s
         while not self._queued:
@@ -125,7 +128,7 @@ class ReconnectingReader:
         """Send bytes to the port.
 
         Raises:
-            LabTransientError: the connection was cut off; whether the bytes arrived is not known, and nobody sends them twice.
+            LabTransientError: the connection was cut off; the bytes may have arrived, and are not sent twice.
         """
         client = self._answering()
         try:
@@ -135,7 +138,9 @@ class ReconnectingReader:
             raise
 
     def status(self, name: str | None = None) -> ServerStatus:  # noqa: ARG002 - as ConsoleClient has it
-        """How the server and our port are, now; all that our port had brought before is here then, for `read_event`.
+        """Return the state of the server and our port.
+
+        All earlier bytes of the port are then queued for `read_event`.
 
         Raises:
             LabTransientError: it is out of reach.
@@ -179,7 +184,7 @@ class ReconnectingReader:
         return self._why or LabTransientError(said, failure="console_link")
 
     def _next(self, client: ConsoleClient, deadline: float) -> Event | None:
-        """What comes next. What was missed is waited for; while there is nothing, the server's clock is asked.
+        """Return the next event; read missed bytes first, query the clock meanwhile.
 
         Raises:
             LabTransientError: the server is gone, or silent.
@@ -192,7 +197,7 @@ class ReconnectingReader:
         return event
 
     def _read_up_to(self, client: ConsoleClient, position: int) -> None:
-        """Queue what comes until this position of the stream: a catch-up brings it behind the answers."""
+        """Queue events up to this position: a backfill brings them after answers."""
         while self._is_behind(position):
             event = self._next_missed(client, position)
             if self._is_new(event):
@@ -205,10 +210,10 @@ class ReconnectingReader:
         return self._place is not None and self._place.is_new(event)
 
     def _next_missed(self, client: ConsoleClient, position: int) -> Event:
-        """What comes next on the way to this position of the stream.
+        """Return the next event on the way to this position.
 
         Raises:
-            LabTransientError: nothing comes any more, though there is more.
+            LabTransientError: nothing arrives, though the server has more bytes.
         """
         event = client.read_event(_NEXT_S)
         if event is None:
@@ -219,10 +224,10 @@ class ReconnectingReader:
         return event
 
     def _answering(self) -> ConsoleClient:
-        """The connection, waited for.
+        """Return the connection, reconnecting if needed.
 
         Raises:
-            LabTransientError: there is none for too long.
+            LabTransientError: none came about in time.
         """
         while self._client is None:
             now = time.monotonic()
@@ -246,7 +251,7 @@ class ReconnectingReader:
         return self._client
 
     def _begun(self) -> PortInfo:
-        """Attach for the first time; where nothing answers, once more over a new connection: it may be the old one that hangs."""
+        """Attach first; if nothing answers, once more over a new connection."""
         try:
             return self._attach()
         except LabTransientError as error:
@@ -276,10 +281,10 @@ class ReconnectingReader:
         return info
 
     def _cut(self, error: LabTransientError) -> None:
-        """What becomes of a failure: a cut is mended at the next use.
+        """Note a lost connection; the next use reconnects.
 
         Raises:
-            LabTransientError: it is none.
+            LabTransientError: the failure is another one.
         """
         if error.failure not in CUTS:
             raise error
@@ -290,16 +295,16 @@ class ReconnectingReader:
             self._cut_at = time.monotonic()
 
 
-# --- Where a reader is in a port's stream, so that it gets everything once, however often it is cut off ---
+# --- The reader's position in the stream ---
 
 
 @define
 class StreamPosition:
-    """The place of one reader.
+    """One reader's position in a port's stream.
 
     Attributes:
         shown: the port, for messages.
-        began_ns: the server's clock when it began to read. position: of the next byte.
+        began_ns: the server's clock at the start of reading. position: of the next byte.
     """
 
     label: str
@@ -309,14 +314,14 @@ class StreamPosition:
     _repeated: list[Event] = field(factory=list, init=False)  # what comes again after a cut
 
     def begin_again(self) -> None:
-        """The reader attached anew at `position`: what came there and is no data comes again."""
+        """Expect the non-data events at `position` again after attaching anew."""
         self._repeated = list(self._since_byte)
 
     def is_new(self, event: Event) -> bool:
-        """Whether it did not come before the cut already; the reader is behind it then.
+        """True if the event is new after the cut; advance past it.
 
         Raises:
-            LabTransientError: bytes before it are missing, and no gap says so.
+            LabTransientError: bytes before it are missing without a gap record.
         """
         if event.position > self.position:
             if not (isinstance(event, Gap) and event.kind is RecordKind.UNRECORDED):
@@ -341,7 +346,7 @@ class StreamPosition:
         return True
 
 
-# --- The clock of a console server that may be on another host, asked beside what is read: no byte waits for an answer ---
+# --- The server's clock ---
 
 
 AGAIN_S: Final = 5.0  # after the last answer; it shows as well that the server still answers
@@ -349,9 +354,9 @@ AGAIN_S: Final = 5.0  # after the last answer; it shows as well that the server 
 
 @define
 class ClockWatch:
-    """Keeps what is known of the server's clock up to date.
+    """Keeps the relation to the server's clock up to date.
 
-    Each reader asks for itself: an answer is also the sign that its own connection is alive, which no other reader's is.
+    Each reader asks for itself: an answer also proves that its own connection is alive.
 
     Attributes:
         relation: of the server's clock to this host's.
@@ -362,7 +367,7 @@ class ClockWatch:
     _next: float = field(default=0.0, init=False)
 
     def ask(self, client: ConsoleClient) -> ClockReading:
-        """Ask, and wait for the answer.
+        """Query the clock and wait for the answer.
 
         Raises:
             LabTransientError: there is none, or that host was booted again.
@@ -370,7 +375,7 @@ class ClockWatch:
         return self._take(client.clock())
 
     def look(self, client: ConsoleClient) -> float:
-        """Ask when it is time, and take what was answered since. Returns: for how many seconds there is nothing to do here.
+        """Query the clock when due, and take answers; return seconds until due.
 
         Raises:
             LabTransientError: that host was booted again.
@@ -383,7 +388,7 @@ class ClockWatch:
         return left_s(self._next if self._question is None else self._question.deadline)
 
     def check(self, client: ConsoleClient) -> None:
-        """To be asked when there is nothing more to be received.
+        """Fail if an answer is overdue and nothing can be received.
 
         Raises:
             LabTransientError: the answer has not come in time.
@@ -393,7 +398,7 @@ class ClockWatch:
             raise client.silent()
 
     def forget(self) -> None:
-        """The connection is over: what is on its way will not be answered."""
+        """Discard the pending query of a closed connection."""
         self._question = None
 
     def _take(self, reading: ClockReading) -> ClockReading:

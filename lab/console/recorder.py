@@ -1,4 +1,4 @@
-"""Writing a recording, so that kill -9 and a full disk cost as little as can be.
+"""Write a recording that survives kill -9 and a full disk.
 
 Bytes are written before their record, both with plain write(2): what a killed process had stamped stays in the page
 cache. There is no fsync: it would hold up the stamps, and a host that loses power loses the cycle it was timing anyway.
@@ -40,8 +40,8 @@ class RecordingWriter:
 
     Attributes:
         base: path of the recording without suffix.
-        position: where in the stream the next byte belongs.
-        broken: why nothing is being recorded at the moment; empty while all is well.
+        position: of the next byte in the stream.
+        broken: why it does not record now; empty: it records.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RecordingWriter:
 
     @classmethod
     def resume(cls, base: Path) -> Self:
-        """An existing recording, opened to append; a torn tail is cut off both files.
+        """Open an existing recording to append; cut off a torn tail.
 
         Raises:
             ConfigurationError: the files are not a recording, or one of an older version.
@@ -116,19 +116,19 @@ class RecordingWriter:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the log holds."""
+        """Size of the log."""
         return self._log_size
 
     @property
     def index_bytes(self) -> int:
-        """How many bytes the index has."""
+        """Size of the index."""
         return self._index_size
 
     def append(self, event: Event) -> None:
         """Append one event.
 
-        When the disk is full this says so once and then counts what is missing. It looks about once a second whether
-        there is space again, and then goes on after a record of what is missing.
+        A full disk raises once; missing bytes are then counted. It checks for space about once a second,
+        and continues after a record of the missing bytes.
 
         Raises:
             LabTransientError: the recording has just broken.
@@ -149,7 +149,7 @@ class RecordingWriter:
             ) from error
 
     def close(self) -> None:
-        """Close both files. Nothing is buffered but the digest of the last block."""
+        """Close both files after the digest of the last block."""
         if self._block.size_bytes and not self.broken:
             with contextlib.suppress(OSError):
                 _write_all(self._index_fd, self._block.digest(self._last_ns, self.position))
@@ -208,7 +208,7 @@ def _write_all(fd: int, data: bytes) -> None:
         done += os.write(fd, data[done:])
 
 
-# --- Where the server keeps the live recordings: continue one, begin another, throw the oldest away ---
+# --- Store of live recordings ---
 # `NAME` is the recording being written; `older/NAME/<time it began>` are the ones before it. What belongs to a
 # measurement is not kept here: whoever measures stores the window of its attempt as an artifact (`encode`).
 
@@ -229,7 +229,7 @@ class RecordingStore:
     limit_bytes: int = LIMIT_BYTES
 
     def open(self, meta: RecordingMeta) -> RecordingWriter:
-        """The recording of a port: continued if it is of this boot of the host and of the same port, else a new one.
+        """Continue a port's recording of this boot, or create a new one.
 
         Raises:
             LabStableError: it cannot be written.
@@ -251,7 +251,10 @@ class RecordingStore:
         return RecordingWriter.create(base, evolve(meta, start=position))
 
     def rotate(self, writer: RecordingWriter) -> RecordingWriter:
-        """The recording to go on with: the same, or a new one when it has reached the limit and there is room."""
+        """Return the recording to continue with.
+
+        A new one when it has reached the limit and the disk has room.
+        """
         if writer.size_bytes < self.limit_bytes or writer.broken:
             return writer
         try:
@@ -260,10 +263,10 @@ class RecordingStore:
             return writer
 
     def change(self, writer: RecordingWriter, meta: RecordingMeta) -> RecordingWriter:
-        """Put a recording archived and go on with a new one, which says `meta` of the port.
+        """Archive a recording and continue in a new one with `meta`.
 
         Raises:
-            LabStableError: it cannot be created; the old one can be gone on with.
+            LabStableError: it cannot be created; the old one can be continued.
         """
         archived = self._archived(writer.meta.name, writer.meta.started)
         self._move(writer.base, archived)

@@ -1,4 +1,4 @@
-"""Reading a recording, and making one as bytes; `lab.console.recording` describes the format."""
+"""Read and encode recordings; define the format of their index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# --- The format of a recording's index, which is also the format of records on the wire ---
+# --- Format of index and wire records ---
 # A recording is two append-only files. `NAME.log` holds the raw bytes. `NAME.idx` begins with one line of JSON, the
 # `RecordingMeta`, followed by little-endian records of 24 bytes:
 #
@@ -46,12 +46,12 @@ _NS_PER_US = 1000
 
 @frozen
 class RecordingMeta:
-    """What has to be known about a recording to time its bytes, now or in ten years.
+    """The metadata that times a recording's bytes, now or in ten years.
 
     Attributes:
         device: path of the port as it was asked for.
-        low_latency, adapter, lock: in words, what the port gave us.
-        scheduling: in words, the priority that the reading process got.
+        low_latency, adapter, lock: settings that the port accepted, as text.
+        scheduling: the reading process's priority, as text.
         boot_id: of the host; stamps of different boots are on different time lines.
         started: wall time, UTC, ISO 8601; a label only.
         start: position in the port's stream at which the recording begins.
@@ -76,12 +76,12 @@ class RecordingMeta:
 
     @property
     def timing(self) -> LineTiming:
-        """The part that moments are computed with."""
+        """The line timing for the moments."""
         return LineTiming(self.speed_bd, self.adapter_latency_ns, self.fifo_bytes, self.scheduling_ns)
 
 
 def pack(event: Event) -> bytes:
-    """The record of an event; numbers too large for their field are cut to the largest it holds."""
+    """Return an event's record; clamp numbers to their fields."""
     match event:
         case Chunk(t_ns, position, data):
             return RECORD.pack(t_ns, position, len(data), RecordKind.DATA)
@@ -95,7 +95,7 @@ def pack(event: Event) -> bytes:
 
 
 def unpack(t_ns: int, position: int, n: int, kind: int, data: bytes) -> Event:
-    """The event of a record; `data` is what a DATA record stands for.
+    """Return a record's event; `data` belongs to a DATA record.
 
     Raises:
         ValueError: unknown kind.
@@ -111,18 +111,18 @@ def unpack(t_ns: int, position: int, n: int, kind: int, data: bytes) -> Event:
 
 @define
 class Block:
-    """The block of a recording that is being written or checked: its CRC-32 so far, and how much it holds."""
+    """An open block of a recording: its CRC-32 and size so far."""
 
     crc: int = 0
     size_bytes: int = 0
 
     @property
     def full(self) -> bool:
-        """Whether it is time for a DIGEST."""
+        """True if a DIGEST is due."""
         return self.size_bytes >= BLOCK_BYTES
 
     def add(self, record: bytes, data: bytes = b"") -> None:
-        """Take a record, and the bytes of the log that it stands for."""
+        """Add a record and its bytes of the log."""
         self.crc = zlib.crc32(record, zlib.crc32(data, self.crc))
         self.size_bytes += len(record) + len(data)
 
@@ -134,7 +134,7 @@ class Block:
 
 
 def open_block(first_line: bytes, records: bytes, log: bytes) -> Block:
-    """The block that is open at the end of a recording, so that it can be continued."""
+    """Return the open block at a recording's end, to continue it."""
     start, end, sizes = 0, len(records), 0
     for offset in range(end - RECORD.size, -1, -RECORD.size):
         _, _, n, kind = RECORD.unpack_from(records, offset)
@@ -156,7 +156,7 @@ def open_block(first_line: bytes, records: bytes, log: bytes) -> Block:
 
 
 def first_damaged(first_line: bytes, records: bytes, log: bytes) -> int | None:
-    """The number of the first DIGEST that does not agree with what came before it; None when all do."""
+    """Return the number of the first wrong DIGEST; None: all agree."""
     block = Block()
     block.add(first_line)
     offset = 0
@@ -207,7 +207,7 @@ def parse_header(line: bytes, where: str, versions: Collection[int] = READABLE) 
     return meta
 
 
-# --- Reading a recording, and making one as bytes; `lab.console.recording` describes the format ---
+# --- Reading and encoding ---
 
 
 LOG_SUFFIX = ".log"
@@ -215,7 +215,7 @@ INDEX_SUFFIX = ".idx"
 
 
 def paths(base: Path) -> tuple[Path, Path]:
-    """The log and the index of the recording with this base path (the path without a suffix)."""
+    """Return log and index of a recording's base path (without suffix)."""
     return base.with_name(base.name + LOG_SUFFIX), base.with_name(base.name + INDEX_SUFFIX)
 
 
@@ -223,11 +223,11 @@ def paths(base: Path) -> tuple[Path, Path]:
 class Recording:
     """A recording in memory.
 
-    A torn tail, as kill -9 or a full disk leaves it, is not seen: bytes without a whole record, or a record without all
-    of its bytes. The recording may be live; then this is what it held when it was opened.
+    A torn tail of kill -9 or a full disk (bytes without a whole record, or a record without all its bytes) is ignored.
+    Of a live recording this is the content at the time of opening.
 
     Attributes:
-        where: the file it came from, for messages.
+        where: its file, for messages.
         log: the raw bytes, as far as they have records.
     """
 
@@ -292,26 +292,26 @@ class Recording:
         return (event for event in self.events() if isinstance(event, Chunk))
 
     def lateness(self) -> Iterator[Lateness]:
-        """The times at which the reader of the port was held up, in order."""
+        """Delays of the port's reader, in order."""
         return (event for event in self.events() if isinstance(event, Lateness))
 
     def gaps(self) -> Iterator[Gap]:
-        """Where bytes may be missing, in order."""
+        """Gaps in order: bytes may be missing there."""
         return (event for event in self.events() if isinstance(event, Gap))
 
     def suspended(self) -> Iterator[Suspended]:
-        """Where the clock of the stamps stood still, in order."""
+        """Stops and jumps of the stamping clock, in order."""
         return (event for event in self.events() if isinstance(event, Suspended))
 
     def index(self) -> npt.NDArray[np.void]:
-        """All records as a structured array with the fields t_ns, position, n, kind."""
+        """All records as a structured array: t_ns, position, n, kind."""
         import numpy as np  # noqa: PLC0415  (numpy takes 0.1 s to import, and most users of a recording need none)
 
         return np.frombuffer(self._records, dtype=np.dtype(INDEX_DTYPE))
 
 
 def encode(meta: RecordingMeta, events: Iterable[Event]) -> tuple[bytes, bytes]:
-    """A recording of these events as the contents of its log and its index, e.g. for the artifacts of an attempt.
+    """Return log and index of a recording of these events.
 
     Positions are shifted so that the first event's is 0: in the artifact of a window without gaps, a position is an
     offset in the log. The meta data's `start` says where in the port's stream that was.
@@ -333,7 +333,7 @@ def encode(meta: RecordingMeta, events: Iterable[Event]) -> tuple[bytes, bytes]:
 
 
 def whole_records(records: bytes, log_size: int) -> tuple[int, int]:
-    """How many records are whole and have all their bytes, and how many bytes of the log they stand for."""
+    """Count the whole records and the bytes of the log they cover."""
     used = 0
     count = 0
     for _, _, n, kind in RECORD.iter_unpack(records[: len(records) // RECORD.size * RECORD.size]):
@@ -346,7 +346,10 @@ def whole_records(records: bytes, log_size: int) -> tuple[int, int]:
 
 
 def _breaks_off(records: bytes, count: int) -> bool:
-    """Whether record `count`, whose bytes are not all there, is wrong itself: the one after it begins elsewhere."""
+    """True if the short record `count` is itself wrong.
+
+    Then the record after it begins at another position.
+    """
     if len(records) < (count + 2) * RECORD.size:
         return False  # the torn tail of a killed writer
     _, position, n, _ = RECORD.unpack_from(records, count * RECORD.size)

@@ -17,10 +17,10 @@ from lab.errors import ConfigurationError
 
 @frozen
 class Replay:
-    """What a recording says about a boot.
+    """A recording's boot: moments, gaps and the kernel's clock.
 
     Attributes:
-        gaps: how often bytes may be missing.
+        gaps: number of gaps.
         lateness_max_ns: the largest evidence of a late stamp.
         printk: None where the kernel's times cannot be fitted.
     """
@@ -37,7 +37,7 @@ class Replay:
         return [interval(self.moments[0], moment) for moment in self.moments]
 
     def since_previous(self) -> list[Interval]:
-        """For each moment, the time since the one before it; the first one's is 0."""
+        """Intervals from each previous moment; the first one's is 0."""
         return [interval(a, b) for a, b in itertools.pairwise((*self.moments[:1], *self.moments))]
 
     def document(self) -> dict[str, object]:
@@ -55,7 +55,7 @@ class Replay:
 
 
 def replay(recording: Recording, board: BoardType) -> Replay:
-    """Find a board type's moments in a recording, and fit the kernel's times.
+    """Find a board type's moments, and fit the kernel's times.
 
     Raises:
         ConfigurationError: the recording is damaged.
@@ -73,7 +73,9 @@ def replay(recording: Recording, board: BoardType) -> Replay:
 
 
 def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
-    """The board type with the largest share of the moments of one of its flows in the recording; of several, the one that it names.
+    """Return the board type that fits the recording best.
+
+    It has the largest share of moments of one of its flows; of several, the named one.
 
     Raises:
         ConfigurationError: none has any.

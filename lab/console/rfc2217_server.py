@@ -1,7 +1,7 @@
-"""A port of the console server as RFC 2217 (telnet with serial settings) over TCP, for programs that know nothing of boardlab.
+"""RFC 2217 server (telnet with serial settings) for a console port.
 
-They share the port with all other readers: each gets every byte, nobody takes one away. Who types first may write, until it hangs
-up; where somebody else may write, what is typed is dropped, and the terminal is told so once. Speeds are the server's to set.
+Its clients share the port with all other readers: each gets every byte. The first client that types becomes the writer until it
+hangs up; if another client is the writer, typed bytes are dropped, and the terminal shows that once. The server sets the speed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 
 class _TelnetError(Exception):
-    """What a guest sends is no telnet."""
+    """A client's bytes are no telnet."""
 
 
 class Bridge:
-    """Serves one port to any number of TCP clients, each in a thread of its own.
+    """Serves one port to TCP clients, each in its own thread.
 
     Attributes:
         port: the TCP port that it listens on.
@@ -82,7 +82,7 @@ class Bridge:
             threading.Thread(target=self._serve, args=(guest,), daemon=True).start()
 
     def _serve(self, guest: socket.socket) -> None:
-        """One guest, until it or the console server hangs up."""
+        """Serve one client until it or the console server hangs up."""
         try:
             with guest:
                 keep_alive(guest)  # who is gone without a word gives the port back within a minute
@@ -103,7 +103,7 @@ class Bridge:
 
 
 class _Line:
-    """The serial settings as pyserial's server of RFC 2217 asks for them; nobody sets them through it."""
+    """The serial settings for pyserial's RFC 2217 server; clients cannot change them."""
 
     bytesize, parity, stopbits = serial.EIGHTBITS, serial.PARITY_NONE, serial.STOPBITS_ONE
     dtr = rts = cts = dsr = cd = True
@@ -156,7 +156,7 @@ class _Guest:
                 self._type(self._typed(data))
 
     def _typed(self, data: bytes) -> bytes:
-        """What is no telnet in it."""
+        """Return the typed bytes without telnet's commands."""
         try:
             typed = b"".join(self._telnet.filter(data))
         except (TypeError, ValueError, struct.error) as error:
@@ -182,5 +182,5 @@ class _Guest:
 
 
 def _notice(text: str) -> bytes:
-    """What is not the board's, in a terminal."""
+    """Format our own message for a terminal."""
     return f"\r\n[boardlab: {text}]\r\n".encode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""The device side of a port: opening it, writing to it without blocking, losing it and finding it again."""
+"""The serial device of a port: open, write, lose and reopen it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUTGOING_BYTES = 65536  # what the port has not taken yet; six seconds at 115200
 
 @frozen(str=False)
 class PortRequest:
-    """A port as a client asks for it; None: as it is open, or as the port itself says."""
+    """A client's request for a port; None: keep or use the default."""
 
     name: str
     device: Path
@@ -46,7 +46,7 @@ class PortRequest:
 
     @property
     def states(self) -> bool:
-        """Whether it says how the port is to be; who only looks says nothing."""
+        """True if it states settings; a mere reader states none."""
         return (self.speed_bd, self.adapter_latency_ns, self.fifo_bytes) != (None, None, None)
 
     @property
@@ -55,7 +55,7 @@ class PortRequest:
         return DEFAULT_SPEED_BD if self.speed_bd is None else self.speed_bd
 
     def fits(self, meta: RecordingMeta) -> bool:
-        """Whether a port that is open like this is what is asked for."""
+        """True if an open port has the requested settings."""
         return (
             self.speed_bd in {None, meta.speed_bd}
             and self.adapter_latency_ns in {None, meta.adapter_latency_ns}
@@ -63,7 +63,7 @@ class PortRequest:
         )
 
     def changed(self, meta: RecordingMeta) -> RecordingMeta:
-        """What the recording has to say of an open port that is to be as asked for."""
+        """Return the metadata of an open port after this request."""
         is_configured = self.adapter_latency_ns is not None and not meta.adapter.endswith(_CONFIGURED)
         return evolve(
             meta,
@@ -74,7 +74,7 @@ class PortRequest:
         )
 
     def meta(self, serial: SerialPort, scheduling: Scheduling, boot_id: str) -> RecordingMeta:
-        """What the recording has to say, now that the port is open."""
+        """Return the metadata of the port just opened."""
         is_configured = self.adapter_latency_ns is not None
         return RecordingMeta(
             name=self.name,
@@ -113,7 +113,10 @@ class SerialLine:
         self._take(serial)
 
     def is_device(self, path: Path) -> bool:
-        """Whether this path leads to the open device; of a lost one only its own path does, for numbers are reused."""
+        """True if this path leads to the open device.
+
+        Of a lost device only its own path does, since numbers are reused.
+        """
         if self.fd < 0:
             return path == self._request.device
         try:
@@ -122,7 +125,7 @@ class SerialLine:
             return False
 
     def change(self, speed_bd: int) -> None:
-        """Listen at another speed, now or when a lost port is back.
+        """Set another speed, now or when a lost port is back.
 
         Raises:
             BoardlabError: the driver refuses.
@@ -135,7 +138,7 @@ class SerialLine:
         """Queue bytes for the port.
 
         Raises:
-            LabTransientError: the port is lost, or does not take what it was given before.
+            LabTransientError: the port is lost, or does not take its queued bytes.
         """
         name = self._request.name
         if self.fd < 0:
@@ -150,7 +153,7 @@ class SerialLine:
         self.flush()
 
     def flush(self) -> None:
-        """Give the port what it takes without blocking."""
+        """Write queued bytes without blocking."""
         with contextlib.suppress(OSError):  # full, or gone, which the next read notices
             del self._outgoing[: os.write(self.fd, self._outgoing)]
         self._epoll.modify(self.fd, select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0))
@@ -161,7 +164,7 @@ class SerialLine:
         self.close()
 
     def try_reopen(self) -> bool:
-        """Open a lost port if it is there again. Returns: whether it is open now."""
+        """Reopen a lost port if possible; True if it is open."""
         if not self._may_be_back():
             return False
         try:
@@ -171,11 +174,11 @@ class SerialLine:
         return True
 
     def errors(self) -> dict[str, int] | None:
-        """The kernel's counters of lost and damaged characters; None where there are none."""
+        """The kernel's counters of lost and damaged characters; None: no counters."""
         return None if self.fd < 0 else line_errors(self.fd)
 
     def close(self) -> None:
-        """Give the port back. What it did not take is lost."""
+        """Close the port; discard its queued bytes."""
         if self.fd >= 0:
             self._epoll.unregister(self.fd)
             close_port(self.fd)
@@ -189,7 +192,10 @@ class SerialLine:
         self._epoll.register(self.fd, select.EPOLLIN)
 
     def _may_be_back(self) -> bool:
-        """A pty's number may have gone to another program: only a link that was made anew says that it is ours."""
+        """True if the lost device may be back.
+
+        A pty's number may belong to another program now: only a new link proves ours.
+        """
         device = self._request.device
         if not device.exists():
             return False
@@ -203,7 +209,7 @@ class SerialLine:
         return status.st_ino, status.st_ctime_ns
 
 
-# --- Opening a serial port for one reader: raw 8N1, locked, with the least latency that the driver offers ---
+# --- Opening a port: raw, locked, low latency ---
 
 
 SYSFS_TTY = Path("/sys/class/tty")
@@ -219,12 +225,12 @@ _USB_FRAME_NS = 1_000_000  # a full-speed adapter is asked once per frame (USB 2
 
 @frozen
 class SerialPort:
-    """An open port and what it gave us.
+    """An open port and the settings it accepted.
 
     Attributes:
-        low_latency, adapter, lock: in words, for the recording.
+        low_latency, adapter, lock: as text, for the recording.
         adapter_latency_ns: how long the adapter may hold a byte back.
-        fifo_bytes: of the receiving UART; 1 where there is none, or the adapter's latency covers it.
+        fifo_bytes: of the receiving UART; 1: none, or the adapter's latency covers it.
     """
 
     fd: int
@@ -236,7 +242,7 @@ class SerialPort:
 
 
 def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPort:
-    """Open the port for this process alone. It does not block, neither now nor on reads.
+    """Open the port exclusively and without blocking.
 
     Raises:
         LabStableError: missing, in use, not permitted, or the driver refuses; or a link left behind by a pty that is gone.
@@ -272,7 +278,7 @@ def speed_of(device: Path, speed_bd: int) -> int:
 
 
 def set_speed(fd: int, device: Path, speed_bd: int) -> None:
-    """Change the speed of an open port; what has come is kept.
+    """Change an open port's speed; received bytes stay.
 
     Raises:
         ConfigurationError: termios(3) has no such speed.
@@ -286,7 +292,7 @@ def set_speed(fd: int, device: Path, speed_bd: int) -> None:
 
 
 def close_port(fd: int) -> None:
-    """Give the port back. A port that is gone already is no error."""
+    """Close the port; a vanished port is no error."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(fd, termios.TIOCNXCL)
     with contextlib.suppress(OSError):
@@ -294,7 +300,7 @@ def close_port(fd: int) -> None:
 
 
 def is_pty(device: Path) -> bool:
-    """Whether this is a pseudo terminal; its number may belong to another program tomorrow."""
+    """True if this is a pseudo terminal; its number may be reused."""
     try:
         return os.major(device.stat().st_rdev) in _UNIX98_SLAVE_MAJORS
     except OSError:
@@ -302,7 +308,9 @@ def is_pty(device: Path) -> bool:
 
 
 def require_own_pty(device: Path) -> None:
-    """Refuse a link that outlived the pty it was made for: that number is another program's now.
+    """Refuse a link that is older than the pty behind it.
+
+    Such a link outlived its pty, and the number belongs to another program.
 
     The kernel sets a pty's change time when it makes it; reading and writing move the other times only (devpts).
 
@@ -322,7 +330,7 @@ def require_own_pty(device: Path) -> None:
 
 
 def is_there(device: Path) -> bool:
-    """Whether there is something to open now, that is not another program's pty."""
+    """True if the device exists and is not another program's pty."""
     try:
         require_own_pty(device)
         return device.exists()
@@ -331,12 +339,12 @@ def is_there(device: Path) -> bool:
 
 
 def is_tty(device: Path) -> bool:
-    """Whether this is a terminal of any kind, e.g. a serial port."""
+    """True if this is a terminal, e.g. a serial port."""
     return is_pty(device) or (SYSFS_TTY / device.resolve().name).exists()
 
 
 def line_errors(fd: int) -> dict[str, int] | None:
-    """The driver's counters of lost and damaged characters (TIOCGICOUNT); None where it has none."""
+    """Read the driver's error counters (TIOCGICOUNT); None: it has none."""
     try:
         counters = _ICOUNTER.unpack(fcntl.ioctl(fd, _TIOCGICOUNT, bytes(_ICOUNTER.size)))
     except OSError:
@@ -345,10 +353,10 @@ def line_errors(fd: int) -> dict[str, int] | None:
 
 
 def _lock(fd: int) -> str:
-    """Keep everybody else out.
+    """Lock out other programs.
 
-    flock(2) stops those who ask for it, as pyserial does with `exclusive`; TIOCEXCL stops all others but root. A pty
-    gets no TIOCEXCL: whoever keeps its slave open would preserve the flag after a crash of ours, for ever.
+    flock(2) stops programs that ask for it, as pyserial does with `exclusive`; TIOCEXCL stops all others but root. A pty
+    gets no TIOCEXCL: a process with its slave open would preserve the flag after a crash of ours.
     """
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if os.major(os.fstat(fd).st_rdev) in _UNIX98_SLAVE_MAJORS:
@@ -360,7 +368,7 @@ def _lock(fd: int) -> str:
 
 
 def _set_raw(fd: int, speed: int) -> None:
-    """8N1, no flow control, no echo, no translation; read(2) gives what there is (VMIN 1: "" then means hang-up)."""
+    """Set 8N1, raw, no flow control, VMIN 1 (then "" means hang-up)."""
     control = termios.CS8 | termios.CREAD | termios.CLOCAL
     characters = termios.tcgetattr(fd)[6]
     characters[termios.VMIN], characters[termios.VTIME] = 1, 0
@@ -382,7 +390,7 @@ def _set_low_latency(fd: int) -> str:
 
 
 def _describe(tty: str, sysfs: Path) -> tuple[str, int, int]:
-    """The adapter in words, how long it holds bytes back (ns), and the FIFO of its UART (bytes)."""
+    """Describe the adapter: text, hold time (ns), FIFO of its UART (bytes)."""
     entry = sysfs / tty
     timer = _read_number(entry / "device" / "latency_timer")  # ms; ftdi_sio, after ASYNC_LOW_LATENCY was set
     if timer is not None:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def lock(runtime: Path) -> int:
-    """Hold the folder for this server as long as the process lives. Returns: the descriptor that holds it.
+    """Lock the runtime folder for this process; return the lock's descriptor.
 
     Raises:
         LabStableError: another server has it.
@@ -84,9 +84,9 @@ def serve(runtime: Path, ready: Callable[[], None] = lambda: None) -> None:
 
 
 def detach() -> Callable[[], None]:
-    """Go on in a child of init, in a session of its own, while this process waits and exits.
+    """Continue as a daemon while the calling process waits and exits.
 
-    Returns: what to call when the server is ready; the waiting process then exits with 0.
+    Returns: a function to call when the server is ready; the waiting process then exits with 0.
     """
     ready, notify = os.pipe()
     child = os.fork()
@@ -102,7 +102,7 @@ def detach() -> Callable[[], None]:
 
 
 def write_ready(fd: int) -> None:
-    """Tell who waits at the other end of a pipe, if anybody does: who was killed, or gave up, will find us all the same."""
+    """Report readiness to the waiting process, if it still waits."""
     with contextlib.suppress(BrokenPipeError):
         os.write(fd, b"1")
     os.close(fd)

@@ -1,4 +1,4 @@
-"""What the console server says about itself and its ports."""
+"""The status records of the console server and its ports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class PortInfo:
     """An open port.
 
     Attributes:
-        meta: what its recording says about it.
+        meta: its recording's metadata.
         recording: path of the recording, without suffix.
-        position: where in the stream the next byte belongs.
+        position: of the next byte in the stream.
     """
 
     meta: RecordingMeta
@@ -29,24 +29,24 @@ class PortInfo:
 
     @property
     def name(self) -> str:
-        """What to attach to."""
+        """Name to attach to."""
         return self.meta.name
 
 
 @frozen
 class PortStatus:
-    """How a port is doing.
+    """The state of a port.
 
     Attributes:
         state: "open", or why it is lost.
-        last_byte_age_s: since the last byte; None when none came yet.
-        board: name of the board that hangs on it, where a measurement has said so.
-        writer: process id of who may write. writer_since: wall time, UTC, ISO 8601.
-        gaps: how often the port was lost. dropped: how many readers were too slow.
+        last_byte_age_s: since the last byte; None: none came yet.
+        board: name of its board, from a measurement.
+        writer: the writer's process id. writer_since: wall time, UTC, ISO 8601.
+        gaps: number of losses of the port. dropped: number of readers that were too slow.
         line_errors: the kernel's counters of the UART (overrun, buf_overrun, frame, parity, brk) since its start;
-            None where the port has none, as a pty.
+            None: the port has none, e.g. a pty.
         lateness_max_ns: the largest evidence of a late stamp since the port was opened.
-        recording_broken: why nothing is recorded at the moment; empty while all is well.
+        recording_broken: why it does not record now; empty: it records.
     """
 
     info: PortInfo
@@ -67,12 +67,12 @@ class PortStatus:
 
 @frozen
 class ServerStatus:
-    """How the server is doing.
+    """The state of the server.
 
     Attributes:
-        late_p99_ns: 99 of 100 bytes of the last minute came no later through this host than this; None: too few came.
-        more: there are more ports, which are asked for with this as `after`; None: there are none.
-        version: of its boardlab; empty: it is of one that did not say.
+        late_p99_ns: 99th percentile of the latency of the last minute's bytes; None: too few.
+        more: the next `after` for further ports; None: no more ports.
+        version: of its boardlab; empty: an older one without it.
     """
 
     pid: int
@@ -85,7 +85,7 @@ class ServerStatus:
     version: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it. (`asdict` goes through every value, and no port is read meanwhile.)"""
+        """Return it for JSON, faster than `asdict`: no port is read meanwhile."""
         ports = [
             _values(port) | {"info": _values(port.info) | {"meta": _values(port.info.meta)}} for port in self.ports
         ]
@@ -93,10 +93,10 @@ class ServerStatus:
 
 
 def port_info(answer: Mapping[str, Any]) -> PortInfo:
-    """An open port from the server's answer; what only a newer server says is passed over.
+    """Return the open port from an answer; ignore unknown fields.
 
     Raises:
-        LabStableError: the server is of an older boardlab, and says less than is needed.
+        LabStableError: the server is of an older boardlab, and a field is missing.
     """
     return _record(PortInfo, answer, meta=_record(RecordingMeta, answer.get("meta", {})))
 
@@ -108,7 +108,7 @@ def server_status(answer: Mapping[str, Any]) -> ServerStatus:
 
 
 def of_another_boardlab(lacks: str) -> LabStableError:
-    """The error of a server that was started by another boardlab than this one, and goes on running."""
+    """Return the error of a running server of another boardlab."""
     return LabStableError(
         f"the console server that runs was started by another boardlab, and does not know {lacks}: end it with `lab console "
         "stop` when nothing measures, and the next command starts a fitting one",
@@ -121,7 +121,10 @@ def _values(record: AttrsInstance) -> dict[str, Any]:
 
 
 def _record(kind: type[Record], answer: Mapping[str, Any], **known: object) -> Record:
-    """Our own server wrote it, so values are not checked; a converter for these alone takes a tenth of a second to import."""
+    """Build a record from our own server's answer, without checking values.
+
+    A converter for these alone takes 0.1 s to import.
+    """
     each = fields(kind)  # type: ignore[arg-type]
     values = {field.name: answer[field.name] for field in each if field.name in answer} | known
     missing = [repr(field.name) for field in each if field.default is NOTHING and field.name not in values]

@@ -1,7 +1,9 @@
-"""A serial port that somebody else serves over TCP, raw or by RFC 2217: its bytes are stamped when they arrive here.
+"""A serial port that another program serves over TCP.
 
-What lies between, an exporter's ser2net, the network and its retransmissions, is in every stamp. A bound cannot be proved; the
-one that is assumed is in `HOLD_NS`, and every number that comes from it has the flag `remote_stamp`.
+Its bytes are stamped at their arrival on this host.
+
+Every stamp includes the exporter's ser2net, the network and its retransmissions. A bound cannot be proved; `HOLD_NS` is
+the assumed one, and every number from it has the flag `remote_stamp`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _RECEIVE_BYTES: Final = 65536
 
 @frozen
 class RawTcpPort:
-    """Where it is served, and how."""
+    """Address and protocol of the port."""
 
     host: str
     tcp: int
@@ -45,10 +47,10 @@ class RawTcpPort:
 
 
 class RawTcpClient:
-    """Reads such a port; it offers what `ConsoleClient` does.
+    """Reads such a port, as `ConsoleClient` does.
 
     Attributes:
-        info: what is known of it.
+        info: the port's description.
     """
 
     def __init__(self, port: RawTcpPort, clock: Clock | None = None) -> None:
@@ -56,7 +58,7 @@ class RawTcpClient:
 
         Raises:
             ConfigurationError: an unknown protocol.
-            LabTransientError: nobody answers there.
+            LabTransientError: no server answers.
         """
         self._port, self._clock, self._position = port, clock or MonotonicRaw(), 0
         if port.protocol not in {RAW, RFC2217}:
@@ -78,10 +80,10 @@ class RawTcpClient:
         self.info = PortInfo(meta, "", 0)
 
     def read_event(self, timeout_s: float) -> Event | None:
-        """What came within `timeout_s`, with the instant at which it was read; None: nothing.
+        """Return the bytes of the next read with their stamp, or None.
 
         Raises:
-            LabTransientError: whoever serves the port has hung up.
+            LabTransientError: the server has hung up.
         """
         try:
             data = self._line.receive(timeout_s)
@@ -98,7 +100,7 @@ class RawTcpClient:
         """Send bytes.
 
         Raises:
-            LabTransientError: whoever serves the port has hung up.
+            LabTransientError: the server has hung up.
         """
         try:
             self._line.write(data)
@@ -106,7 +108,7 @@ class RawTcpClient:
             raise self._lost(str(error)) from error
 
     def status(self, name: str | None = None) -> ServerStatus:  # noqa: ARG002 - as ConsoleClient has it
-        """There is no console server that could say more."""
+        """Return None: without a console server there is no status."""
         return ServerStatus(os.getpid(), "", "", "", [])
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A person or a script at a port: what comes is shown, what is typed is sent."""
+"""A terminal for a person or a script at a port."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from lab.shown import bad, plain_bytes, plain_text, table
 if TYPE_CHECKING:
     from lab.console.replay import Replay
 
-# --- The bytes of a console as text, while they come ---
+# --- Console bytes as text ---
 
 
 _RETURNS = re.compile("\r+\n")
 
 
 class LiveText:
-    """The bytes of a console as text while they come; their lines end as the board's do."""
+    """Decodes a console's bytes to text; keeps the board's line ends."""
 
     def __init__(self) -> None:
-        """Nothing has come."""
+        """Start without bytes."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._held = ""  # carriage returns: a newline may follow
 
     def feed(self, data: bytes) -> str:
-        """What can be shown now."""
+        """Return the text that is complete so far."""
         text = self._held + self._decoder.decode(data)
         shown = text.rstrip("\r")
         self._held = text[len(shown) :]
         return plain_text(_RETURNS.sub("\r\n", shown))
 
 
-# --- A person or a script at a port: what comes is shown, what is typed is sent ---
+# --- The terminal ---
 
 
 LEAVE = b"\x1d"  # Ctrl-], telnet's escape character
@@ -63,12 +63,12 @@ _BLOCK = 4096
 
 @frozen
 class Ending:
-    """When a terminal has done its work, beside Ctrl-].
+    """Conditions that end a terminal, beside Ctrl-].
 
     Attributes:
-        until: what has to come; None: nothing in particular.
-        timeout_s: how long `until` is waited for after the last that was typed.
-        linger_s: without `until`: how long the line has to be silent after the end of the input.
+        until: pattern to wait for; None: none.
+        timeout_s: limit for `until` after the last typed byte.
+        linger_s: without `until`: required silence of the line after the end of the input.
     """
 
     until: re.Pattern[bytes] | None = None
@@ -94,9 +94,9 @@ class Terminal:
     _text: LiveText = field(factory=LiveText, init=False)
 
     def run(self) -> bool:
-        """Until Ctrl-], or the ending.
+        """Run until Ctrl-] or the ending.
 
-        Returns: False when `until` did not come in time.
+        Returns: False: `until` did not come in time.
 
         Raises:
             LabTransientError: the server went away; or, where no person sits at the keyboard, the port.
@@ -108,7 +108,7 @@ class Terminal:
             return True
 
     def show(self, data: bytes) -> None:
-        """What the board said."""
+        """Write the board's output to the screen."""
         shown = self._text.feed(data).replace("\r\n", "\n").encode() if self.lines else data
         while shown:
             shown = shown[os.write(self.screen, shown) :]
@@ -146,7 +146,7 @@ class Terminal:
         return self.ending.linger_s if self.ending.until is None else self.ending.timeout_s
 
     def _wait_s(self, typing: bool, active_s: float) -> float | None:
-        """How long to wait for bytes at most; None: for ever, since somebody may still type."""
+        """Maximum wait for bytes; None: unlimited, since a person may type."""
         if typing and self.ending.until is None:
             return None
         return max(0.0, active_s + self._patience_s - time.monotonic())
@@ -169,7 +169,7 @@ class Terminal:
 
 @contextmanager
 def _raw(keyboard: int, *, wanted: bool) -> Iterator[None]:
-    """Every key goes to the board, Ctrl-C too; the terminal is as before at the end."""
+    """Send every key to the board, Ctrl-C too; restore the terminal afterwards."""
     if not (wanted and os.isatty(keyboard)):
         yield
         return
@@ -181,7 +181,7 @@ def _raw(keyboard: int, *, wanted: bool) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-# --- How `lab console` writes things for people ---
+# --- Text output of `lab console` ---
 
 
 _NS_PER_MS = 1e6
@@ -194,7 +194,7 @@ _GAPS = {
 
 
 def replay_lines(result: Replay) -> list[str]:
-    """The moments of a boot, and how sure they are."""
+    """Format a boot's moments and their uncertainty."""
     timing = result.timing
     rows = [
         [
@@ -221,7 +221,7 @@ def replay_lines(result: Replay) -> list[str]:
 
 
 def log_lines(recording: Recording) -> Iterator[str]:
-    """Each line of a recording with the time since the first one."""
+    """Format a recording's lines with the time since the first one."""
     start_ns: int | None = None
     for line in stamped_lines(recording.events(), recording.meta.timing):
         start_ns = line.t_ns if start_ns is None else start_ns
@@ -230,7 +230,7 @@ def log_lines(recording: Recording) -> Iterator[str]:
 
 
 def status_lines(state: ServerStatus) -> list[str]:
-    """The server and its ports."""
+    """Format the state of the server and its ports."""
     lines = [f"pid {state.pid} since {state.started}, {state.scheduling}; log: {state.log}"]
     if not state.ports:
         return [*lines, "no port is open"]

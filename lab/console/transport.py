@@ -1,4 +1,4 @@
-"""How a client reaches a console server: over the socket in a folder of this host, or whatever else brings its frames."""
+"""Transports from a client to a console server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stream(Protocol):
         """
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """What has come; None: nothing, in time; b"": the other end has hung up.
+        """Return received bytes; None: time-out; b"": the peer has hung up.
 
         Raises:
             OSError: the connection has failed.
@@ -49,26 +49,26 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """Where a server is."""
+    """The address of a server."""
 
     @property
     def label(self) -> str:
-        """In messages."""
+        """The address in messages."""
 
     @property
     def log(self) -> str:
-        """Where its last words are."""
+        """Path of the server's log."""
 
     @property
     def hint(self) -> str:
-        """What brings it back when it is gone: a sentence without its point."""
+        """Remedy for a vanished server: a sentence without its full stop."""
 
     def connect(self, timeout_s: float) -> Stream:
         """A new connection.
 
         Raises:
-            LabTransientError: nobody answers.
-            ConfigurationError: who answers is not who was meant.
+            LabTransientError: no server answers.
+            ConfigurationError: another process answers than the expected one.
         """
 
 
@@ -84,21 +84,17 @@ class UnixTransport:
 
     @property
     def label(self) -> str:
-        """See `Transport`."""
         return str(self.path)
 
     @property
     def log(self) -> str:
-        """See `Transport`."""
         return str(self.path.with_name("console.log"))
 
     @property
     def hint(self) -> str:
-        """See `Transport`."""
         return "The next run starts a new one"
 
     def connect(self, timeout_s: float) -> UnixStream:
-        """See `Transport`."""
         if self.path.parent.exists():
             check_owner(self.path.parent)
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -119,7 +115,7 @@ class UnixTransport:
             raise
 
     def _peer(self, opened: socket.socket) -> int:
-        """The folder was checked by its name; this is who really listens."""
+        """Return the listener's pid after checking its user."""
         credentials = opened.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         pid, uid, _ = CREDENTIALS.unpack(credentials)
         if uid != os.getuid():
@@ -132,10 +128,10 @@ class UnixTransport:
 
 @frozen
 class ForwardedTransport:
-    """A socket of a server that no run starts: it runs on its own beside an exporter.
+    """A forwarded socket of an exporter's server; no run starts it.
 
     Attributes:
-        path: where it is reached on this host. host: where the server is. remote: the socket there.
+        path: its socket on this host. host: the server's host. remote: the socket on that host.
     """
 
     path: Path
@@ -144,31 +140,27 @@ class ForwardedTransport:
 
     @property
     def label(self) -> str:
-        """See `Transport`."""
         return f"{self.remote} on {self.host}"
 
     @property
     def log(self) -> str:
-        """See `Transport`."""
         return f"{Path(self.remote).with_name('console.log')} there"
 
     @property
     def hint(self) -> str:
-        """See `Transport`."""
         return start_there(self.host)
 
     def connect(self, timeout_s: float) -> UnixStream:
-        """See `Transport`."""
         return UnixTransport(self.path).connect(timeout_s)
 
 
 def start_there(host: str) -> str:
-    """What brings a console server of another host back: no run here starts one there."""
+    """Return the remedy for a server of another host."""
     return f"Start one on {host}: systemctl start boardlab-console, or `lab console serve`"
 
 
 class UnixStream:
-    """A connection over a socket of this host; see `Stream`.
+    """A connection over a socket of this host.
 
     Attributes:
         socket: which it takes over.
@@ -179,20 +171,16 @@ class UnixStream:
         self.pid = pid
 
     def send(self, data: bytes, timeout_s: float) -> None:
-        """See `Stream`."""
         self.socket.settimeout(timeout_s)
         self.socket.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """See `Stream`."""
         return self.socket.recv(RECEIVE_BYTES) if ready(self.socket, select.POLLIN, timeout_s) else None
 
     def fileno(self) -> int:
-        """See `Stream`."""
         return self.socket.fileno()
 
     def close(self) -> None:
-        """See `Stream`."""
         self.socket.close()
 
 
