@@ -1,4 +1,4 @@
-"""What is known about the numbers of a guide when it is compared with another."""
+"""Conditions and findings that belong to the numbers of a guide."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AnnotatedGuide:
 
     @property
     def name(self) -> str:
-        """How sentences call the guide."""
+        """Name of the guide in sentences."""
         return self.sheet.guide.release or self.sheet.guide.path
 
     def sibling(self, reading: CellReading, metric: str) -> CellReading | None:
@@ -52,18 +52,21 @@ class AnnotatedGuide:
         return self.readings.get((reading.board, (metric, reading.key[1])))
 
     def about(self, reading: CellReading) -> Sequence[Finding]:
-        """What the rules say about a cell."""
+        """Findings of the rules about a cell."""
         return self.findings.get(cell_key(reading.cell), ())
 
     def effect(self, reading: CellReading, effect: Effect) -> Finding | None:
-        """The finding that has this effect on a cell, if the rule is sure."""
+        """Return the certain finding with this effect on a cell, or None."""
         found = self.about(reading)
         if not found:  # as of most cells
             return None
         return next((f for f in found if f.rule.effect is effect and f.severity not in _UNSURE), None)
 
     def suspicions(self, reading: CellReading) -> Sequence[Finding]:
-        """Why a cell is wrong, or probably so, where no rule knows the right number and none says that the run failed."""
+        """Findings that make a cell doubtful without correcting it.
+
+        These are suspicions, and errors of rules that neither know the right number nor say that the run failed.
+        """
         return [
             f
             for f in self.about(reading)
@@ -78,7 +81,7 @@ class AnnotatedGuide:
 
 
 def cell_key(cell: Cell) -> _CellKey:
-    """What tells a cell of a guide from its others."""
+    """Key of a cell in its guide: table, line and column."""
     return cell.table, cell.line, cell.column
 
 
@@ -133,7 +136,7 @@ class Pair:
         return (self.old, self.before), (self.new, self.after)
 
 
-# --- What our own rules say of the newer of two guides: what is new in it, and what the older guide has, too ---
+# --- Findings in the newer guide: new or known ---
 
 
 # A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
@@ -147,11 +150,11 @@ _Place = tuple[str, Severity, str | None, object]
 
 @frozen
 class Fault:
-    """What a rule says of a place of the newer guide.
+    """A finding about a place of the newer guide.
 
     Attributes:
-        board, metric: None and empty where it is about a table or a row as a whole.
-        is_known: the same rule says it of the same result in the older guide.
+        board, metric: None and empty for a table or a row as a whole.
+        is_known: the same rule has the same finding for the result in the older guide.
     """
 
     rule: Rule
@@ -166,10 +169,10 @@ class Fault:
 
 @frozen
 class Blame:
-    """The rule whose finding decided on a change, and which of the two numbers it is about.
+    """The rule that decided on a change, and the numbers it concerns.
 
     Attributes:
-        is_known: the same rule says it of both.
+        is_known: the rule found it in both guides.
     """
 
     rule: Rule
@@ -180,7 +183,7 @@ class Blame:
 
 
 def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[Fault]:
-    """The findings that matter to a comparison, one for each cell, in the guide's order."""
+    """Yield the findings that matter to a comparison, cell by cell."""
     known = {place for finding in old.said for place, _ in _places(finding)}
     for finding in rulebook.run(new.sheet, old.sheet):
         if finding.severity not in _TOLD or finding.rule.id in _COMPARISONS:

@@ -1,4 +1,4 @@
-"""Header and rows as they stand in the file -> a table whose cells know what they are.
+"""Turn the raw header and rows of a table into cells.
 
 A row of the header's length gives each cell its column. A row of another length does not: the vendor's tool drops the
 cells of a board that has no data and moves the rest to the left, so filling from the left would give a board its
@@ -23,7 +23,7 @@ _MAX_PLACEMENTS = 1000  # of groups of cells on boards; a table with eight board
 
 @frozen
 class RawRow:
-    """A row as it stands in the file: its cells, and the line where it begins."""
+    """A row of the file: its cells and its first line."""
 
     line: int
     cells: tuple[str, ...]
@@ -42,7 +42,10 @@ class RawTable:
 
 
 def tables(raw_tables: Sequence[RawTable]) -> tuple[Table, ...]:
-    """All tables of a guide; a board that one header spells out is recognised in the others."""
+    """Assemble all tables of a guide.
+
+    A board that one header spells out is recognised in the other headers.
+    """
     boards = {
         column.board
         for raw in raw_tables
@@ -72,7 +75,10 @@ def _full_row(row: RawRow, table: int, columns: Sequence[Column]) -> Iterator[Ce
 
 
 def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequence[RawRow]) -> Iterator[Cell]:
-    """The cells of a short or overlong row: its key columns stand firm, the others stay unattributed."""
+    """Yield the cells of a short or overlong row.
+
+    Its key columns are certain; the other cells stay unattributed.
+    """
     keys = list(itertools.takewhile(lambda column: column.is_key, columns))
     short = len(row.cells) < len(columns)
     firm = min(len(keys), len(row.cells)) if short else 1
@@ -129,7 +135,9 @@ def _holds_identifiers(column: Column) -> bool:
 
 
 def _likely_columns(row: RawRow, columns: Sequence[Column], full: Sequence[RawRow]) -> list[int] | None:
-    """The columns that the cells of a short row come from, if exactly one choice of boards fits; None otherwise.
+    """Find the likely columns of a short row's cells.
+
+    A choice of boards counts only if it is the only one that fits; without one the result is None.
 
     A choice fits where every cell agrees with its column's emptiness: a column that is empty in all full rows may not
     hold a number, and one that is never empty must. UDP tables tell that way, since some boards leave the datagram
@@ -152,7 +160,10 @@ def _likely_columns(row: RawRow, columns: Sequence[Column], full: Sequence[RawRo
 
 
 def _repeated_metrics(columns: Sequence[Column], present: int) -> list[str]:
-    """The metrics of one board, if all boards have the same and a whole number of boards is present; else nothing."""
+    """Metrics of one board, if all boards share them.
+
+    Empty: the boards differ, or the row does not hold a whole number of boards.
+    """
     metrics = [[columns[i].metric for i in group] for group in _groups(columns)]
     same = bool(metrics) and all(names == metrics[0] for names in metrics)
     return metrics[0] if same and present > 0 and present % len(metrics[0]) == 0 else []
@@ -207,7 +218,7 @@ def columns(header: Sequence[str], known_boards: Collection[str] = ()) -> tuple[
 
 
 def is_board(text: str) -> bool:
-    """Whether a text is spelled like a board of the vendor's test platforms, e.g. "AM62XX-SK"."""
+    """Return whether a text is spelled like a vendor's board, e.g. "AM62XX-SK"."""
     return _BOARD.fullmatch(text) is not None
 
 
@@ -223,7 +234,7 @@ def unit(metric: str) -> str | None:
 
 
 def row_unit(row: str) -> tuple[str, str | None]:
-    """A row's name without the unit in its last parentheses, and that unit: "bw_pipe (MB/s)" -> "bw_pipe", "MB/s"."""
+    """Split a row's name from its unit: "bw_pipe (MB/s)" -> "bw_pipe", "MB/s"."""
     name, parenthesis, rest = row.strip().rpartition("(")
     if not parenthesis or not rest.endswith(")") or ")" in rest[:-1]:
         return row.strip(), None
@@ -243,7 +254,7 @@ def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
     return None, text
 
 
-# --- Tables whose header and rows do not fit, and boards that are spelled in two ways: mended where only one reading fits ---
+# --- Repair of headers, rows and boards' spellings ---
 # What is changed is said. Where two readings fit, nothing is: the cells of such rows stay unattributed.
 
 
@@ -251,7 +262,10 @@ _SUBSTITUTION = re.compile(r"\|([^|\s](?:[^|]*[^|\s])?)\|")
 
 
 def mended(tables: Iterable[RawTable]) -> tuple[list[RawTable], list[Repair]]:
-    """The tables with headers that fit their rows where that is certain, one spelling a board, and what was changed."""
+    """Repair the tables whose headers do not fit, and list the repairs.
+
+    A header is changed only where one reading fits; each board gets one spelling.
+    """
     found: list[RawTable] = []
     repairs: list[Repair] = []
     for raw in tables:
@@ -265,7 +279,7 @@ def mended(tables: Iterable[RawTable]) -> tuple[list[RawTable], list[Repair]]:
 
 
 def substituted(raw: RawTable, words: Mapping[str, str]) -> RawTable:
-    """The table with its substitutions `|name|` replaced by what is known of them."""
+    """Replace the known substitutions `|name|` of a table."""
 
     def replace(text: str) -> str:
         return _SUBSTITUTION.sub(lambda match: words.get(match[1], match[0]), text)
@@ -280,10 +294,13 @@ def substituted(raw: RawTable, words: Mapping[str, str]) -> RawTable:
 
 
 def unpadded(raw: RawTable) -> RawTable:
-    """The table with its short rows short again: whatever builds a page fills them with empty cells on the right.
+    """Remove the empty cells that pad short rows on the right.
 
-    That hides that the vendor's tool moved their cells to the left. Where another row has an empty board left of a full
-    one, the table says where it has no data, so its empty cells are believed.
+    A tool that builds pages adds them. They hide that the vendor's tool moved the cells to the left. Where another row
+    has an empty board left of a full one, the table itself marks missing data, and its empty cells stay.
+
+    That hides that the vendor's tool moved their cells to the left. Where another row has an empty board left of a
+    full one, the table says where it has no data, so its empty cells are believed.
     """
     headings = columns(raw.header)
     groups = [
@@ -315,7 +332,10 @@ _Step = tuple[RawTable, list[str]]
 
 
 def _blank_tails(raw: RawTable) -> _Step:
-    """Rows that end in a comma have an empty cell more than their header; nothing stands in it."""
+    """Cut empty cells beyond the header.
+
+    Rows that end in a comma have them.
+    """
     width = len(raw.header)
     if not width:
         return raw, []
@@ -329,7 +349,10 @@ def _cut(row: RawRow, width: int) -> RawRow:
 
 
 def _split_header(raw: RawTable) -> _Step:
-    """A comma is missing in the header: one cell names two boards, or holds a quote where two cells met."""
+    """Split header cells where a comma is missing.
+
+    Such a cell names two boards, or holds a quote where two cells met.
+    """
     if not raw.rows or {len(row.cells) for row in raw.rows} == {len(raw.header)}:
         return raw, []
     header = tuple(part for cell in raw.header for part in _parts(cell))
@@ -353,7 +376,10 @@ def _header_among_rows(raw: RawTable) -> _Step:
 
 
 def _header_width(raw: RawTable) -> _Step:
-    """A header that is one cell too long or too short for every row, where only one cell can be the one."""
+    """Fix a header that is one cell too long or too short.
+
+    It is changed only if one cell alone can be the surplus or the missing one.
+    """
     widths = {len(row.cells) for row in raw.rows}
     if len(widths) != 1 or not raw.header or len(raw.rows) < 2:
         return raw, []
@@ -372,7 +398,7 @@ def _header_width(raw: RawTable) -> _Step:
 
 
 def _is_whole(texts: Iterable[str]) -> bool:
-    """Whether these are keys such as frame sizes: whole numbers, each once."""
+    """Return whether the texts are distinct whole numbers, such as frame sizes."""
     found = list(texts)
     return all(re.fullmatch(r"\d+[kKmM]?", text.strip()) for text in found) and len(set(found)) == len(found)
 
@@ -382,7 +408,10 @@ def _is_number(text: str) -> bool:
 
 
 def _one_spelling(tables: Sequence[RawTable]) -> tuple[list[RawTable], list[Repair]]:
-    """A board spelled "AM62XX-SK-FS" here and "am62xx_sk-fs" there is one board; the commoner spelling stays."""
+    """Give each board its commonest spelling.
+
+    "AM62XX-SK-FS" and "am62xx_sk-fs" are the same board.
+    """
     spellings: dict[str, Counter[str]] = {}
     for board in _boards(tables):
         spellings.setdefault(board.lower().replace("_", "-"), Counter())[board] += 1

@@ -1,4 +1,4 @@
-"""Which evaluation module a board of the headers is: "am62xx_lp_sk-fs" is "AM62x LP SK"."""
+"""Evaluation module of a board: "am62xx_lp_sk-fs" is "AM62x LP SK"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _WORDS = re.compile(r"[a-z]+\d+[a-z0-9]*|[a-z]+")
 
 
 def module_of(guide: Guide, board: str) -> Module | None:
-    """The module that a board is, if exactly one fits by its words or if the guide has one board and one module."""
+    """Return the module of a board; None unless exactly one fits.
+
+    The words of both names decide; a guide with one board and one module needs none.
+    """
     if len(guide.modules) == 1 and len(guide.boards) == 1:
         return guide.modules[0]
     for words in (_words, _first_word):
@@ -23,13 +26,15 @@ def module_of(guide: Guide, board: str) -> Module | None:
 
 
 def type_of(board: str) -> str:
-    """The board type: the name without how the device boots. "am62xx_sk-fs" and "am62xx_sk-se" are "am62xx_sk"."""
+    """Return the board type: "am62xx_sk-fs" and "am62xx_sk-se" give "am62xx_sk"."""
     return _SECURITY.sub("", board)
 
 
 @functools.lru_cache(maxsize=256)
 def product_of(board: str | None) -> str:
-    """The device that a board carries: "am62xx_lp_sk-fs" and "am62xxsip_sk-fs" are of "am62", "am62pxx_sk-fs" of "am62p".
+    """Return the device of a board: "am62xx_lp_sk-fs" gives "am62".
+
+    "am62xxsip_sk-fs" gives "am62" too, "am62pxx_sk-fs" gives "am62p".
 
     Boards of different products are never compared. A package with memory inside (SIP) is no other product.
     """
@@ -39,12 +44,18 @@ def product_of(board: str | None) -> str:
 
 
 def is_product(name: str) -> bool:
-    """Whether a name is of a device and nothing else: "AM62x" and "am62", not "am62xx_sk-fs" and "sk"."""
+    """Return whether a name is that of a device, such as "AM62x".
+
+    "am62xx_sk-fs" and "sk" are no devices.
+    """
     return re.fullmatch(r"[a-z]+\d+[a-z0-9]*", name.lower()) is not None
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """The words of a name: device letters after the number stand alone, and an x is a placeholder."""
+    """Split a name into words.
+
+    Device letters after the number are words of their own; an x is a placeholder.
+    """
     lower = _SECURITY.sub("", name.lower()).replace("_", " ").replace("-", " ")
     return tuple(word for part in _WORDS.findall(lower) for word in _device(part))
 

@@ -25,7 +25,10 @@ _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail vo
 
 @frozen
 class Quantity:
-    """What a guide can publish; when a change of it says something stands in lab/judge/noise.toml."""
+    """A quantity that guides publish.
+
+    lab/judge/noise.toml says from which size on its changes matter.
+    """
 
     metric: Metric
 
@@ -72,7 +75,7 @@ class CellReading:
 
     @functools.cached_property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """What makes two readings of one board comparable."""
+        """Key that makes two readings of one board comparable."""
         return self.metric, tuple(sorted(self.params.items()))
 
 
@@ -132,7 +135,7 @@ class Catalogue:
 
 
 def _alone(reading: CellReading, first: dict[object, CellReading]) -> CellReading:
-    """The reading, without its metric if cells under other words of the same board have its key already.
+    """Remove the metric of a reading whose key another cell already has.
 
     Such a pair means that this catalogue leaves out a word that matters; then the later cells are kept as they are
     printed, and neither is lost or compared with the other. The same words twice are the guide's own repetition.
@@ -144,7 +147,7 @@ def _alone(reading: CellReading, first: dict[object, CellReading]) -> CellReadin
 
 
 def _words(reading: CellReading) -> tuple[str, ...]:
-    """What is printed about a cell, as far as it says what was measured."""
+    """Printed words that say what a cell measured."""
     texts = (reading.table.title, *reading.table.chapter, reading.cell.metric or "", *reading.cell.params.values())
     return tuple(" ".join(text.lower().split()) for text in texts)
 
@@ -158,9 +161,9 @@ def _groups(matches: list[re.Match[str]]) -> dict[str, str]:
 
 
 def _normal(name: str, text: str) -> str:
-    """One spelling for what guides spell in several ways: "Deep Sleep" and "DeepSleep", MMC/SD and MMCSD.
+    """Map the spellings of a parameter to one: "Deep Sleep" to "DeepSleep".
 
-    Empty where the words say what goes without saying: one core, the whole board.
+    Empty for the usual case, which needs no word: one core, the whole board.
     """
     match name:
         case "mode":

@@ -1,4 +1,7 @@
-"""A comparison of two guides as one HTML page that needs no network, and as Markdown for a comment in CI."""
+"""A comparison of two guides as an HTML page and as Markdown.
+
+The page needs no network; the Markdown is a comment for CI.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,10 @@ def html(found: Comparison) -> str:
 
 
 def markdown(found: Comparison) -> str:
-    """The comment: verdict, causes, and a table of the first numbers of each; short enough for a forge's comment."""
+    """Write the comment: verdict, causes, and the first numbers of each.
+
+    It is short enough for the limit of a forge's comments.
+    """
     groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
     texts = (_comment(found, groups, *most) for most in _SIZES)
     return next((text for text in texts if len(text.encode()) <= MOST_BYTES), grouping.verdict_line(found))
@@ -132,7 +138,7 @@ def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, m
 
 
 def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
-    """How many rows of each cause a comment shows: as many of each as there is room for, at most a few."""
+    """Number of rows that a comment shows of each cause."""
     most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= most_rows), 1)
     return [min(size, most) if place < most_rows else 0 for place, size in enumerate(sizes)]
 

@@ -1,6 +1,6 @@
-"""Two guides of one family -> what moved, in which direction, and whether that means anything.
+"""Comparison of two guides of one family: changes, directions and significance.
 
-Guides of earlier releases, where there are any, say how much a number moves by itself, and where it was before.
+Guides of earlier releases, if given, show the usual scatter of a number and its earlier values.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class Change:
 
     @property
     def follows_clock(self) -> bool:
-        """Whether the number scales with the clock of the processor."""
+        """Return whether the number scales with the processor's clock."""
         return noise.load().of(self.metric, self.params).follows_clock
 
 
 @frozen
 class Comparison:
-    """All that two guides have in common, most important first, and what only one of them has.
+    """Common results of two guides, most important first, and the unmatched ones.
 
     Attributes:
-        names: how sentences call the older and the newer guide. paths: their files.
-        faults: what our own rules say of the newer guide.
+        names: of the older and the newer guide in sentences. paths: their files.
+        faults: findings of the rules in the newer guide.
         clocks: board -> clock of its processor in the newer guide, in MHz.
         earlier: names of the releases before the older one that were looked at, the oldest first.
     """
@@ -103,7 +103,10 @@ class Comparison:
 
 @frozen
 class _Key:
-    """What identifies a result; `place` is its column in a short row whose boards are not known, else 0."""
+    """Key of a result.
+
+    `place` is its column in a short row whose boards are not known, else 0.
+    """
 
     board: str | None
     metric: str
@@ -144,14 +147,17 @@ def compare(
 
 
 def _names(before: AnnotatedGuide, after: AnnotatedGuide) -> tuple[str, str]:
-    """Releases; the files' own names where they do not tell the two apart."""
+    """Releases of both guides, or their files if the releases are equal."""
     if before.name != after.name:
         return before.name, after.name
     return before.sheet.guide.path, after.sheet.guide.path
 
 
 def _concerns(wanted: str | None, board: str | None) -> bool:
-    """Whether a row may be of the wanted board; one without a board may."""
+    """Return whether a row may belong to the wanted board.
+
+    A row without a board may.
+    """
     return wanted is None or board is None or board == wanted
 
 
@@ -249,7 +255,7 @@ def _weight(change: Change) -> tuple[int, float]:
     return list(Verdict).index(change.verdict), -size
 
 
-# --- What the judge is given of a guide's reading: its number, and whatever the rules and the conditions say about it ---
+# --- Readings as the judge's numbers and evidence ---
 
 
 _UDP = "ethernet.udp."
@@ -270,7 +276,7 @@ def number_of(reading: CellReading, side: AnnotatedGuide, board: str | None) -> 
 
 
 def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> NumberEvidence:
-    """What is known about a reading beyond its number."""
+    """Collect the evidence about a reading besides its number."""
     broken, recovered = (side.effect(reading, effect) for effect in (Effect.BROKEN, Effect.RECOVERED))
     value = reading.cell.value
     definition, definition_text = _definition(reading, side)
@@ -298,9 +304,9 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> N
 
 
 def uncertainty(reading: CellReading, side: AnnotatedGuide) -> float:
-    """Half of the printed range, at least half of the last printed digit; how many samples it is of is not published.
+    """Half of the printed range, at least half of the last digit.
 
-    Of a recovered number what its rule says.
+    A recovered number has the ± of its rule. Guides do not publish the number of samples.
     """
     value = reading.cell.value
     digit = 0.5 * _digit(reading, side)
@@ -318,7 +324,7 @@ def _digit(reading: CellReading, side: AnnotatedGuide) -> float:
 
 
 def _recovered(found: Finding, side: int) -> float | None:
-    """An end of what a recovered number may be; None where it is exact."""
+    """Lower or upper end of a recovered number; None: it is exact."""
     if found.corrected is None or found.uncertainty is None:
         return None
     return found.corrected + side * found.uncertainty
@@ -352,7 +358,10 @@ def _resolution(reading: CellReading, side: AnnotatedGuide) -> tuple[float | Non
 
 
 def _work(reading: CellReading, side: AnnotatedGuide) -> Work | None:
-    """What was done while this was measured: the packets of a rate, of a loss those that were sent, the throughput of a load."""
+    """Work behind a reading.
+
+    For a packet rate these are the packets, for a loss the packets sent, for a load the throughput.
+    """
     row = side.udp_rows.get(cell_key(reading.cell))
     if reading.metric == f"{_UDP}throughput" and row is not None:
         return Work(row.packets_k, "packets", "thousand a second", _noise(reading))
@@ -382,7 +391,7 @@ def _noise_of(metric: str, params: tuple[tuple[str, str], ...]) -> float:
     return noise.load().of(metric, dict(params)).relative
 
 
-# --- The numbers of the releases before those that are compared; `lab.guide.stored_earlier` has the store's ---
+# --- Numbers of earlier releases ---
 
 
 Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
@@ -405,7 +414,7 @@ class Earlier:
 
 
 def key_of(reading: CellReading, board: str | None) -> Key:
-    """What must be the same in results of several releases."""
+    """Key that equal results of several releases share."""
     return (board, *reading.key)
 
 

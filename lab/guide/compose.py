@@ -1,4 +1,7 @@
-"""The numbers of a release -> the tables of a guide, in the vendor's order and shapes, every row of full width."""
+"""Arrange a release's numbers in the tables of a guide.
+
+Order and shape are the vendor's; every row has full width.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _OTHER_CHAPTER = "Other Measurements"
 
 @frozen
 class ComposedRow:
-    """A row: its key cells, and one cell for each further column, None where a board has no data."""
+    """A row: key cells and results.
+
+    None: the board has no data.
+    """
 
     keys: tuple[str, ...]
     cells: tuple[GuideEntry | None, ...]
@@ -76,7 +82,10 @@ def tables(release: GuideRelease) -> list[ComposedTable]:
 
 
 def _other_place(entry: GuideEntry, number: int) -> CellPosition:
-    """Where the number's source printed it; else a chapter for what guides do not have, with a table for each metric."""
+    """Position of a number that the layout does not know.
+
+    It is where the number's source printed it; without a source, a table of its metric in a chapter of its own.
+    """
     if entry.origin is not None:
         o = entry.origin
         return CellPosition((_AFTER_ALL, number), o.chapter, o.title, o.keys, o.row, o.column)
@@ -86,7 +95,7 @@ def _other_place(entry: GuideEntry, number: int) -> CellPosition:
 
 
 def _second_key(entry: GuideEntry, header: str) -> tuple[str, bool]:
-    """The text of a second key column, and whether it tells rows apart."""
+    """Return a second key column's text and whether it distinguishes rows."""
     name = layout.SECOND_KEYS.get(header)
     if name is not None and name in entry.params:
         return entry.params[name], True
@@ -106,7 +115,7 @@ def _first_board(draft: _Draft) -> int:
 
 
 def _chapters_together(drafts: Iterable[_Draft]) -> Sequence[_Draft]:
-    """Tables of one chapter follow each other, where the chapter first appears; so do its sections."""
+    """Put tables of one chapter, and sections of one top chapter, together."""
     found: dict[tuple[str, ...], list[_Draft]] = {}
     for draft in drafts:
         found.setdefault(draft.place.chapter, []).append(draft)

@@ -1,7 +1,7 @@
-"""The block of a csv-table directive -> title, header and rows, also where docutils would give the whole table up.
+"""Parse a csv-table block into title, header and rows.
 
-docutils refuses a table for one flaw in its options: rows without a blank line before them, a title that runs on, a header
-of several lines. Here each line is taken for what it looks like, and what had to be guessed is said.
+docutils gives up a whole table for one flaw in its options: rows without a blank line before them, a title that runs
+on, a header of several lines. Here the form of each line decides, and each guess is noted as a repair.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _Line = tuple[int, str]
 
 @frozen
 class CsvBlock:
-    """What the directive says.
+    """Content of the directive.
 
     Attributes:
-        lost: (line, reason) of each line that is no row.
-        repairs: (line, what had to be guessed).
+        lost: (line, reason) of each line that is not a row.
+        repairs: (line, guess).
         elsewhere: option and value, where the rows are in another file.
     """
 
@@ -110,7 +110,10 @@ def _split(lines: Sequence[_Line], directive_line: int) -> _Block:
 
 
 def _late_options(rest: list[_Line], block: _Block) -> list[_Line]:
-    """The rows of a block whose options follow a blank line, which docutils takes for rows."""
+    """Take the options that follow a blank line.
+
+    docutils takes them for rows. The result are the rows after them.
+    """
     at = 0
     while at < len(rest) and (match := _OPTION.match(rest[at][1])):
         block.options[match[1].lower()] = [(rest[at][0], match[2] or "")]
@@ -121,7 +124,7 @@ def _late_options(rest: list[_Line], block: _Block) -> list[_Line]:
 
 
 def _is_open(found: Sequence[_Line]) -> bool:
-    """Whether the text so far leaves a quoted cell or a list of cells open."""
+    """Return whether a quoted cell or list of cells is still open."""
     text = "\n".join(line for _, line in found).rstrip()
     return text.count('"') % 2 == 1 or text.endswith(",") or not text
 
@@ -134,7 +137,10 @@ def _header(found: Sequence[_Line], dialect: Dialect) -> tuple[tuple[str, ...], 
 
 
 def _joined(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The cells of a header that runs over several lines, each ending in a comma that leaves an empty cell."""
+    """Yield the cells of a header that spans several lines.
+
+    A line that goes on ends in a comma, which leaves an empty cell.
+    """
     for number, cells in enumerate(rows):
         is_cut = number < len(rows) - 1 and cells and not cells[-1].strip()
         yield from cells[:-1] if is_cut else cells
@@ -145,7 +151,7 @@ def _cells(text: str, dialect: Dialect) -> tuple[str, ...]:
     return tuple(unescaped(cell) for cell in parsed[0].cells) if parsed else ()
 
 
-# --- The rows of a csv-table, line by line: one broken row costs that row, not the table ---
+# --- Rows of a csv-table, line by line ---
 
 
 _LONGEST_ROW = 20  # lines that one quoted cell may run over
@@ -153,7 +159,7 @@ _LONGEST_ROW = 20  # lines that one quoted cell may run over
 
 @frozen
 class Dialect:
-    """How docutils' csv-table options describe the text."""
+    """Dialect of the text, from docutils' csv-table options."""
 
     delimiter: str = ","
     quote: str = '"'
@@ -177,11 +183,13 @@ _Places = list[tuple[int, str]]
 
 
 def parse_rows(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list[RawRow], _Places, _Places]:
-    """The rows of numbered lines, (line, reason) for each line that could not be read, and for each that was mended.
+    """Parse numbered lines into rows, lost lines and mended lines.
 
-    A quoted cell may contain line ends. A line that is no row by itself and does not become one with the lines after it
-    is cut where a quote, a delimiter and a quote meet, if it begins with a quote: such a row has a quote in the middle of a
-    cell, or lacks the last one. Any other is given up, and reading goes on with the next line.
+    Lost and mended lines are pairs (line, reason).
+
+    A quoted cell may contain line ends. A line that is no row by itself and does not become one with the lines after
+    it is cut where a quote, a delimiter and a quote meet, if it begins with a quote: such a row has a quote in the
+    middle of a cell, or lacks the last one. Any other is given up, and reading goes on with the next line.
     """
     rows: list[RawRow] = []
     lost: _Places = []
@@ -207,7 +215,10 @@ def parse_rows(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list
 
 
 def _cut(text: str, dialect: Dialect) -> list[str] | None:
-    """The cells of a line whose quotes do not pair, by the places where two cells meet; None where it has none."""
+    """Split a line with unpaired quotes where two cells meet.
+
+    None: there is no such place.
+    """
     quote, stripped = dialect.quote, text.strip().rstrip(dialect.delimiter)
     if len(stripped) < 2 or not stripped.startswith(quote):
         return None
@@ -221,7 +232,10 @@ def _cut(text: str, dialect: Dialect) -> list[str] | None:
 
 
 def _one_row(lines: Sequence[str], dialect: Dialect) -> tuple[int, list[str] | None, str]:
-    """How many lines the first row takes, its cells (None: broken) and why it is broken."""
+    """Parse the first row: number of lines, cells, reason.
+
+    The cells are None for a broken row.
+    """
     for taken in range(1, len(lines) + 1):
         reader = csv.reader(
             [line.rstrip() + "\n" for line in lines[:taken]],
@@ -243,5 +257,5 @@ def _one_row(lines: Sequence[str], dialect: Dialect) -> tuple[int, list[str] | N
 
 
 def count(text: str | None) -> int:
-    """The number in an option such as :header-rows:; 0 where there is none."""
+    """Number in an option such as :header-rows:; 0 without one."""
     return int(text) if text is not None and text.strip().isdecimal() and len(text.strip()) < 4 else 0

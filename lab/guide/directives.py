@@ -1,8 +1,8 @@
-"""The RST directives that a guide may use, each harmless: none opens a file, none reaches the network.
+"""Harmless RST directives for guides: no file, no network.
 
-docutils keeps one table of directives for the whole process. While a guide is parsed, `only_ours` lends it this room's
-table, which knows every name: tables are kept as rows of text, containers are entered, programs and pictures are passed
-over, and whatever names another file is noted as unread.
+docutils keeps one table of directives for the whole process. While a guide is parsed, `only_ours` replaces it by the
+table of this module, which knows every name: tables are kept as rows of text, containers are entered, programs and
+pictures are skipped, and a reference to another file is noted as unread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATH_MAX = 4096  # of the kernel: no file has a longer name
 
 
 class rows(nodes.General, nodes.Element):  # noqa: N801 - docutils names its nodes in lower case
-    """A table as rows of text; attributes `title`, `line`, `header`, `rows` (list of RawRow) and `repairs`."""
+    """A table as text: `title`, `line`, `header`, `rows` (of RawRow), `repairs`."""
 
 
 class unread(nodes.General, nodes.Element):  # noqa: N801
@@ -30,7 +30,7 @@ class unread(nodes.General, nodes.Element):  # noqa: N801
 
 
 class merged(nodes.General, nodes.Element):  # noqa: N801
-    """A place that was read although it may not belong here; attributes `line` and `reason`."""
+    """A place that was read without certainty: attributes `line` and `reason`."""
 
 
 class rubric(nodes.General, nodes.TextElement):  # noqa: N801
@@ -42,7 +42,10 @@ class titled(nodes.General, nodes.Element):  # noqa: N801
 
 
 class _AnyOption(dict[str, Callable[[str], Any]]):
-    """An option table that takes every option as text: an unknown one must not cost us the directive."""
+    """An option table that takes every option as text.
+
+    An unknown option must not lose the directive.
+    """
 
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return directives.unchanged
@@ -67,7 +70,7 @@ class _Base(Directive):
         return container
 
     def line_of(self, index: int) -> int:
-        """Line in the file of a line of the content, counted from 1."""
+        """Line in the file, from 1, of a line of the content."""
         offset = self.content.offset(index)
         return self.content_offset + index + 1 if offset is None else offset + 1
 
@@ -114,14 +117,17 @@ class _Rubric(_Base):
 
 
 class _Container(_Base):
-    """Admonitions, `only`, tabs and everything unknown: what stands inside is part of the guide."""
+    """Admonitions, `only`, tabs and unknown directives: their content belongs to the guide."""
 
     def run(self) -> list[nodes.Node]:
         return [self.inside()]
 
 
 class _Ifconfig(_Base):
-    """A branch that one configuration has: chosen by what the caller defines; else read, and said to be."""
+    """A conditional branch, chosen by the caller's definitions.
+
+    An undecided branch is read and reported.
+    """
 
     def run(self) -> list[nodes.Node]:
         defines = getattr(self.state.document.settings, "boardlab_defines", {})
@@ -164,9 +170,9 @@ class _Table(dict[str, type[Directive]]):
 
 @contextlib.contextmanager
 def only_ours() -> Iterator[None]:
-    """Lend docutils this room's directives and give its own back at the end, as Sphinx does.
+    """Replace docutils' directives by ours for the time of the context.
 
-    docutils has no public way to take a directive back. Not for several threads at once, as docutils itself.
+    Sphinx does the same, as docutils has no public way to remove a directive. Like docutils, it is not thread-safe.
     """
     ours = _Table(dict.fromkeys(_IGNORED, _Ignored))
     ours |= {"csv-table": _CsvTable, "list-table": _ListTable, "table": _Titled, "rubric": _Rubric}
@@ -197,11 +203,13 @@ def _line(node: nodes.Element, otherwise: int) -> int:
     return min(lines) if lines else otherwise
 
 
-# --- The conditions of `ifconfig` branches, decided by what the reader was told, and never by running them ---
+# --- Conditions of `ifconfig` branches ---
 
 
 def holds(condition: str, defines: Mapping[str, str]) -> bool | None:
-    """Whether a condition such as `CONFIG_part_variant in ('AM62X', 'AM62AX')` is true; None where that is not known.
+    """Evaluate a condition such as `CONFIG_part_variant in ('AM62X', 'AM62AX')`.
+
+    Returns None if the definitions do not decide it.
 
     Args:
         defines: names -> values; a value is compared as text, without regard to case.
@@ -213,7 +221,7 @@ def holds(condition: str, defines: Mapping[str, str]) -> bool | None:
 
 
 def undecided(condition: str) -> str:
-    """What to say of a branch that was read without being chosen."""
+    """Reason for a branch that was read without a choice."""
     try:
         names = sorted({node.id for node in ast.walk(ast.parse(condition, mode="eval")) if isinstance(node, ast.Name)})
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,7 +1,7 @@
-"""What a reader finds in a file, before its tables become cells: raw tables, their captions, evaluation modules.
+"""Raw content of a file: tables, captions, evaluation modules.
 
-Guides print `Table:  **Title**` before the table or after it, one way throughout a document. The captions that have a
-table on one side only tell which way it is; the others follow.
+Guides print `Table:  **Title**` before the table or after it, one way throughout a document. Captions with a table on
+one side only decide which way it is; the others follow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.guide.text import decimals, plain
 
 @define
 class Document:
-    """What a file says, in its order; the readers fill it."""
+    """Content of a file in its order; the readers fill it."""
 
     title: str = ""
     tables: list[RawTable] = field(factory=list)
@@ -33,7 +33,7 @@ _CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNOR
 
 
 def is_module_table(raw: RawTable) -> bool:
-    """Whether a table lists modules, not results."""
+    """Return whether a table lists modules instead of results."""
     return [text.strip().lower() for text in raw.header] == ["name", "description"]
 
 
@@ -62,7 +62,7 @@ class Caption:
 
 @frozen
 class Untitled:
-    """A table without a title of its own; `index` is its place among all tables."""
+    """A table without a title; `index` counts all tables."""
 
     index: int
 
@@ -71,7 +71,7 @@ Event = Caption | Untitled | None  # None: something that separates (a heading, 
 
 
 def assign_captions(events: Sequence[Event]) -> dict[int, tuple[str, str]]:
-    """Table index -> (title, "before" or "after"), for the tables that a caption names.
+    """Map table index to (title, "before" or "after") for captioned tables.
 
     Args:
         events: captions, untitled tables and separators in document order.
@@ -96,7 +96,7 @@ def assign_captions(events: Sequence[Event]) -> dict[int, tuple[str, str]]:
     return found
 
 
-# --- What a reader meets in a file, in its order -> a document: headings, captions, tables, lists of conditions ---
+# --- Building a document from headings, captions and tables ---
 # All readers of structured forms (reStructuredText, HTML, plain text, Markdown, tab-separated text) fill the same builder,
 # so that a table has one title and one chapter, whatever form the guide came in.
 
@@ -109,7 +109,7 @@ _FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need 
 
 @define
 class Builder:
-    """Takes what stands in a file, top to bottom; `finish` gives the document."""
+    """Collects a file's content from top to bottom; `finish` returns the document."""
 
     document: Document = field(factory=Document)
     _open: list[tuple[int, str]] = field(factory=list)
@@ -160,7 +160,10 @@ class Builder:
         self.document.tables.append(raw)
 
     def more_rows(self, rows: Iterable[RawRow]) -> bool:
-        """Rows that stand below the last table, which has none; False where they belong to no table."""
+        """Add rows to the last table if it has none.
+
+        Returns False if the rows belong to no table.
+        """
         if not self.document.tables or self.document.tables[-1].rows or not self.document.tables[-1].header:
             return False
         self.document.tables[-1] = evolve(self.document.tables[-1], rows=tuple(rows))
@@ -180,7 +183,10 @@ class Builder:
             self.condition(" ".join(text.split()), line)
 
     def items(self, items: Iterable[tuple[str, int]]) -> None:
-        """A list; after a table of its chapter it says under which conditions the numbers were captured."""
+        """Take a list.
+
+        After a table of its chapter it states the conditions of the numbers.
+        """
         top = self.chapter[:1]
         if any(table.chapter[:1] == top for table in self.document.tables):
             for text, line in items:
@@ -216,12 +222,12 @@ class Builder:
 
 
 def heading_text(text: str) -> str:
-    """A heading without its markup, its number and the mark that links to it."""
+    """Text of a heading without markup, number and link mark."""
     return _SECTION_NUMBER.sub("", plain(text.rstrip("¶🔗# \t\uf0c1")), count=1)
 
 
 def caption_text(text: str) -> str:
-    """A table's title without its markup, the word "Table", its number and the mark that links to it."""
+    """Title of a table without markup, "Table", number and link mark."""
     stripped = plain(text.rstrip("¶🔗# \t\uf0c1"))
     match = _ANNOUNCED.fullmatch(stripped)
     return match[1] if match else stripped

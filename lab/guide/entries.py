@@ -1,4 +1,4 @@
-"""The numbers of a release as a written guide needs them, whatever measured them."""
+"""Numbers of a release for a written guide, measured or published."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from attrs import field, frozen
 
 @frozen
 class EntryProvenance:
-    """What a number rests on.
+    """Provenance of a number.
 
     Attributes:
         source: in one line: the run, the file and line, the attempts.
         run_id: in the store.
-        samples: how many; None where the source does not say (published numbers).
+        samples: their count; None if the source does not say (published numbers).
         uncertainty: ± at 95 %, in the metric's unit; None where the source gives none.
         values: the samples by cycle, of measured numbers.
         excerpt: the lines that the number was read from; empty where there are none.
-        note: why the number is to be taken with care, or its own value where the printed one mixes two.
-        is_broken: the number is no result.
+        note: a reason for care, or the number's own value if the printed one mixes two.
+        is_broken: the run failed, the number is no result.
         is_simulated: no real board gave it.
     """
 
@@ -36,7 +36,7 @@ class EntryProvenance:
 
 @frozen
 class Origin:
-    """Where another guide printed a number that boardlab has no metric for, or by what name it called the row."""
+    """Position and row name of a number in its source guide."""
 
     chapter: tuple[str, ...]
     title: str

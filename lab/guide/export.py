@@ -24,7 +24,10 @@ _CSV_COLUMNS = (
 
 
 def guide(sheet: MeasuredGuide) -> dict[str, Any]:
-    """One file: its tables, and its cells as a flat list in reading order; `table` is an index into `tables`."""
+    """Export a file: tables, and its cells in reading order.
+
+    `table` of a cell is an index into `tables`.
+    """
     source, own = sheet.guide, recovered(sheet)
     return {
         "file": source.path,
@@ -66,7 +69,10 @@ def recovered(sheet: MeasuredGuide) -> dict[int, Finding]:
 
 
 def cell(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
-    """One cell. `quantity` is boardlab's metric, null where it knows none; `own` the number that a rule recovered, with its ±."""
+    """Export one cell.
+
+    `quantity` is boardlab's metric or null; `own` is the number that a rule recovered, with its ±.
+    """
     c = reading.cell
     return {
         "table": c.table,
@@ -89,7 +95,7 @@ def cell(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
 
 
 def unknown_rows(sheet: MeasuredGuide) -> list[tuple[int, str, int]]:
-    """(Table, row, line) of the results that no metric of boardlab stands for; each row once."""
+    """(Table, row, line) of each row whose results have no metric."""
     found: dict[tuple[int, str, int], None] = {}
     for reading in sheet.readings:
         c = reading.cell
@@ -100,7 +106,10 @@ def unknown_rows(sheet: MeasuredGuide) -> list[tuple[int, str, int]]:
 
 
 def unknown_cells(sheet: MeasuredGuide) -> list[dict[str, Any]]:
-    """The numbers that no metric of boardlab stands for, with their file; parameters of a test and repeated names apart."""
+    """Numbers without a metric of boardlab, with their file.
+
+    Parameters of a test and repeated names are left out.
+    """
     return [
         {"file": sheet.guide.path, **cell(reading)}
         for reading in sheet.readings
@@ -113,7 +122,7 @@ def unknown_cells(sheet: MeasuredGuide) -> list[dict[str, Any]]:
 
 
 def kinds(source: Guide) -> Counter[CellKind]:
-    """How many cells of each kind a guide has."""
+    """Count the cells of a guide by kind."""
     return Counter(c.kind for t in source.tables for c in t.cells)
 
 
@@ -132,7 +141,10 @@ def to_csv(sheets: Sequence[MeasuredGuide]) -> str:
 
 
 def findings(found: Iterable[Finding]) -> dict[str, Any]:
-    """What a check found; `cell` is null for a statement about a table or a row as a whole."""
+    """Export findings.
+
+    `cell` is null for a finding about a table or a row as a whole.
+    """
     return {
         "findings": [
             {
@@ -190,9 +202,9 @@ def trends(found: Iterable[Trend]) -> dict[str, Any]:
 
 
 def document(found: Comparison) -> dict[str, Any]:
-    """The causes and the rows of a comparison, most important first, and the results that only one guide has.
+    """Export a comparison: causes, rows, and results of one guide only.
 
-    `rows` of a cause are places in the list of all rows.
+    The most important come first. `rows` of a cause are indices into the list of all rows.
     """
     places = {id(change): place for place, change in enumerate(found.changes)}
     return {

@@ -1,6 +1,7 @@
-"""What changed between two guides, one cause a line: what moved together by one factor, and what our own rules say.
+"""Changes between two guides, grouped by cause, one cause a line.
 
-A reader wants to know why, and not which of 800 cells. Every change that is more than noise belongs to exactly one cause.
+A cause is a finding of the rules, or numbers that moved by one factor. Every change beyond noise belongs to exactly
+one cause.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def quiet(found: Comparison) -> list[Change]:
 
 
 def heading(kind: Kind, names: tuple[str, str]) -> str:
-    """What stands above the causes of a kind."""
+    """Heading above the causes of a kind."""
     return f"{kind}, new since {names[0]}" if kind is Kind.WRONG else str(kind)
 
 
 def verdict_line(found: Comparison) -> str:
-    """`2 worse, 5 better, 96 noise, 12 not measured`: how many numbers, in one sentence."""
+    """Summarise a comparison: `2 worse, 5 better, 96 noise, 12 not measured`."""
     of = [change.verdict for change in found.changes]
     quiet = sum(verdict in _QUIET for verdict in of)
     counts = {
@@ -86,7 +87,10 @@ def _weight(cause: Cause) -> float:
 
 
 def _blamed(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
-    """One cause for each rule and kind: its findings in the newer guide, and the changes that it decided."""
+    """Yield one cause for each rule and kind.
+
+    It holds the rule's findings in the newer guide, and the changes that they decided.
+    """
     changes: dict[tuple[Kind, str], list[Change]] = {}
     kinds: dict[tuple[str, _What], Kind] = {}  # a finding belongs to the change that it decided
     for change in loud:
@@ -115,7 +119,10 @@ def _what(one: Fault | Change) -> _What:
 
 
 def _kind_of_blamed(change: Change) -> Kind:
-    """A number that moved is told, whatever is suspected of it and however long: nobody would ever see a regression behind a suspicion."""
+    """Kind of a change that a rule decided.
+
+    A suspicion never hides a change: a number that moved is always listed.
+    """
     blame = change.blame
     if change.verdict is Verdict.SUSPECT:
         is_new_error = blame is not None and blame.new and not blame.is_known and blame.severity is Severity.ERROR
@@ -157,7 +164,7 @@ def _of_rule(
 
 
 def _moved(changes: Sequence[Change]) -> Iterator[str]:
-    """How far suspect numbers moved, and whether only the older guide's are suspect, or both."""
+    """Describe how far suspect numbers moved, and which guides are suspect."""
     suspects = [change for change in changes if change.verdict is Verdict.SUSPECT]
     if not suspects:
         return
@@ -213,7 +220,7 @@ def _why(change: Change) -> tuple[Kind, str]:
             return Kind.INCOMPARABLE, change.reason
 
 
-# --- What changed between two guides as causes: the record, and how its lines are written ---
+# --- The record of a cause and its text ---
 
 
 _MOST_NAMES = 5
@@ -234,13 +241,13 @@ class Kind(enum.StrEnum):
 
 @frozen
 class Cause:
-    """What one thing did to some numbers.
+    """One cause and the numbers that it changed.
 
     Attributes:
-        what: the rows, in a few words. why: what is known of the cause; may be empty.
-        factors: the smallest and the largest new number over its old one, None where that says nothing.
+        what: the rows, in a few words. why: the explanation; may be empty.
+        factors: the smallest and the largest new number over its old one, None where the ratio means nothing.
         boards: by name. count: numbers that it is about.
-        rule: id of the rule of ours that says it; empty where none does.
+        rule: id of the rule that found it; empty without one.
         changes: those of the numbers that both guides have and that are more than noise.
     """
 
@@ -276,10 +283,10 @@ class Cause:
 
 
 def labels(rows: Iterable[tuple[str, Mapping[str, str]]], *, exact: bool = False) -> str:
-    """Some rows' names, by metric and parameters: the most frequent first, and how many more there are.
+    """Names of some rows, the most frequent first.
 
     Args:
-        exact: a name that stands for one row alone says its parameters, too.
+        exact: a name that stands for one row alone includes its parameters.
     """
     found: dict[str, list[tuple[str, ...]]] = {}
     for metric, params in rows:
@@ -300,7 +307,7 @@ def boards(named: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(sorted({board for board in named if board}))
 
 
-# --- What got worse or better together: rows of one nature by one factor, and what the clock of a processor does to others ---
+# --- Rows that moved by one factor ---
 
 
 _ENOUGH = 2  # benchmarks of the processor that show its clock
@@ -317,7 +324,10 @@ def moved(found: Comparison, changes: Iterable[Change]) -> Iterator[Cause]:
 
 
 def _together(changes: Sequence[Change]) -> list[list[Change]]:
-    """Those of one nature, split where their factors have a gap; then what else the clock of a processor slowed down."""
+    """Group changes by metric group, and split them at gaps between factors.
+
+    Rows that the same change of clock slowed down are joined.
+    """
     rows: dict[object, list[Change]] = {}
     for change in changes:
         key = (change.metric, tuple(sorted(change.params.items())), speed(change) is None)
@@ -344,7 +354,10 @@ def _split(rows: list[list[Change]], gap: float) -> Iterator[list[Change]]:
 
 
 def _by_clock(clusters: list[list[Change]]) -> list[list[Change]]:
-    """What follows the clock and moved by the same factor as the processor's rows on those boards belongs to them."""
+    """Join the groups that moved with the processor's rows.
+
+    They follow the clock and moved by the same factor on the same boards.
+    """
     for processor in clusters:
         if not _is_processor(processor) or len(_benchmarks(processor)) < _ENOUGH:
             continue
@@ -370,14 +383,17 @@ def _benchmarks(changes: Iterable[Change]) -> set[str]:
 
 
 def speed(change: Change) -> float | None:
-    """Logarithm of new over old, of a time the other way round: below 0 is worse; None where there is none."""
+    """Logarithm of the speed ratio, new over old; below 0 is worse.
+
+    None: there is no ratio.
+    """
     if change.ratio is None or change.ratio <= 0:
         return None
     return math.log(change.ratio) * (1 if _higher_is_better(change) else -1)
 
 
 def _per_clock(change: Change) -> float:
-    """The same, less what the clock gives where that is printed as another one."""
+    """Logarithm of the speed ratio per clock cycle."""
     old, new = change.clocks or (1.0, 1.0)
     return (speed(change) or 0.0) - math.log(new / old)
 
@@ -416,7 +432,10 @@ def _factors(members: Sequence[Change]) -> tuple[float, float] | None:
 
 
 def _clock(found: Comparison, members: Sequence[Change]) -> str:
-    """What the clock has to do with it: it changed too, or the factor looks like one of another clock."""
+    """Describe the part of the clock in a change.
+
+    The clock changed too, or the factor looks like that of another clock.
+    """
     if not all(change.follows_clock for change in members):
         return ""
     changed = {change.clocks for change in members}
@@ -448,19 +467,19 @@ def _returns(members: Sequence[Change]) -> str:
 
 
 def _noted(members: Sequence[Change]) -> str:
-    """What the reader of one number should know."""
+    """Note on a number that stands alone."""
     return members[0].reason.partition("a note on ")[2] if len(members) == 1 else ""
 
 
-# --- Which rows of a guide have something in common, so that they can move together; from natures.toml ---
+# --- Metric groups, from natures.toml ---
 
 
 @frozen
 class MetricGroup:
-    """What a result has in common with others.
+    """A group of results that can move together.
 
     Attributes:
-        label: how a line calls the row. name: what rows of several benchmarks may share.
+        label: the row's name in a line. name: the group's name, which several benchmarks may share.
         gap: difference of the logarithms of two factors from which two causes are more likely than one.
         alone: each board moves for itself.
     """
@@ -497,7 +516,7 @@ def _load() -> tuple[_Entry, ...]:
 
 
 def of(metric: str, params: Mapping[str, str]) -> MetricGroup:
-    """What a result has in common with others."""
+    """Return the metric group of a result."""
     entry = next(entry for entry in _load() if entry.metric.fullmatch(metric))
     words = {"name": metric, "metric": metric.rpartition(".")[2], **params}
     return MetricGroup(_filled(entry.label, words), _filled(entry.nature, words), entry.gap, entry.alone)

@@ -1,4 +1,4 @@
-"""A metric of a board in every release of the store; only the numbers of that metric are read."""
+"""One metric of a board in every release of the store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
 
 
 def with_neighbours(store: Store, one: MeasuredGuide) -> MeasuredGuide:
-    """A guide with what the store has of its boards in the nearest releases before and after, of the same kernel.
+    """Add the nearest releases before and after to a guide.
+
+    The store has them, of the same boards and the same kernel.
 
     Raises:
         ConfigurationError: the guide does not tell its release.
@@ -89,7 +91,7 @@ def _order(run: Run) -> tuple[tuple[int, ...], int]:
 
 
 def _neighbours(store: Store, run: Run) -> dict[object, Neighbour]:
-    """Each number of a published run, as printed; those of broken runs are left out."""
+    """Numbers of a published run as printed, without broken runs."""
     found: dict[object, Neighbour] = {}
     for ref in store.artifacts_of([run.id], GUIDE_CELLS).get(run.id, ()):
         for cell in json.loads(store.artifacts.read(ref.sha256)):

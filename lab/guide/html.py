@@ -1,6 +1,6 @@
-"""A guide as HTML -> tables, chapters, conditions: as docutils or Sphinx builds it, or as a browser saves the page.
+"""Reader of guides in HTML, built by docutils or Sphinx or saved.
 
-Nothing is fetched and nothing runs: tags are read as text, and what navigates, styles or programs the page is passed over.
+Nothing is fetched and nothing runs: tags are read as text; navigation, styles and scripts are skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_HEADER_LINES = 4
 
 
 def looks_like(text: str) -> bool:
-    """Whether a text is HTML."""
+    """Return whether a text is HTML."""
     return _IS_HTML.match(text) is not None
 
 
@@ -72,7 +72,7 @@ class _Table:
 
 
 class _Page(HTMLParser):
-    """Texts gather in the innermost element that holds text; its end tag says what they were."""
+    """Gathers text in the innermost text element; the end tag classifies it."""
 
     def __init__(self, *, skips_classes: bool) -> None:
         super().__init__(convert_charrefs=True)
@@ -148,7 +148,7 @@ class _Page(HTMLParser):
             self.texts[-1][3].append(data)
 
     def _end_text(self) -> None:
-        """What the innermost element of text was, now that it ends."""
+        """Classify the innermost text element at its end."""
         tag, line, classes, pieces = self.texts.pop()
         text = " ".join("".join(pieces).split())
         inside = any(open_tag in {"th", "td", "caption", "li", "figcaption"} for open_tag, *_ in self.texts)
@@ -202,7 +202,7 @@ class _Page(HTMLParser):
 
 
 def _header(head: list[list[_Cell]]) -> tuple[str, ...]:
-    """One line of header cells; of several lines, "board: quantity" for a board that stands above its quantities."""
+    """Join header lines: "board: quantity" for a board above its quantities."""
     texts: dict[int, list[str]] = {}
     taken: set[tuple[int, int]] = set()
     for line, cells in enumerate(head[:_MOST_HEADER_LINES]):

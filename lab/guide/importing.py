@@ -1,8 +1,10 @@
-"""Guides -> the store: one run for each board, with the file as its evidence.
+"""Import of guides into the store, with the file as evidence.
 
-A run of kind "published" has one attempt. Its samples are the guide's numbers, recovered where a rule can. Its artifacts
-are the file itself and a list of every cell as printed, with line, name and place. Numbers of broken runs are no samples.
-What the rules and conditions say of each number is kept for the judge. The same file is imported once.
+Each board of a guide becomes a run.
+
+A run of kind "published" has one attempt. Its samples are the guide's numbers, recovered where a rule can. Its
+artifacts are the file itself and a list of every cell as printed, with line, name and place. Numbers of broken runs
+are no samples. The findings and conditions of each number are stored for the judge. The same file is imported once.
 """
 
 from __future__ import annotations
@@ -44,15 +46,15 @@ _COLLECT_AFTER = 100_000
 
 @frozen
 class Imported:
-    """What became of a board of a guide.
+    """Result of the import for one board of a guide.
 
     Attributes:
         run_id: of the new run, or of the one that has the same file already.
-        samples: how many numbers were stored now.
-        unattributed: cells of the guide's short rows, which no board can be given.
-        nameless: cells of tables without a board that nobody was given.
-        release, release_source: what the numbers are of, and what says so: "given", or a place in the guide.
-        board_source: "table", "given", or where the device stands that all tables are of.
+        samples: numbers that this import stored.
+        unattributed: cells of short rows, which belong to no certain board.
+        nameless: cells of tables that name no board.
+        release, release_source: the release, and its source: "given" or a place in the guide.
+        board_source: "table", "given", or the place that names the device of all tables.
     """
 
     board: str
@@ -68,7 +70,10 @@ class Imported:
 
 @define
 class Importer:
-    """Puts guides into a store, each in one transaction; what the store has already is looked up once, for all of them."""
+    """Imports guides into a store, each in one transaction.
+
+    The stored runs are looked up once for all guides.
+    """
 
     store: Store
     _known: dict[tuple[str, str, str], int] = field(init=False, repr=False)
@@ -123,7 +128,9 @@ def prepared(
     now: dt.datetime,
     defines: Mapping[str, str] | None = None,
 ) -> Iterator[PreparedGuide | ConfigurationError]:
-    """Each guide, or why it cannot be imported, in the order of the paths; many are read on all processors.
+    """Prepare guides in the order of their paths.
+
+    Yields the error of a guide that cannot be imported. Many guides are read on all processors.
 
     See `lab.guide.importing.prepare` for the arguments.
     """
@@ -147,16 +154,23 @@ def _prepared(
 
 
 def _calm_collector() -> None:
-    """A guide is a hundred thousand objects that live until it is stored: looking for cycles at each 700 new ones is a quarter of the time."""
+    """Run the garbage collector less often.
+
+    A guide is a hundred thousand objects that live until they are stored; looking for cycles at each 700 new ones
+    takes a quarter of the time.
+    """
     gc.set_threshold(_COLLECT_AFTER)
 
 
 def _has_evidence(store: Store, run_id: int) -> bool:
-    """Whether the judge can use the run; boardlab before 2026-12 kept no evidence, and such a file is imported once more."""
+    """Return whether the run has evidence for the judge.
+
+    boardlab before 2026-12 stored none; such a file is imported again.
+    """
     return any(EVIDENCE in attempt.details for attempt in store.attempts(run_id))
 
 
-# --- A guide -> what the store keeps of it: a run for each board, and every cell as printed ---
+# --- Records of a guide for the store ---
 
 
 @frozen
@@ -327,7 +341,7 @@ def _samples(kept: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[
 
 
 def _stored(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[CellReading]:
-    """The readings that become samples: of each number the first that is one."""
+    """Yield the readings that become samples, the first of each number."""
     seen = set()
     for r in own:
         if r.quantity is None or evidence.number(r) is None or r.key in seen or evidence.effect(r, Effect.BROKEN):
@@ -368,7 +382,7 @@ def _cell(r: CellReading, evidence: AnnotatedGuide, known: Mapping[str, Any]) ->
 
 
 def _conditions(evidence: AnnotatedGuide, own: Sequence[CellReading]) -> dict[str, list[str]]:
-    """Top chapter of a written guide -> what the guide says about how those numbers were captured."""
+    """Map each top chapter to the conditions that the guide states."""
     found: dict[str, dict[str, None]] = {}
     tables: set[tuple[int, str]] = set()
     for r in own:

@@ -1,4 +1,7 @@
-"""Metric and parameters -> the place where a guide prints them, by layout.toml; the catalogue read backwards."""
+"""Positions of metrics in a written guide, from layout.toml.
+
+It is the catalogue read backwards.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _PRINTED = {
 
 @frozen
 class CellPosition:
-    """Where a number stands in a written guide.
+    """Position of a number in a written guide.
 
     Attributes:
         order: of its table in the guide, and of its column in the table.
@@ -65,13 +68,13 @@ class _Spec:
 
 @frozen
 class Layout:
-    """The whole table: metric -> where it may be printed, and what chapters say."""
+    """The layout table: positions of each metric, and texts of chapters."""
 
     specs: Mapping[str, Sequence[_Spec]]
     about: Mapping[str, str] = field(factory=dict)
 
     def place(self, metric: str, params: Mapping[str, str]) -> CellPosition | None:
-        """Where a guide prints a metric with these parameters; None where it does not."""
+        """Position of a metric with these parameters; None without one."""
         spec = next((spec for spec in self.specs.get(metric, ()) if spec.fits(params)), None)
         if spec is None:
             return None
@@ -100,7 +103,7 @@ def load() -> Layout:
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """For sorting rows as people do: 64, 128, 1024; 4k before 256k before 1m."""
+    """Key for natural sorting: 64, 128, 1024; 4k before 256k before 1m."""
     parts = re.findall(r"\d+|\D+", text.lower())
     weights = {"k": 1, "m": 2, "g": 3}
     size = re.fullmatch(r"(\d+)([kmg])", text.lower())
@@ -143,7 +146,7 @@ def _words(params: Mapping[str, str]) -> dict[str, str]:
     return words
 
 
-# --- boardlab's own metrics under the names that guides have for the same definition ---
+# --- Names of boardlab's metrics in guides ---
 
 
 _LOW_POWER: Final = re.compile(r"lpm\.(\w+)\.(resume_kernel|power_rail|power_total)")
@@ -153,7 +156,7 @@ _VOLTAGE: Final = "Rail voltage(V)"
 
 @frozen
 class GuideName:
-    """A guide's metric with its parameters, and the further key columns of its row."""
+    """A guide's metric, its parameters, and its row's other key columns."""
 
     metric: str
     params: Mapping[str, str]
@@ -161,7 +164,7 @@ class GuideName:
 
 
 def guide_name(metric: str, params: Mapping[str, str], board_type: str) -> GuideName:
-    """How guides call a number; the number's own name where they have none."""
+    """Name of a number in guides; its own where they have none."""
     match = _LOW_POWER.fullmatch(metric)
     if match is None or match[1] not in _MODES:
         return GuideName(metric, params)

@@ -1,4 +1,4 @@
-"""What a performance guide says, cell by cell, before anybody judges it."""
+"""Model of a performance guide: tables, cells, conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.judge.labels import REAL_TIME, is_real_time
 
 
 class CellKind(enum.StrEnum):
-    """What stands in a cell."""
+    """Kind of a cell's content."""
 
     VALUE = "value"  # one number
     RANGE = "range"  # avg (min a, max b)
@@ -91,7 +91,7 @@ class Cell:
 
     @property
     def kind(self) -> CellKind:
-        """What stands in the cell; a cell of a row of the wrong length is unattributed, whatever it holds."""
+        """Kind of the content; "unattributed" in a row of the wrong length."""
         return CellKind.UNATTRIBUTED if self.metric is None else self.value.kind
 
     @property
@@ -123,7 +123,7 @@ class Table:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the table in messages."""
         return self.title or " / ".join(self.chapter) or f"table {self.index + 1}"
 
 
@@ -145,11 +145,11 @@ class Module:
 
 @frozen
 class Condition:
-    """A statement under which numbers were captured, e.g. the SD card; it covers the tables before it in its chapter.
+    """A condition of the preceding numbers of its chapter.
 
     Attributes:
-        after_table: how many tables stand before it.
-        boards: whose numbers it is about, where it begins with their names ("a1-fs, b2-fs: …"); empty: all of the tables'.
+        after_table: number of tables before it.
+        boards: the boards that it names first ("a1-fs, b2-fs: …"); empty: all boards of the tables.
     """
 
     text: str
@@ -169,7 +169,7 @@ class Unread:
 
 @frozen
 class Repair:
-    """A part of the file that was read although it is malformed, and what was taken for what."""
+    """A malformed part of the file, and the way it was read."""
 
     line: int
     reason: str
@@ -206,9 +206,9 @@ class Guide:
 
     @property
     def kernel_release(self) -> str | None:
-        """The release as the store calls it: of the real-time kernel's guide with "-rt", so that two kernels' numbers never mix.
+        """The release as the store names it; "-rt" marks the real-time kernel.
 
-        One that was given is taken as it is. None where the guide tells none.
+        So the numbers of two kernels never mix. A given release is taken as it is. None: the guide names none.
         """
         named = f"{self.title} {Path(self.path).stem}".replace("_", " ")
         if not self.release or self.release_source == "given" or is_real_time(self.release) or not is_real_time(named):
@@ -220,12 +220,12 @@ _RELEASE = re.compile(r"(?<![\d.])(\d{1,2}(?:[._]\d{1,2}){1,3})(?![\d.])")
 
 
 def release_of(text: str) -> str | None:
-    """The release that a title or a file's name contains, e.g. "09.02.00"; None without one."""
+    """Release in a title or file name, e.g. "09.02.00"; None without one."""
     match = _RELEASE.search(text)
     return match[1].replace("_", ".") if match else None
 
 
-# --- What was not read or was mended, one statement a cause: a guide with one flaw in forty rows has one flaw ---
+# --- Unread and repaired parts, grouped by cause ---
 
 
 _DIFFERS = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")  # names and numbers, from place to place
@@ -254,7 +254,7 @@ def of(parts: Iterable[Unread | Repair]) -> Iterator[Cause]:
         yield Cause(members[0].reason, tuple(part.line for part in members))
 
 
-# --- What a guide is of, where no table names a board: the device in its list of modules, its title, its file's name or folder ---
+# --- The device of a guide without boards ---
 
 
 # A device as vendors name theirs: some letters, a number, perhaps more letters. What else is spelled so is no device.
@@ -269,14 +269,17 @@ _FOLDERS = 3  # above the file
 
 @frozen
 class Named:
-    """A name and where it was found: "given", "modules", "title", "file name" or "folder"."""
+    """A name and its source: "given", "modules", "title", "file name" or "folder"."""
 
     name: str
     source: str
 
 
 def device(guide: Guide, path: Path) -> Named | None:
-    """The device that all tables of a guide are of, if the nearest place that names one names just one."""
+    """Device of all tables of a guide.
+
+    The nearest place that names a device decides; None if it names several.
+    """
     for text, source in _places(guide, path):
         found = {match.lower() for match in _DEVICE.findall(text) if not _NO_DEVICE.fullmatch(match)}
         if len(found) == 1:

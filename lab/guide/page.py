@@ -1,4 +1,4 @@
-"""A release -> a performance guide as one HTML file that needs no network."""
+"""A release as a performance guide: one HTML file without network."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RowView:
 
 @frozen
 class TableView:
-    """A table of the page; `heading` only where it differs from the table before."""
+    """A table of the page; `heading` is empty where it repeats."""
 
     heading: str
     about: str
@@ -151,7 +151,7 @@ def _hover(entry: GuideEntry) -> str:
     return ", ".join([*parts, *([evidence.note] if evidence.note else [])])
 
 
-# --- What a written guide says first: what it holds of each board ---
+# --- Summary of each board ---
 
 
 _HEADLINE = "boot.time"  # of each medium, with the default root file system

@@ -1,7 +1,9 @@
-"""A guide as lines of text -> tables, chapters, conditions: Sphinx's plain text, Markdown, and pages copied with tabs.
+"""Reader of guides as lines of text.
 
-The three differ in how they draw a table (grid, bars, tabs) and mark a heading (underline, #, number), and no mark of one
-means another thing in the others. So one reader takes them all, also mixed.
+It reads Sphinx's plain text, Markdown, and pages copied with tabs.
+
+The three differ in how they draw a table (grid, bars, tabs) and mark a heading (underline, #, number), and no mark of
+one means another thing in the others. So one reader takes them all, also mixed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _LONGEST_HEADING = 80
 
 
 def form(text: str) -> str | None:
-    """Which of the three a text is: "plain text", "markdown" or "tab-separated"; None for none of them."""
+    """Form of a text: "plain text", "markdown", "tab-separated", or None."""
     if _GRID.search(text):
         return "plain text"
     lines = text.split("\n")
@@ -169,7 +171,10 @@ class _Reader:
             self.builder.paragraph(text, number)
 
     def _bare_heading(self, text: str) -> None:
-        """A short line of its own: a copied page marks neither its headings nor the titles of its tables."""
+        """Take a short line as heading.
+
+        A copied page marks neither its headings nor the titles of its tables.
+        """
         if "performance guide" in text.lower() and not self.builder.document.title:
             self.builder.heading(0, text)
         elif plain(text).lower().startswith("table"):
@@ -197,7 +202,10 @@ class _Reader:
 
 
 def _begins_tabs(line: str, following: str) -> bool:
-    """Whether two lines are the first rows of a table; nothing may stand above its first column."""
+    """Return whether two lines are a table's first rows.
+
+    The first column may have no header.
+    """
     is_headless = line[:1] == "\t" and line.count("\t") == following.count("\t") and line.strip() != ""
     return _TABBED.match(following) is not None and (_TABBED.match(line) is not None or is_headless)
 
@@ -215,7 +223,7 @@ def _piped(line: str) -> tuple[str, ...]:
     return tuple(unescaped(part.strip()) for part in re.split(r"(?<!\\)\|", inside))
 
 
-# --- A table drawn with + - = | -> its header and rows, with words put together again where the column's width cut them ---
+# --- Tables drawn with + - = | ---
 # Sphinx's text builder gives each column an equal share of the line and cuts what is longer. A line of a cell that is
 # shorter than its column ends a word, unless it ends in a hyphen; a line that fills it may end anywhere, so there the words
 # that the file uses elsewhere decide.
@@ -232,7 +240,10 @@ _LONGEST_WORD = 200
 
 @frozen
 class Grid:
-    """Header and rows of a drawn table; without a line of equal signs there is no header."""
+    """Header and rows of a drawn table.
+
+    Without a line of equal signs the header is empty.
+    """
 
     header: tuple[str, ...]
     rows: tuple[RawRow, ...]
@@ -247,7 +258,7 @@ class _Part:
 
 
 def is_line(text: str) -> bool:
-    """Whether a line is of a drawn table."""
+    """Return whether a line belongs to a drawn table."""
     return BORDER.match(text) is not None or _CONTENT.match(text) is not None
 
 
@@ -261,7 +272,7 @@ def words(text: str) -> Counter[str]:
 
 
 def parse(lines: Sequence[tuple[int, str]], known: Collection[str]) -> Grid:
-    """Read the numbered lines of one table, from its first border to its last.
+    """Read the numbered lines of one table, from border to border.
 
     Args:
         known: words of the file that are whole.
@@ -327,7 +338,10 @@ def _between(text: str, last: _Part, following: _Part, known: Collection[str]) -
 
 
 def _would_fit(text: str, right: str, following: _Part) -> bool:
-    """Whether the two halves are no longer than the column: such a word is moved to the next line and never cut."""
+    """Return whether the joined halves fit the column.
+
+    Such a word moves to the next line and is never cut.
+    """
     rest = right.split(" ", 1)[0]
     is_cut_again = rest == right and len(following.text) >= following.width
     return not is_cut_again and len(text.rsplit(" ", 1)[-1]) + len(rest) <= following.width

@@ -34,11 +34,12 @@ def read(path: Path, defines: Mapping[str, str] | None = None) -> Guide:
     """Read one performance guide; the content tells its form.
 
     Args:
-        defines: what chooses between the branches of a guide for several devices, and what `|NAME|` stands for.
+        defines: values of `|NAME|`, and of the names that choose between branches of a guide for several devices.
 
     Raises:
-        ConfigurationError: the file cannot be read, is too large, is not text, or holds nothing of a guide. What is
-            lost in parts is no error: `Guide.unread` says where and why, `Guide.repairs` what was read all the same.
+        ConfigurationError: the file cannot be read, is too large, is not text, or holds nothing of a guide. Lost parts
+            are no error: `Guide.unread` has their places and reasons, `Guide.repairs` the malformed parts that were
+            read.
     """
     return parse(str(path), _text(path), defines)
 
@@ -77,7 +78,7 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
 
 
 def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Document, str]:
-    """What stands in the text, by the reader of its form."""
+    """Read the text with the reader of its form."""
     if html.looks_like(text):
         return html.read(text), "html"
     if not _DIRECTIVE.search(text) and (form := plain_text.form(text)) is not None:
@@ -94,7 +95,7 @@ def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Documen
 
 
 def _release(title: str, stem: str, text: str) -> tuple[str | None, str]:
-    """The release and where it stands: in the title, in the file's name, or in a line near the top."""
+    """Find the release and its place: title, file name, or text."""
     for found, source in ((release_of(title), "title"), (release_of(stem), "file name")):
         if found:
             return found, source

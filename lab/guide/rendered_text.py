@@ -35,12 +35,15 @@ class _Item:
 
 
 def announces_tables(text: str) -> bool:
-    """Whether a text looks like a rendered guide."""
+    """Return whether a text looks like a rendered guide."""
     return any(_ANNOUNCED.fullmatch(line.strip()) for line in text.split("\n"))
 
 
 def read(text: str) -> Document:
-    """Parse a guide. What follows an announced table and fits no row of it ends the table."""
+    """Parse a guide.
+
+    A table ends at the first text that fits none of its rows.
+    """
     document = Document()
     chapter: dict[int, str] = {}
     items = list(_items(text))
@@ -66,7 +69,10 @@ def read(text: str) -> Document:
 
 
 def _items(text: str) -> Iterator[_Item]:
-    """Paragraphs; the announcement of a table is one by itself even where it follows a line directly."""
+    """Split a text into paragraphs.
+
+    The announcement of a table is a paragraph of its own even directly below a line.
+    """
     paragraph: list[str] = []
     start = 0
     for number, line in enumerate([*text.split("\n"), ""], start=1):
@@ -102,7 +108,7 @@ def _modules(items: Sequence[_Item], at: int, document: Document) -> int:
 def _table(
     title: str, line: int, chapter: tuple[str, ...], items: Sequence[_Item], document: Document
 ) -> tuple[RawTable, int]:
-    """The table that the items begin with, and how many of them it takes."""
+    """Parse the table that the items begin with, and count its items."""
     width, keys = _header(items)
     header = tuple(item.text for item in items[:width])
     rows: list[Sequence[_Item]] = []
@@ -121,7 +127,7 @@ def _table(
 
 
 def _header(items: Sequence[_Item]) -> tuple[int, int]:
-    """How many items the header has, and how many of them are keys; (0, 0) where no header is found."""
+    """Count the items of the header and its keys; (0, 0): none."""
     texts = [item.text for item in items[:_MOST_COLUMNS]]
     boards = [column.board is not None for column in assemble.columns(texts)]
     results = [_is_result(item) for item in items[:_MOST_COLUMNS]]
@@ -138,7 +144,10 @@ def _header(items: Sequence[_Item]) -> tuple[int, int]:
 
 
 def _full_rows(items: Sequence[_Item], width: int) -> int:
-    """How many rows of that width the items begin with, if their first cells are of one kind."""
+    """Count the rows of that width that the items begin with.
+
+    Their first cells are of one kind.
+    """
     count = 0
     while _is_row(items[count * width : (count + 1) * width], width, 1):
         if _is_result(items[count * width]) != _is_result(items[0]):
@@ -152,7 +161,10 @@ def _is_row(window: Sequence[_Item], width: int, keys: int) -> bool:
 
 
 def _rows(items: Sequence[_Item], width: int, keys: int) -> list[Sequence[_Item]]:
-    """Rows that begin with a text. A row ends where its width is reached or where the next text stands."""
+    """Split items into rows that begin with a text.
+
+    A row ends at its full width or at the next text.
+    """
     rows = []
     at = 0
     while at < len(items):

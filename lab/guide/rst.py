@@ -131,7 +131,10 @@ class _Walker:
         self.builder.paragraph(text, _line(node))
 
     def _rows_without_indent(self, text: str, line: int) -> bool:
-        """Rows below a csv-table that are not indented: to docutils they are prose, and the table has none."""
+        """Take unindented rows below a csv-table.
+
+        docutils reads them as prose, and the table stays without rows.
+        """
         lines = [(line + i, one) for i, one in enumerate(text.split("\n"))]
         rows, lost, _ = csvtable.parse_rows(lines, csvtable.Dialect())
         if lost or not self.builder.more_rows(rows):
@@ -144,7 +147,10 @@ class _Walker:
         self.visit_children(node)
 
     def _complaint(self, node: nodes.Element) -> None:
-        """What docutils could not read; of a complaint that repeats no part of the file, nothing is lost."""
+        """Note a part that docutils could not read.
+
+        A complaint that quotes no part of the file lost nothing.
+        """
         if node["level"] < _ERROR or not any(isinstance(child, nodes.literal_block) for child in node.children):
             return
         message = node.children[0].astext().splitlines()[0] if node.children else "not understood"
@@ -156,7 +162,10 @@ def _line(node: nodes.Node) -> int:
 
 
 def _of_docutils(table: nodes.Element, title: str) -> RawTable:
-    """A grid or simple table. Cells that span others leave a short row, as in any other table."""
+    """Convert a grid or simple table.
+
+    Cells that span others leave a short row.
+    """
     heads = [row for head in table.findall(nodes.thead) for row in head.children]
     bodies = [row for body in table.findall(nodes.tbody) for row in body.children]
     line = table.line or next((n.line for n in table.findall() if n.line), 0) or 0

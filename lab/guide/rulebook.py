@@ -17,7 +17,7 @@ from lab.guide.sheet import MeasuredGuide
 
 
 class Severity(enum.StrEnum):
-    """How sure a finding is, and how much it matters."""
+    """Certainty and weight of a finding."""
 
     ERROR = "error"  # the number is wrong, or stands for something else
     WARNING = "warning"  # the number is right but misleads: its label, unit or definition is wrong
@@ -27,7 +27,10 @@ class Severity(enum.StrEnum):
 
 
 class Effect(enum.StrEnum):
-    """What an error or a suspicion means when releases are compared; without one, the number is wrong by nobody knows how much."""
+    """Meaning of an error or suspicion in a comparison of releases.
+
+    Without an effect the number is wrong by an unknown amount.
+    """
 
     RECOVERED = "recovered"  # the corrected value replaces the printed one
     BROKEN = "broken"  # the run failed: there is nothing to compare
@@ -37,7 +40,7 @@ class Effect(enum.StrEnum):
 
 @frozen
 class Remark:
-    """What a rule says about a place.
+    """A statement of a rule about a place.
 
     Attributes:
         reading: the cell; None for a table or a row as a whole.

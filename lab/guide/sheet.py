@@ -1,4 +1,4 @@
-"""A guide seen as measurements: what the rules and the comparison work on."""
+"""Measurements of a guide, for the rules and the comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _K = TypeVar("_K")
 
 @frozen
 class Neighbour:
-    """The same measurement in another release, as printed, with the conditions that it states."""
+    """The same measurement in another release, as printed, with its conditions."""
 
     release: str
     value: float
@@ -49,7 +49,7 @@ class MeasuredGuide:
     neighbours: Mapping[tuple[str | None, object], Neighbours] = field(factory=dict)
 
     def of(self, *metrics: str) -> tuple[CellReading, ...]:
-        """The numbers of some metrics; a name that ends in a dot stands for all that begin with it."""
+        """Numbers of some metrics; a final dot makes a name a prefix."""
         found: list[CellReading] = []
         for metric in metrics:
             if metric.endswith("."):
@@ -59,7 +59,7 @@ class MeasuredGuide:
         return tuple(found)
 
     def condition(self, table: Table) -> tuple[Condition, ...]:
-        """What the guide says after a table, in the same top chapter, about how its numbers were captured."""
+        """Conditions that the guide states after a table, in its top chapter."""
         later = [
             c for c in self.guide.conditions if c.after_table > table.index and c.chapter[:1] == table.chapter[:1]
         ]
@@ -83,7 +83,7 @@ def group(readings: Iterable[CellReading], key: Callable[[CellReading], _K]) -> 
     return {name: tuple(members) for name, members in found.items()}
 
 
-# --- Under which conditions two guides took the same numbers: the SD card, the CPU clock, the way into a sleep mode ---
+# --- Conditions: SD card, CPU clock, sleep method ---
 
 
 # How MCU Only is entered, from the first release that does it so: the vendor's low-power guide.
@@ -96,10 +96,10 @@ _MCU_ONLY_FIRST = "the wake-up file of the M4F core"
 
 @frozen
 class Conditions:
-    """What a sheet says about how its numbers were taken.
+    """Conditions under which a guide's numbers were taken.
 
     Attributes:
-        media: (product or board, storage medium) -> what was used as it.
+        media: (product or board, storage medium) -> the device used.
         clocks_mhz: board -> clock.
     """
 
@@ -122,7 +122,7 @@ def of_sheet(sheet: MeasuredGuide) -> Conditions:
 
 
 def media_of(reading: CellReading, known: Conditions) -> tuple[str, ...]:
-    """What was used as the medium of a reading, if its guide says so."""
+    """Device that was the medium of a reading; empty: not stated."""
     if not reading.metric.startswith(("storage.", "uboot.")):
         return ()
     medium = reading.params.get("medium", "")
@@ -131,13 +131,16 @@ def media_of(reading: CellReading, known: Conditions) -> tuple[str, ...]:
 
 
 def medium_differs(reading: CellReading, old: Conditions, new: Conditions) -> bool:
-    """Whether both guides say what was used as the medium of a reading, and not the same."""
+    """Return whether two guides state different media for a reading."""
     before, after = (set(media_of(reading, side)) for side in (old, new))
     return bool(before - after and after - before)
 
 
 def way_into_sleep(reading: CellReading, known: Conditions) -> str:
-    """How the sleep mode of a reading is entered; empty where that is the same in all releases, or the release is not known."""
+    """Method of entering a reading's sleep mode.
+
+    Empty: it is the same in all releases, or the release is unknown.
+    """
     if reading.params.get("mode") != "mcuonly" or not known.release:
         return ""
     return _mcu_only(known.release)

@@ -19,7 +19,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def guide(sheet: MeasuredGuide) -> Iterator[str]:
-    """What a file holds, table by table."""
+    """Describe a file table by table."""
     source = sheet.guide
     counts = export.kinds(source)
     total = sum(counts.values())
@@ -49,7 +49,7 @@ def guide(sheet: MeasuredGuide) -> Iterator[str]:
 
 
 def unknown(sheet: MeasuredGuide) -> Iterator[str]:
-    """The numbers that no metric stands for, row by row, and their share."""
+    """List the numbers without a metric, and their share."""
     cells = export.unknown_cells(sheet)
     numbers = sum(r.number is not None for r in sheet.readings)
     share = 100 * len(cells) / numbers if numbers else 0.0
@@ -61,7 +61,7 @@ def unknown(sheet: MeasuredGuide) -> Iterator[str]:
 
 
 def unread(sheet: MeasuredGuide) -> Iterator[str]:
-    """What was left out of a file and what was mended in it, one line a cause."""
+    """List the unread and the repaired parts of a file by cause."""
     for what, parts in (("not read", sheet.guide.unread), ("mended", sheet.guide.repairs)):
         for cause in model.of(parts):
             yield f"{sheet.guide.path}:{cause.lines[0]}: {what}: {cause.text}"
@@ -84,7 +84,10 @@ def findings(found: Sequence[Finding], *, show_all: bool) -> Iterator[str]:
 
 
 def _cell(f: Finding) -> str:
-    """Where a finding is: row, board, and what stands there unless the message begins with it."""
+    """Place of a finding: row, board, and text.
+
+    The text is left out if the message begins with it.
+    """
     if f.reading is None:
         return ""
     board = f.reading.cell.board or f.reading.cell.likely_board
@@ -94,10 +97,10 @@ def _cell(f: Finding) -> str:
 
 
 def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
-    """What changed, one cause a line, what needs a person first.
+    """List the changes of a comparison by cause, the urgent ones first.
 
     Args:
-        show_all: also each number of a cause, with the judge's reason, and what is noise.
+        show_all: include each number of a cause with the judge's reason, and noise.
     """
     yield f"{' -> '.join(_source(name, path) for name, path in zip(found.names, found.paths, strict=True))}"
     if found.earlier:
@@ -149,7 +152,7 @@ def trend(found: Iterable[Trend]) -> Iterator[str]:
 
 
 def bars(values: Sequence[float]) -> list[str]:
-    """A sparkline: a bar's height is its place in the values' span, which is at least a fifth of their middle."""
+    """Draw a sparkline over the values' span (`lab.guide.trend.span`)."""
     low, high = span(values)
     steps = len(_BARS) - 1
     return [

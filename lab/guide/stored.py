@@ -1,4 +1,4 @@
-"""A release in the store -> its numbers for a written guide, and guides to compare."""
+"""Releases in the store as numbers for written and compared guides."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ def open_existing(url: str | None) -> Store:
 
 
 def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
-    """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
+    """Collect the numbers of some boards in a release.
 
-    Runs that a person rejected do not count, and neither do numbers of which a cycle failed: `failed` names their runs.
+    Measured numbers go before published ones, newer ones before older ones. Rejected runs do not count, and neither do
+    numbers with a failed cycle; `failed` names their runs.
 
     Args:
-        boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: each board type that has numbers.
+        boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: each board
+            type that has numbers.
 
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
@@ -100,18 +102,20 @@ def _boards_of(entries: Sequence[GuideEntry], top: str) -> set[str]:
 
 
 def _stated(texts: Mapping[str, Sequence[str]], there: set[str]) -> tuple[str, ...]:
-    """The statements of a chapter; one that is not about all of its boards begins with their names."""
+    """Conditions of a chapter, prefixed with their boards unless they concern all."""
     return tuple(text if there.issubset(of) else f"{', '.join(of)}: {text}" for text, of in texts.items())
 
 
 def of_one_column(runs: Sequence[Run], board: str) -> list[Run]:
-    """The runs without those that were published of another board of the type, where some were of this one."""
+    """Drop published runs of sister boards if this board has its own."""
     published = {run.board for run in runs if run.kind == PUBLISHED}
     return [run for run in runs if run.kind != PUBLISHED or board not in published or run.board == board]
 
 
 def is_of(run: Run, board: str) -> bool:
-    """Whether a run is of a board, named by itself, its type, or as guides spell it.
+    """Return whether a run belongs to a board.
+
+    The name is the board's own, its type's, or the guides' spelling.
 
     A simulated board answers to its own name only, so that its numbers never stand among those of a real one.
     """
@@ -121,12 +125,14 @@ def is_of(run: Run, board: str) -> bool:
 
 
 def is_virtual(run: Run) -> bool:
-    """Whether no real board was measured, by the run's provenance."""
+    """Return whether the run's provenance says simulated."""
     return run.provenance.get("virtual") is True
 
 
 def sheet(store: Store, name: str) -> MeasuredGuide:
-    """A release of the store as a guide to compare: its only published file, or else the guide that would be written.
+    """Load a release of the store as a guide to compare.
+
+    It is the only published file, or else the guide that would be written.
 
     Raises:
         ConfigurationError: no numbers of that release.
@@ -147,7 +153,9 @@ def _published_guide(store: Store, run: Run, name: str) -> Guide:
 
 
 def header(kept: Sequence[Run], run: Run) -> str:
-    """The name that a run's board type has in every release: the vendor's if a guide spells it, else the only board's.
+    """Column name of a run's board type in every release.
+
+    It is the vendor's spelling if a guide has one, else the only board's name.
 
     A simulated board has its own.
     """
@@ -168,7 +176,7 @@ def releases(store: Store, board: str) -> list[str]:
 
 
 def names_of_releases(runs: Sequence[Run]) -> dict[tuple[int, ...], str]:
-    """How each release is called, by `release_key`."""
+    """Map `release_key` to the name of each release."""
     return {release_key(run.release): run.release for run in runs}
 
 
@@ -179,7 +187,9 @@ def counting(store: Store) -> list[Run]:
 
 
 def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:
-    """A run with those of its numbers of which no cycle failed, and a sentence for each thing whose numbers are left out.
+    """Load a run without the numbers of failed cycles.
+
+    The texts name the numbers that are left out.
 
     A cycle failed when none of its attempts gave samples.
     """
@@ -205,7 +215,7 @@ def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:
 
 
 def _entries(store: Store, own: Sequence[Run], board: str) -> tuple[list[GuideEntry], list[str]]:
-    """The numbers of a board, and what was left out of its runs."""
+    """Numbers of a board, and the failed ones of its runs."""
     found: dict[object, GuideEntry] = {}
     published = [run for run in own if run.kind == PUBLISHED]
     runs = [measured(store, run) for run in own if run.kind != PUBLISHED]

@@ -1,4 +1,4 @@
-"""What the store has of the releases before those that are compared."""
+"""Numbers of earlier releases in the store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lab.results.snapshot import RunHead, StoreSnapshot, watch
 
 
 def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:
-    """What the store has of published guides of some boards, of the releases before one; of the same kernel only.
+    """Load published numbers of the releases before one, same kernel only.
 
-    Of each board the last releases, as many as a run is judged against (lab/judge/noise.toml). Where a guide of a release was
-    imported more than once, the last one counts.
+    Each board has as many releases as a run is judged against (lab/judge/noise.toml). The last import of a release's
+    guide counts.
 
     Args:
         before: a release.

@@ -1,4 +1,7 @@
-"""The text of cells and titles: its number, and inline markup of reStructuredText, undone when read, avoided when written."""
+"""Text of cells and titles: numbers, and inline markup of reStructuredText.
+
+Markup is removed when a guide is read, and escaped when one is written.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _NOT_AVAILABLE = frozenset({"n/a", "na", "n.a.", "n.a", "-", "--", "–", "not a
 
 
 def value_of(text: str) -> Value:
-    """What a cell's text says. Never fails: what is no number is text."""
+    """Parse a cell's text.
+
+    It never fails: a text without a number is text.
+    """
     text = text.strip()
     if not text:
         return Value(CellKind.EMPTY, "")
@@ -35,7 +41,7 @@ def value_of(text: str) -> Value:
 
 
 def decimals(text: str) -> int:
-    """How many decimals the first number of a cell is printed with."""
+    """Count the decimals of a cell's first number."""
     match = re.search(r"\d\.(\d+)", text)
     return len(match[1]) if match else 0
 
@@ -54,7 +60,10 @@ _BLOCK = re.compile(  # what begins a list, a comment, a field, a doctest, a tar
 
 
 def unescaped(text: str) -> str:
-    """A cell without the backslashes that protect punctuation. `mb\\s` stays: the vendor means the backslash."""
+    """Remove the backslashes that protect punctuation.
+
+    `mb\\s` stays: the vendor means the backslash.
+    """
     return _ESCAPED.sub(r"\1", text)
 
 

@@ -1,4 +1,7 @@
-"""One metric over several releases: a series for each definition, set of parameters and board of a product."""
+"""Trends of one metric over several releases.
+
+Each definition, set of parameters and board of a product has a series.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +59,10 @@ class Trend:
 
 @frozen
 class PublishedPoint:
-    """A number of a release, with what decides to which series it belongs.
+    """A number of a release, with the facts that choose its series.
 
     Attributes:
-        definition: how it is defined where there are several ways, as the end of a sentence; empty: not known.
+        definition: its definition, if there are several, as the end of a sentence; empty: not known.
         conditions: under which it was taken, e.g. the SD card; empty: not stated.
     """
 
@@ -77,7 +80,9 @@ class PublishedPoint:
 
 
 def series(found: Iterable[PublishedPoint], metric: str) -> list[Trend]:
-    """Numbers -> series; those of one product, board and parameters are one unless something is known to differ.
+    """Group numbers of one product, board and parameters into series.
+
+    A known difference of definition or conditions begins another series.
 
     A number whose definition or conditions are not known goes on with the series before it.
     """
@@ -108,9 +113,11 @@ def series(found: Iterable[PublishedPoint], metric: str) -> list[Trend]:
 
 
 def span(values: Sequence[float]) -> tuple[float, float]:
-    """From where to where values are drawn: their own span, but at least a fifth of their middle.
+    """Range of an axis for values.
 
-    So a change of two percent is seen as one, and not as high as a change to the double.
+    It is their span, at least a fifth of their middle.
+
+    So a change of two percent looks smaller than a doubling.
     """
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle, half = (low + high) / 2, max((high - low) / 2, _LEAST_SPAN / 2 * abs(low + high) / 2)
@@ -146,7 +153,10 @@ def of_guides(sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: 
 
 
 def is_wanted(name: str, board: str, named: Iterable[str]) -> bool:
-    """Whether a board is the one that was asked for, or of the product where none of that name is there."""
+    """Return whether a board was asked for.
+
+    Its name counts; a product stands for its boards if no board has that name.
+    """
     if board in named:
         return name == board
     return bool(name) and boards.product_of(name) == boards.product_of(board) and boards.is_product(board)
@@ -181,7 +191,7 @@ def _published(
 
 @define
 class _Line:
-    """A series that grows; what its latest number with a definition, and with conditions, said of them."""
+    """A growing series with its latest definition and conditions."""
 
     members: list[PublishedPoint] = field(factory=list)
     definition: str = ""
@@ -200,7 +210,7 @@ class _Line:
 
 
 def _difference(line: _Line, of_params: Sequence[_Line]) -> str:
-    """What tells a series from the others of the same parameters."""
+    """Distinguish a series from the others of the same parameters."""
     said = []
     if len({other.members[0].kernel for other in of_params}) > 1:
         said.append(line.members[0].kernel)

@@ -1,10 +1,10 @@
-"""UDP tables: which bytes a throughput counts, and what a row says in packets per second.
+"""UDP tables: counted bytes of a throughput, and packets per second.
 
-The packet rate, printed in thousands, tells by which size it was multiplied: throughput = rate * 8 * size must hold within
-its rounding. 09.02 takes the datagram of a frame of the row's size (46 bytes less). 11.01 takes the row's size itself. That
-may mean that whole frames are counted, or that the datagrams have the size that the column calls the frame's: packets and
-throughput are the same in both. Only the wire tells: a gigabit link carries 980.8 Mbit/s of frames of 1024 bytes, and
-939.4 Mbit/s of datagrams of 1024 bytes.
+The packet rate, printed in thousands, tells by which size it was multiplied: throughput = rate * 8 * size must hold
+within its rounding. 09.02 takes the datagram of a frame of the row's size (46 bytes less). 11.01 takes the row's size
+itself. That may mean that whole frames are counted, or that the datagrams have the size that the column calls the
+frame's: packets and throughput are the same in both. Only the wire tells: a gigabit link carries 980.8 Mbit/s of
+frames of 1024 bytes, and 939.4 Mbit/s of datagrams of 1024 bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Definition(enum.StrEnum):
 
 
 class ColumnMeaning(enum.StrEnum):
-    """What the packets of a row are, as far as the wire tells."""
+    """Meaning of a row's packets, as far as the wire tells."""
 
     PAYLOAD = "payload"  # frames of the row's size, their payload counted
     FRAME = "frame"  # frames of the row's size, counted whole
@@ -68,7 +68,7 @@ class UdpRow:
 
     @property
     def size(self) -> int:
-        """The size that the row names: the frame's, or the datagram's where the column says so."""
+        """Size in the row: of the datagram if the column says so."""
         return self.frame - OVERHEAD_BYTES if _DATAGRAM in self.throughput.params else self.frame
 
     @property
@@ -78,24 +78,30 @@ class UdpRow:
 
 
 def counted_bytes(frame: int, definition: Definition) -> int:
-    """How many bytes of a packet a definition counts."""
+    """Number of bytes of a packet that a definition counts."""
     return frame if definition is Definition.FRAME else frame - OVERHEAD_BYTES
 
 
 def datagram_limit(size: int) -> float:
-    """Mbit/s of payload that a gigabit link carries in UDP datagrams of a size; above 1472 bytes they are fragmented."""
+    """Mbit/s of payload in UDP datagrams over a gigabit link.
+
+    Datagrams above 1472 bytes are fragmented.
+    """
     fragments = -(-(size + _UDP_BYTES) // _FRAGMENT_BYTES)
     wire = size + _UDP_BYTES + fragments * (OVERHEAD_BYTES - _UDP_BYTES + WIRE_BYTES)
     return _GIGABIT * size / wire
 
 
 def frame_limit(frame: int, definition: Definition) -> float:
-    """Mbit/s that a gigabit link carries in frames of a size, by what is counted of each."""
+    """Mbit/s over a gigabit link in frames of a size."""
     return _GIGABIT * counted_bytes(frame, definition) / (frame + WIRE_BYTES)
 
 
 def meaning(row: UdpRow) -> tuple[ColumnMeaning, str]:
-    """What a row's packets are, and the evidence; for rows whose definition is known."""
+    """Meaning of a row's packets, and the evidence.
+
+    The row's definition must be known.
+    """
     rate = row.throughput.number or 0.0
     size = row.size
     if row.definition is Definition.PAYLOAD:
@@ -149,7 +155,10 @@ def _row(named: Mapping[str, CellReading], common: Definition | None) -> UdpRow:
 
 
 def _frame(reading: CellReading) -> int:
-    """Bytes of the row's frames; 0 where the row names no size. A datagram stands in a frame of 46 bytes more."""
+    """Frame size of a row in bytes; 0 without a size.
+
+    A frame is 46 bytes larger than its datagram.
+    """
     text = reading.cell.row.strip().removesuffix(".00")
     if not text.isdecimal():
         return 0

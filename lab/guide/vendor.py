@@ -1,7 +1,7 @@
-"""The vendor-compatible view: numbers that were measured here, formed as the vendor's guides form them.
+"""The vendor-compatible view of measured numbers.
 
-boardlab stores what a program said. The vendor's parser makes other numbers of some of it, and releases stay comparable
-only where the same is done again:
+boardlab stores the numbers that a program printed. The vendor's parser changes some of them; releases stay comparable
+only if the same is done here:
 
 - `bw_mem` up to 8 MB is the mean of an operation's own value and of the next operation's (its pattern runs on from one
   block of the log to the next);
@@ -47,7 +47,10 @@ def paired(values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], str
 
 
 def view(release: GuideRelease) -> GuideRelease:
-    """The same release with its measured cells as the vendor would print them; published ones are that already."""
+    """Convert a release's measured cells to the vendor's form.
+
+    Published cells have it already.
+    """
     entries = list(release.entries)
     bandwidth = {
         board: paired(

@@ -1,4 +1,4 @@
-"""A release -> a performance guide in reStructuredText, with cells as the vendor prints them."""
+"""Writer of a release's performance guide in reStructuredText."""
 
 from __future__ import annotations
 

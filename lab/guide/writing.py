@@ -18,7 +18,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
 
 class GuideView(StrEnum):
-    """How numbers are formed that the vendor forms in another way than they are defined here."""
+    """Form of the numbers that the vendor computes in its own way."""
 
     CORRECTED = "corrected"
     VENDOR = "vendor"

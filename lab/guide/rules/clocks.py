@@ -16,7 +16,10 @@ _APART = 1.01
 
 
 def check_clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """1310 MHz of 1250 and 1400: no board ran at it, and every CPU-bound average mixes the two."""
+    """Find averages over two clocks.
+
+    For example 1310 MHz of 1250 and 1400: no board ran at it, and every CPU-bound average mixes the two.
+    """
     for reading in sheet.of("cpu.clock"):
         value = reading.cell.value
         if value.low and value.high and value.high >= _APART * value.low:
@@ -32,14 +35,17 @@ CLOCK_AVERAGE = Rule(
 )
 
 
-# --- The CPU clock of a board and the table of evaluation modules disagree ---
+# --- CPU clocks that contradict the modules' table ---
 
 
 _TOLERANCE = 0.02
 
 
 def check_clock_contradicts(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Arithmetic latencies count clock cycles, so a sister board with a known clock says which of the two is right."""
+    """Find clocks that contradict the table of modules.
+
+    Arithmetic latencies count clock cycles, so a sister board with a known clock shows which of the two is right.
+    """
     clocks = {r.board: r for r in sheet.of("cpu.clock") if r.board and r.number}
     modules = {board: boards.module_of(sheet.guide, board) for board in clocks}
     sound = [board for board, reading in clocks.items() if _agrees(reading.number, modules[board])]
@@ -71,7 +77,7 @@ def _remark(sheet: MeasuredGuide, reading: CellReading, module: Module, sound: l
 
 
 def _measured_mhz(sheet: MeasuredGuide, board: str, sound: list[str]) -> float | None:
-    """The clock from lat_ops, by a board of the same device family whose clock is not in doubt."""
+    """Clock from lat_ops, relative to a sister board with a certain clock."""
     clocks = {r.board: r.number for r in sheet.of("cpu.clock")}
     latencies = {(r.board, r.key): r.number for r in sheet.of("lmbench.lat_ops") if r.number}
     family = [other for other in sound if other[:4] == board[:4] and other != board]
@@ -86,7 +92,10 @@ def _measured_mhz(sheet: MeasuredGuide, board: str, sound: list[str]) -> float |
 
 
 def _agrees(clock: float | None, module: Module | None) -> bool:
-    """Whether a clock is the module's, as far as its printed digits go: 1.2 GHz may be 1.25 GHz."""
+    """Return whether a clock equals the module's within its printed digits.
+
+    1.2 GHz may be 1.25 GHz.
+    """
     if clock is None or module is None or module.clock_mhz is None:
         return False
     return _close(clock, module.clock_mhz) or abs(clock - module.clock_mhz) <= module.clock_step_mhz / 2 + 1e-6
@@ -104,7 +113,7 @@ CLOCK_CONTRADICTS = Rule(
 )
 
 
-# --- CPU-bound rows that all moved by the ratio of two clocks ---
+# --- CPU-bound rows that moved with the clock ---
 
 
 _LEAST_ROWS = 5
@@ -134,7 +143,10 @@ def check_clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iter
 def _peers(
     sheet: MeasuredGuide, older: MeasuredGuide | None, board: str | None
 ) -> Iterator[tuple[Mapping[_Key, float], str, float | None]]:
-    """What a board's rows are held against: the older guide's, then each board of the same product."""
+    """Yield the references of a board's rows.
+
+    These are the older guide, then each board of the same product.
+    """
     if older is not None:
         yield (
             {r.key: r.number for r in _judged(older) if r.board == board and r.number},

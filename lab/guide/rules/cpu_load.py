@@ -1,4 +1,4 @@
-"""CPU loads below 0 or above 100 percent, and the column that is always 100."""
+"""Rules for CPU loads: out of range, constant, or never low."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CPU_LOAD_RANGE = Rule(
 )
 
 
-# --- CPU loads that never fall below one core's share ---
+# --- CPU loads never below one core's share ---
 
 
 _CORES = (2, 4, 8)
@@ -46,7 +46,10 @@ _ABOVE = 3.0  # percent: what the lightest test adds
 
 
 def check_load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A test that waits for a card needs a few percent; where nothing is below 25, one of four cores does something else."""
+    """Find boards where one core is always busy.
+
+    A test that waits for a card needs a few percent; if nothing is below 25, one of four cores does something else.
+    """
     loads = sheet.of(
         *(m for m in sheet.by_metric if m.endswith("cpu_load") and not m.startswith(("openssl.", "crypto.")))
     )

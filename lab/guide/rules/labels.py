@@ -14,7 +14,10 @@ _RAW = re.compile(r"\braw\b", re.IGNORECASE)
 
 
 def check_raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The test script writes files in both; only the column's name was copied from another table."""
+    """Find file-system results under columns named Raw.
+
+    The test script writes files in both; the column's name was copied from another table.
+    """
     readings = sheet.of("storage.file.throughput", "storage.fio.throughput")
     for table_index, members in group(readings, lambda r: r.cell.table).items():
         table = sheet.guide.tables[table_index]
@@ -49,7 +52,10 @@ _FACTOR = {"mbytes/sec": 2**20 / 1e6, "kbytes/sec": 1.024}
 
 
 def check_units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A guide that prints both powers of ten and of two under one unit misleads; the binary ones are converted."""
+    """Find powers of ten and of two under one unit.
+
+    The binary ones are converted.
+    """
     decimal = {unit: r for r in sheet.of(*_DECIMAL) for unit in [_unit(r)] if unit in _FACTOR}
     for (_, unit), readings in group(sheet.of(*_BINARY), lambda r: (r.metric, _unit(r))).items():
         first = readings[0]
@@ -78,11 +84,14 @@ def _unit(reading: CellReading) -> str:
 UNITS_LIE = Rule(id="units-lie", title="One unit, two meanings", severity=Severity.INFO, check=check_units_lie)
 
 
-# --- Two rows print the same sample under two names, and differ ---
+# --- Two names of one sample that differ ---
 
 
 def check_alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Both rows come from one line of output, so they are equal to the last digit."""
+    """Find aliases that differ from their row.
+
+    Both rows come from one line of output, so they are equal to the last digit.
+    """
     first = {(r.board, r.key): r for r in sheet.of("lmbench.")}
     for alias in sheet.readings:
         other = first.get((alias.board, alias.key)) if alias.is_alias else None
@@ -104,7 +113,7 @@ ALIAS_DISAGREES = Rule(
 )
 
 
-# --- Audio rows whose throughput belongs to another sampling rate ---
+# --- Audio throughput of another sampling rate ---
 
 
 _BITS_PER_FRAME = 32  # two channels of 16 bits
@@ -140,14 +149,17 @@ def check_audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
 AUDIO_RATE = Rule(id="audio-rate", title="Another sampling rate", severity=Severity.WARNING, check=check_audio_rate)
 
 
-# --- glmark2 at 1920x1080 that scores like the small window ---
+# --- glmark2 scores of the wrong size ---
 
 
 _SAME = 0.02
 
 
 def check_glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A screen of 1920x1080 has four times the pixels of the default window, so equal scores are of equal sizes."""
+    """Find glmark2 scores at 1920x1080 that equal the small window's.
+
+    A screen of 1920x1080 has four times the pixels of the default window.
+    """
     for reading in sheet.readings:
         score = reading.number
         if score is None or "1920x1080" not in reading.cell.row or "glmark2" not in reading.cell.row.lower():
@@ -177,14 +189,17 @@ GLMARK_SIZE = Rule(
 )
 
 
-# --- 150 blocks of 1 MB on a disk of 16 MB ---
+# --- USB transfers larger than the disk ---
 
 
 _DISK_MB = 16
 
 
 def check_usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The gadget's disk is a file of 16 MB, and dd stops where it is full."""
+    """Find transfers that are larger than the gadget's disk.
+
+    It is a file of 16 MB, and dd stops at its end.
+    """
     for reading in sheet.of("usb.device.throughput"):
         blocks = reading.params.get("blocks", "")
         if blocks.isdecimal() and int(blocks) > _DISK_MB:

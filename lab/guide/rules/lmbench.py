@@ -14,7 +14,10 @@ _ROUNDING = 0.011
 
 
 def check_lmbench_false_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A minimum of 0.00 in the alias of lat_mem_rd 1000k is a misread line of lat_mmap."""
+    """Find false minima of 0.00 in the alias of lat_mem_rd 1000k.
+
+    They are misread lines of lat_mmap.
+    """
     own = {r.board: r.number for r in sheet.of("lmbench.lat_mem_rd") if r.params["size"] == "1000k"}
     for reading in sheet.readings:
         value = reading.cell.value
@@ -48,7 +51,7 @@ LMBENCH_FALSE_ZERO = Rule(
 )
 
 
-# --- bw_mem: each cell averages its own operation with the next one's ---
+# --- bw_mem cells that average two operations ---
 
 
 ORDER = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")  # in which the test script runs them
@@ -59,7 +62,9 @@ _LEAST_LINKS = 2
 
 
 def check_lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Walk each chain of one board and size from its single end, bcopy, backwards.
+    """Find bw_mem cells that average two operations.
+
+    The rule walks each chain of one board and size backwards from its single end, bcopy.
 
     A chain counts as paired only if every link fits: the neighbour's own value lies inside the printed range, and so
     does what remains. In a sound table the jumps between operations (bcopy to bzero, fwr to cp) break the chain.
@@ -76,7 +81,10 @@ def check_lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) ->
 
 
 def _own_values(chain: Mapping[str, CellReading]) -> dict[str, tuple[float, bool]] | None:
-    """Own value of each paired operation and whether it is a printed sample; None if the chain is not paired."""
+    """Own value of each paired operation; True marks a printed sample.
+
+    None: the chain is not paired.
+    """
     end = chain.get(ORDER[-1])
     following = end.number if end else None
     if following is None or len(chain) < 3:
@@ -106,12 +114,18 @@ def _own_values(chain: Mapping[str, CellReading]) -> dict[str, tuple[float, bool
 
 
 def _so_far(own: dict[str, tuple[float, bool]], *, has_gap: bool) -> dict[str, tuple[float, bool]] | None:
-    """What a chain gives that breaks: nothing, unless it broke behind a cell of one sample and two links fit before it."""
+    """Result of a broken chain.
+
+    It is None unless the chain broke behind a cell of one sample, and two links fit before it.
+    """
     return own if has_gap and len(own) >= _LEAST_LINKS else None
 
 
 def _shares_samples(chain: Mapping[str, CellReading], ranges: list[str]) -> bool:
-    """Whether each operation prints one of the next one's two samples; that needs no end of the chain."""
+    """Return whether each operation prints a sample of the next.
+
+    This needs no end of the chain.
+    """
     pairs = [(a, b) for a, b in itertools.pairwise(ranges) if ORDER.index(b) == ORDER.index(a) + 1]
     ends = {op: {chain[op].cell.value.low, chain[op].cell.value.high} for op in ranges}
     return len(pairs) >= 2 and all(ends[a] & ends[b] for a, b in pairs)

@@ -13,7 +13,10 @@ _DEAD_MBIT_S = 5.0  # no board of the family, however slow, is within two orders
 
 
 def check_tcp_dead(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A gigabit port with a few Mbit/s had no connection for most of the minute."""
+    """Find TCP results of a dead connection.
+
+    A gigabit port with a few Mbit/s had no connection for most of the minute.
+    """
     rows = group(sheet.of("ethernet.tcp."), lambda r: (r.cell.table, r.cell.row, r.board))
     for readings in rows.values():
         for reading in readings:
@@ -30,11 +33,14 @@ TCP_DEAD = Rule(
 )
 
 
-# --- CPU load of an ingress test under netperf's word for the other side ---
+# --- Ingress CPU loads with the wrong label ---
 
 
 def check_ingress_cpu_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """For ingress the client runs on the tester, so the board is netperf's remote side."""
+    """Find CPU loads of ingress tests with the tester's label.
+
+    For ingress the client runs on the tester, so the board is netperf's remote side.
+    """
     loads = [
         r
         for r in sheet.of("ethernet.udp.cpu_load")
@@ -54,7 +60,7 @@ INGRESS_CPU_LABEL = Rule(
 )
 
 
-# --- IPSec runs whose tunnel did not carry the traffic ---
+# --- IPSec runs with a broken tunnel ---
 
 
 DEAD_MBIT_S = 5.0
@@ -62,7 +68,10 @@ _SPREAD = 10.0  # largest run over smallest, in one cell
 
 
 def check_ipsec_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A tunnel that works carries tens of Mbit/s on the slowest board; a few Mbit/s are a tunnel that kept breaking."""
+    """Find IPSec results of a broken tunnel.
+
+    A tunnel that works carries tens of Mbit/s on the slowest board.
+    """
     rows = group(sheet.of("ipsec."), lambda r: (r.cell.table, r.cell.row, r.board))
     best: dict[str | None, float] = {}
     for reading in sheet.of("ipsec.throughput"):
@@ -110,7 +119,10 @@ _PACKET_BYTES = (900, 1700)  # what a packet of the test can carry, the truncati
 
 
 def check_ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """267 Mbit/s in 23 packets would be packets of a megabyte each; in 23 thousand they have 1400 bytes."""
+    """Find IPSec packet rates in thousands.
+
+    267 Mbit/s in 23 packets would be packets of a megabyte each; in 23 thousand they have 1400 bytes.
+    """
     rows = group(sheet.of("ipsec."), lambda r: (r.cell.table, r.cell.row, r.board))
     for readings in rows.values():
         named = {r.metric: r for r in readings}

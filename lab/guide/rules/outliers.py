@@ -25,7 +25,9 @@ _ENDS_NOT_COMPARED = ("cpu_load",)
 
 
 def check_outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Compare each number with the median of the product's other boards, less the board's usual distance in that metric.
+    """Find numbers far from the product's other boards.
+
+    Each number is compared with the median of the other boards, less the board's usual distance in that metric.
 
     UDP and IPSec have rules of their own; the cache edges of lat_mem_rd and the loads of idle CPUs scatter by design.
     """
@@ -42,7 +44,7 @@ def check_outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> 
 
 
 def _distances(readings: Sequence[CellReading]) -> dict[str, float]:
-    """Board -> log of its number over the median of the other boards."""
+    """Board -> log of its number over the others' median."""
     found = {}
     for reading in readings:
         others = [r.number for r in readings if r.board != reading.board and r.number]
@@ -91,7 +93,7 @@ OUTLIER_BOARDS = Rule(
 )
 
 
-# --- A number far from the older release, while its neighbours moved little ---
+# --- Numbers far from the older release ---
 
 
 _FAR_MOVE = 2.0  # times, beyond how far the metric usually moved
@@ -107,11 +109,11 @@ _NOT_FOLLOWED = (
 
 
 def check_outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Only with an older guide, and only what has no explanation of its own.
+    """Find numbers far from the older guide's, without another explanation.
 
-    A change that the other boards made too is the release's, not a fault of one run; another SD card is a condition; the
-    definition of UDP and the steps of sensors are left to their rules. Where no other board has the row, nothing tells a fault
-    of one run from a change of the software, and the number is noted.
+    A change that the other boards made too is the release's, not a fault of one run; another SD card is a condition;
+    the definition of UDP and the steps of sensors are left to their rules. Where no other board has the row, a fault
+    of one run looks like a change of the software, and the number is noted.
     """
     if older is None:
         return
@@ -151,7 +153,7 @@ OUTLIER_OLDER = Rule(
 )
 
 
-# --- A number far from the releases before and after, which agree ---
+# --- Numbers far from both neighbouring releases ---
 
 
 # Rates that a search finds, sums of two operations, and numbers that scatter at cache edges; the clock is another rule's.
@@ -160,7 +162,10 @@ _ENDS_NO_SPIKES = ("cpu_load", ".loss", ".datagram")
 
 
 def check_spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Only with neighbours. A change that stays is the release's; one that the next release takes back may be one run's."""
+    """Find numbers far from both neighbouring releases.
+
+    A change that stays is the release's; one that the next release takes back may be one run's.
+    """
     known = guide_sheet.of_sheet(sheet)
     for metric in sheet.by_metric:
         if metric.startswith(_NO_SPIKES) or metric.endswith(_ENDS_NO_SPIKES):
@@ -190,7 +195,7 @@ def check_spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[
 
 
 def _move(reading: CellReading, here: Neighbours, known: guide_sheet.Conditions) -> float:
-    """Log of the number over the nearer of its neighbours; 0 where it is no spike."""
+    """Log of the number over its nearer neighbour; 0 without a spike."""
     stated = frozenset(guide_sheet.media_of(reading, known))
     numbers = (reading.number, here.before.value, here.after.value)
     if any(number is None or number <= 0 for number in numbers) or any(
@@ -209,7 +214,7 @@ def _move(reading: CellReading, here: Neighbours, known: guide_sheet.Conditions)
 SPIKE = Rule(id="spike", title="Far from both neighbours in time", severity=Severity.NOTE, check=check_spike)
 
 
-# --- Numbers that are the older release's to the last digit ---
+# --- Numbers copied from the older release ---
 
 
 _LEAST_NUMBERS = 4  # in a table, that a second measurement would not repeat
@@ -222,7 +227,10 @@ _Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
 
 
 def check_carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Only with an older guide. A measurement repeats to its last digit now and then, a table of them never."""
+    """Find numbers copied from the older guide.
+
+    A measurement repeats to its last digit now and then, a table of them never.
+    """
     if older is None:
         return
     before = {_key(r): r.cell.value.text for r in older.of(*older.by_metric)}
@@ -257,7 +265,7 @@ def _all_same(readings: Sequence[CellReading], before: dict[_Key, str]) -> bool:
 
 
 def _tells(r: CellReading) -> bool:
-    """Whether another run would have given another text."""
+    """Return whether another run would give another text."""
     digits = sum(c.isdigit() for c in r.cell.value.text.split("(")[0].strip().lstrip("0."))
     return digits >= _LEAST_DIGITS and bool(r.number) and not r.metric.startswith(_REPEATS)
 
@@ -277,7 +285,10 @@ _LEAST_LOAD = 1.0  # percent: below it a tick of the accounting clock is a multi
 
 
 def check_wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The average of a boot of 15 s and one of 128 s is no boot time."""
+    """Find averages over runs that differ too much.
+
+    The average of a boot of 15 s and one of 128 s is no boot time.
+    """
     for metric in sheet.by_metric:
         for reading in () if metric.startswith(_NOT_JUDGED) else sheet.of(metric):
             low, high = reading.cell.value.low, reading.cell.value.high
@@ -296,7 +307,7 @@ WIDE_RANGE = Rule(
 )
 
 
-# --- Throughput above what the bus or the link can carry ---
+# --- Throughput above the physical limit ---
 
 
 _ROUNDING = 1.002
@@ -314,7 +325,10 @@ _FASTER_LINKS = 2.5  # the next step of Ethernet
 
 
 def check_physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """What the medium cannot carry was not measured: a cache answered, a clock was wrong, or a digit is."""
+    """Find throughput above the limit of the bus or link.
+
+    A cache answered, a clock was wrong, or a digit is.
+    """
     for reading in sheet.of(
         "storage.fio.throughput", "storage.file.throughput", "uboot.throughput", "ospi.raw.throughput"
     ):

@@ -14,7 +14,10 @@ _APPROXIMATE = 0.1  # relative, where a rail is printed as about so much
 
 
 def check_rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The vendor sums unrounded powers, so each rail may add half a unit of its last digit."""
+    """Find totals that differ from the sum of their rails.
+
+    The vendor sums unrounded powers, so each rail may add half a unit of its last digit.
+    """
     rails = group(sheet.of("power.rail"), lambda r: (r.cell.table, r.cell.column))
     for total in sheet.of("power.total"):
         parts = rails.get((total.cell.table, total.cell.column), ())
@@ -39,7 +42,7 @@ def check_rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
 RAIL_TOTAL = Rule(id="rail-total", title="The rails do not add up", severity=Severity.ERROR, check=check_rail_total)
 
 
-# --- A DDR4 rail with the nominal voltage of LPDDR4 ---
+# --- DDR4 rails with LPDDR4's nominal voltage ---
 
 
 _DDR4_V = 1.2

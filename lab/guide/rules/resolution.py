@@ -15,7 +15,10 @@ _WORTH_SAYING = 0.01  # relative
 
 
 def check_quantised_dd(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """50 MiB in 0.29 s: the next possible result is 3 % away."""
+    """Find dd results with coarse steps.
+
+    After 50 MiB in 0.29 s the next possible result is 3 % away.
+    """
     for reading in sheet.of("ospi.raw.throughput"):
         value = reading.number
         size = reading.params.get("file", "")
@@ -34,7 +37,10 @@ def check_quantised_dd(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> It
 
 
 def _is_one_run(seconds: float, value: float) -> bool:
-    """Whether the time is a whole number of ticks, as far as two decimals of the throughput tell."""
+    """Return whether the time is a whole number of ticks.
+
+    Two decimals of the throughput limit the test.
+    """
     ticks = seconds / _TICK_S
     return abs(ticks - round(ticks)) <= ticks * 0.006 / value + 1e-6
 
@@ -44,7 +50,7 @@ QUANTISED_DD = Rule(
 )
 
 
-# --- Dhrystone: a fixed number of runs over whole seconds ---
+# --- Dhrystone over whole seconds ---
 
 
 _RUNS = (200e6, 100e6)  # what the vendor's program runs
@@ -82,11 +88,14 @@ QUANTISED_DHRYSTONE = Rule(
 )
 
 
-# --- U-Boot transfers: a size over U-Boot's `time`, which has 1 ms ---
+# --- U-Boot transfers by a clock of 1 ms ---
 
 
 def check_quantised_uboot(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A short transfer takes few milliseconds, and one of them is several percent."""
+    """Find U-Boot transfers of a few milliseconds.
+
+    One tick of 1 ms is several percent of them.
+    """
     for reading in sheet.of("uboot.throughput"):
         size = reading.params.get("file", "")
         if not reading.number or not size or set(size) - set(string.hexdigits):
@@ -115,7 +124,10 @@ _MOST_SECONDS = 20
 
 
 def check_quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The result can only be 10000, 5000, 3333.3 ...: a halving may be one tick."""
+    """Find Whetstone results of whole seconds.
+
+    The result can only be 10000, 5000, 3333.3 ...: a halving may be one tick.
+    """
     for reading in sheet.of("whetstone.rate"):
         value = reading.cell.value
         samples = [v for v in (value.low, value.high) if v] or [v for v in (value.number,) if v]
@@ -150,7 +162,10 @@ _DIGITS = 0.1  # the last printed digit is at least this share of the number
 
 
 def check_printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """0.01 us may be anything from 0.005 to 0.015; 0.00 is no latency at all."""
+    """Find latencies with too few printed digits.
+
+    0.01 us may be anything from 0.005 to 0.015; 0.00 is no latency at all.
+    """
     for reading in sheet.of("lmbench."):
         number, text = reading.number, reading.cell.value.text
         if number is None or reading.quantity is None or reading.quantity.metric.unit not in {"us", "ns"}:
@@ -180,7 +195,7 @@ PRINTED_RESOLUTION = Rule(
 )
 
 
-# --- Rail powers of a few steps of the current sensor ---
+# --- Rail powers of a few sensor steps ---
 
 
 _SHUNT_LSB_V = 2.5e-6  # INA226/INA231, shunt voltage register; the offset is up to 4 of them, of some types 20
@@ -192,7 +207,10 @@ _LEAST_COUNT = 0.5  # of a sensor that does not average
 
 
 def check_sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Below five steps an unaveraged reading has no second digit; a table with a value below half a step was averaged."""
+    """Find rail powers of less than five sensor steps.
+
+    Such a reading has no second digit, unless it was averaged; a table with a value below half a step was.
+    """
     for readings in group(sheet.of("power.rail"), lambda r: r.cell.table).values():
         steps = [(r, r.number / step) for r in readings if (step := step_mw(r)) and r.number is not None]
         if any(0 < count < _LEAST_COUNT for _, count in steps):
@@ -209,7 +227,10 @@ def check_sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) 
 
 
 def step_mw(reading: CellReading) -> float | None:
-    """One step of the sensor, in mW at the rail's nominal voltage; None where that is unknown or zero."""
+    """Sensor step in mW at the rail's nominal voltage.
+
+    None: the voltage is unknown or zero.
+    """
     nominal = next((text for name, text in reading.cell.params.items() if "voltage" in name.lower()), "")
     try:
         volts = float(nominal)

@@ -14,7 +14,10 @@ from lab.judge import noise
 
 
 def check_overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A cell too many, perhaps a comma outside quotes, shifts an unknown part of the row; said once for rows alike."""
+    """Find rows with more cells than their header.
+
+    A surplus cell, perhaps by a comma outside quotes, shifts an unknown part of the row. Equal rows give one finding.
+    """
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     rows = group(loose, lambda r: (r.cell.table, r.cell.line))
     causes: dict[tuple[int, int], list[CellReading]] = {}
@@ -39,11 +42,14 @@ OVERLONG_ROW = Rule(
 )
 
 
-# --- Rows that lost a board's cells and moved the others to the left ---
+# --- Short rows whose cells moved left ---
 
 
 def check_left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Which board a cell of a short row belongs to is not printed, and filling from the left gives it its neighbour's."""
+    """Find short rows whose cells moved to the left.
+
+    The guide does not print the board of such a cell; filling from the left would give it to the neighbour.
+    """
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     for (table_index, _line), readings in group(loose, lambda r: (r.cell.table, r.cell.line)).items():
         table = sheet.guide.tables[table_index]
@@ -67,7 +73,7 @@ LEFT_PACKED = Rule(id="left-packed", title="A short row", severity=Severity.WARN
 
 
 def check_duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Two rows of one table, board and column that a reader cannot tell apart, and that differ."""
+    """Find equal rows of one table with different numbers."""
     attributed = (r for r in sheet.readings if r.cell.metric is not None and r.quantity is not None and not r.is_alias)
     places = group(attributed, lambda r: (r.cell.table, r.cell.column, _same(r)))
     for readings in places.values():
@@ -83,21 +89,24 @@ def check_duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
 
 
 def _same(reading: CellReading) -> tuple[tuple[str, str], ...]:
-    """What tells a row apart; letter case and blanks do not."""
+    """Key of a row without letter case and blanks."""
     return tuple((name, " ".join(text.lower().split())) for name, text in reading.cell.params.items())
 
 
 DUPLICATE_ROW = Rule(id="duplicate-row", title="One row twice", severity=Severity.SUSPECT, check=check_duplicate_row)
 
 
-# --- A table or a row that is printed twice ---
+# --- Tables and rows printed twice ---
 
 
 _LEAST_NUMBERS = 2
 
 
 def check_duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Two tables with the same header and cells; two rows whose names differ only in letter case."""
+    """Find tables that repeat another's header and cells.
+
+    Letter case of row names does not count.
+    """
     first: dict[object, Table] = {}
     for table in sheet.guide.tables:
         cells = tuple((c.row.lower(), c.column, c.value.text) for c in table.cells)
@@ -132,7 +141,10 @@ DUPLICATE_TABLE = Rule(
 
 
 def check_mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """docutils and Sphinx drop such a table, or show it otherwise than it was meant."""
+    """Report repairs of malformed tables.
+
+    docutils and Sphinx drop such a table, or show it in another way than it was meant.
+    """
     for cause in model.of(sheet.guide.repairs):
         yield Remark(f"mended: {cause.text}", line=cause.lines[0])
 
@@ -144,7 +156,7 @@ MENDED = Rule(id="mended", title="Malformed, and read all the same", severity=Se
 
 
 def check_not_read(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Whatever else is found, is found in the rest only."""
+    """Report unread parts; the other rules see the rest only."""
     for cause in model.of(sheet.guide.unread):
         yield Remark(f"not read: {cause.text}", line=cause.lines[0])
 
@@ -159,7 +171,10 @@ _ROUNDING = 0.0101  # average and bound are each rounded to two decimals
 
 
 def check_range_order(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """An average outside its own range is of other samples than the range, or a digit is wrong."""
+    """Find averages outside their own range.
+
+    The average is of other samples than the range, or a digit is wrong.
+    """
     for reading in sheet.readings:
         value = reading.cell.value
         if value.number is None or value.low is None or value.high is None:
@@ -177,7 +192,7 @@ RANGE_ORDER = Rule(
 )
 
 
-# --- A table that names a board of another guide ---
+# --- Tables with a board of another guide ---
 
 
 _FEW_TABLES = 0.1
@@ -186,7 +201,10 @@ _FAMILY_LETTERS = 4  # am62, am43, j721
 
 
 def check_foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """One table with a board of another device family was likely copied from that family's guide."""
+    """Find tables with a board of another device family.
+
+    Such a table was likely copied from that family's guide.
+    """
     tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
     counts = Counter(board for boards in tables for board in boards)
     families = Counter(board[:_FAMILY_LETTERS] for board, count in counts.items() for _ in range(count))
@@ -211,7 +229,10 @@ FOREIGN_BOARD = Rule(
 
 
 def check_identifier(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """GLBenchmark's test 2500005 became 2500005.00 on its way through a table of floating-point numbers."""
+    """Find test names printed as numbers.
+
+    GLBenchmark's test 2500005 became 2500005.00 in a table of floating-point numbers.
+    """
     names = (r for r in sheet.readings if r.cell.kind is CellKind.IDENTIFIER)
     for readings in group(names, lambda r: (r.cell.table, r.cell.column)).values():
         first = readings[0]
@@ -233,7 +254,10 @@ _LEAST_ROWS = 2
 
 
 def check_all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Zero in every row is a test whose output was not understood: no sample became 0."""
+    """Find columns of zeros.
+
+    The output of that test was not understood: no sample became 0.
+    """
     results = (r for r in sheet.readings if r.number is not None and r.quantity is not None)
     for readings in group(results, lambda r: (r.cell.table, r.cell.column)).values():
         first = readings[0]

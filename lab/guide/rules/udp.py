@@ -1,4 +1,4 @@
-"""UDP throughput counts payload bytes in some releases and frame bytes in others."""
+"""Rules for UDP: definition of throughput, collapses, rounded rates, stuck searches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from lab.guide.sheet import MeasuredGuide
 
 
 def check_udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Say for each table and board what its throughput counts, row by row where rows differ, and which rows fit nothing."""
+    """Find the bytes that each table's throughput counts.
+
+    Rows that differ, and rows that fit no definition, are findings of their own.
+    """
     before = _definitions(older) if older else {}
     for rows in udp.tables(sheet).values():
         first = rows[0]
@@ -50,7 +53,10 @@ _BY = {
 
 
 def _counted(rows: tuple[udp.UdpRow, ...]) -> str:
-    """What is counted, by the first row's definition; then the rows that differ; then what the packets are."""
+    """Describe the counted bytes.
+
+    The first row's definition comes first, then the rows that differ, then the meaning of the packets.
+    """
     common = rows[0].definition or udp.Definition.PAYLOAD
     others = [row for row in rows if row.definition not in {common, None}]
     text = f"counts {_BY[common]}" + "".join(f", but row {row.size} {_BY[row.definition or common]}" for row in others)
@@ -83,7 +89,7 @@ UDP_DEFINITION = Rule(
 )
 
 
-# --- UDP at full speed: almost everything lost at one frame size only ---
+# --- UDP collapses at one frame size ---
 
 
 _COLLAPSE = 0.2  # of the bits that a smaller frame carries
@@ -91,7 +97,10 @@ _LOST = 50.0  # percent
 
 
 def check_udp_link_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Larger frames need fewer packets for the same bits, so a collapse there is the link or the run, not the board."""
+    """Find collapses at larger frames.
+
+    Larger frames need fewer packets for the same bits, so the link or the run failed, not the board.
+    """
     for rows in udp.tables(sheet).values():
         if rows[0].throughput.params.get("loss") != "possible loss":
             continue
@@ -117,7 +126,7 @@ UDP_LINK_BROKEN = Rule(
 )
 
 
-# --- UDP packet rates in whole thousands: 0.00 for 200 packets a second ---
+# --- UDP packet rates in whole thousands ---
 
 
 _FEW_K = 10  # below it, half a thousand is more than 5 %
@@ -149,7 +158,7 @@ UDP_PACKETS_ROUNDED = Rule(
 )
 
 
-# --- UDP without loss: a search that stopped far below what the board can do ---
+# --- Searches without loss that stopped early ---
 
 
 _BROKEN = 0.25  # of what the same table proves possible
@@ -158,11 +167,11 @@ _LITTLE_LOSS = 1.0  # percent: almost the rate without loss
 
 
 def check_udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The work is per packet, so a smaller frame allows at least the packet rate of a larger one.
+    """Find searches without loss that stopped too early.
 
-    A rate that is far below the one at a larger frame, or below the one that the unlimited test reaches there with
-    almost no loss, is where the search stopped, not what the board can do. Bits per second, in turn, never fall with
-    larger frames.
+    The work is per packet, so a smaller frame allows at least the packet rate of a larger one. A rate far below that
+    of a larger frame, or below the unlimited test's rate with almost no loss, is the end of the search, not the
+    board's limit. Bits per second, in turn, never fall with larger frames.
     """
     tables = list(udp.tables(sheet).values())
     for rows in tables:
@@ -231,7 +240,10 @@ _CLOCKS = 1.0005  # two ends' clocks
 
 
 def check_udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """1472 is the largest datagram; and no frame of 1024 bytes carries 939 Mbit/s of payload."""
+    """Find rows that name their datagram instead of their frame.
+
+    1472 is the largest datagram; and no frame of 1024 bytes carries 939 Mbit/s of payload.
+    """
     for rows in udp.tables(sheet).values():
         sizes = {row.size for row in rows}
         for row in rows:
