@@ -30,7 +30,7 @@ class AnnotatedGuide:
         findings: cell -> what the rules say about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
-        said: all that the rules say of it alone.
+        alone: findings in the guide without an older one.
         digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
@@ -40,7 +40,7 @@ class AnnotatedGuide:
     udp_rows: Mapping[_CellKey, udp.UdpRow]
     readings: Mapping[_ReadingKey, CellReading]
     digits: Mapping[str, int]
-    said: tuple[Finding, ...] = ()
+    alone: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:
@@ -88,13 +88,13 @@ def cell_key(cell: Cell) -> _CellKey:
 def annotate(sheet: MeasuredGuide) -> AnnotatedGuide:
     """Run the rules over a guide."""
     findings: dict[_CellKey, list[Finding]] = {}
-    said = tuple(run(sheet))
-    for finding in said:
+    alone = tuple(run(sheet))
+    for finding in alone:
         for cell in finding.cells:
             findings.setdefault(cell_key(cell), []).append(finding)
     rows = {cell_key(r.cell): row for table in udp.tables(sheet).values() for row in table for r in row.readings}
     readings = {(r.board, r.key): r for r in sheet.of(*sheet.by_metric)}
-    return AnnotatedGuide(sheet, guide_sheet.of_sheet(sheet), findings, rows, readings, _digits(sheet), said)
+    return AnnotatedGuide(sheet, guide_sheet.of_sheet(sheet), findings, rows, readings, _digits(sheet), alone)
 
 
 def _digits(sheet: MeasuredGuide) -> dict[str, int]:
@@ -184,7 +184,7 @@ class Blame:
 
 def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[Fault]:
     """Yield the findings that matter to a comparison, cell by cell."""
-    known = {place for finding in old.said for place, _ in _places(finding)}
+    known = {place for finding in old.alone for place, _ in _places(finding)}
     for finding in rulebook.run(new.sheet, old.sheet):
         if finding.severity not in _TOLD or finding.rule.id in _COMPARISONS:
             continue

@@ -271,18 +271,18 @@ def mended(tables: Iterable[RawTable]) -> tuple[list[RawTable], list[Repair]]:
     for raw in tables:
         table = raw
         for step in (_blank_tails, _split_header, _header_among_rows, _header_width):
-            table, said = step(table)
-            repairs += [Repair(table.line, f"table {table.title or 'without a title'!r} {what}") for what in said]
+            table, changes = step(table)
+            repairs += [Repair(table.line, f"table {table.title or 'without a title'!r} {what}") for what in changes]
         found.append(table)
     spelled, said_boards = _one_spelling(found)
     return spelled, [*repairs, *said_boards]
 
 
-def substituted(raw: RawTable, words: Mapping[str, str]) -> RawTable:
+def substituted(raw: RawTable, values: Mapping[str, str]) -> RawTable:
     """Replace the known substitutions `|name|` of a table."""
 
     def replace(text: str) -> str:
-        return _SUBSTITUTION.sub(lambda match: words.get(match[1], match[0]), text)
+        return _SUBSTITUTION.sub(lambda match: values.get(match[1], match[0]), text)
 
     return evolve(
         raw,

@@ -114,13 +114,13 @@ def markdown(found: Comparison) -> str:
 
 def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
     left = most_causes
-    told: list[GroupView] = []
+    listed: list[GroupView] = []
     for group in groups:
-        told += [evolve(group, causes=group.causes[:left])] if left else []
+        listed += [evolve(group, causes=group.causes[:left])] if left else []
         left = max(0, left - len(group.causes))
-    every = [list(each.rows) for group in told for each in group.causes]
+    every = [list(each.rows) for group in listed for each in group.causes]
     shares = _shares([len(rows) for rows in every], most_rows)
-    shown = [row for rows, most in zip(every, shares, strict=True) for row in rows[:most]]
+    rows_listed = [row for rows, most in zip(every, shares, strict=True) for row in rows[:most]]
     return (
         environment("lab.guide", "lab.results", escapes=False)
         .get_template("compare.md.j2")
@@ -129,10 +129,10 @@ def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, m
             names=[cut(name, _MOST_NAME) for name in found.names],
             paths=[cut(path, _MOST_NAME) for path in found.paths],
             looked_at=cut(found.looked_at, _MOST_NAME),
-            groups=told,
-            rows=[row.short for row in shown],
+            groups=listed,
+            rows=[row.short for row in rows_listed],
             more_causes=sum(len(group.causes) for group in groups) - len(every),
-            more=sum(map(len, every)) - len(shown),
+            more=sum(map(len, every)) - len(rows_listed),
         )
     )
 
@@ -191,5 +191,5 @@ def _percent(share: float) -> str:
 
 def _reading(reading: CellReading) -> str:
     params = show.params(reading.params or reading.cell.params)
-    words: Iterable[str] = (reading.board or "", reading.metric or reading.cell.row, params, reading.cell.value.text)
-    return f"{' '.join(word for word in words if word)}, line {reading.cell.line}"
+    parts: Iterable[str] = (reading.board or "", reading.metric or reading.cell.row, params, reading.cell.value.text)
+    return f"{' '.join(part for part in parts if part)}, line {reading.cell.line}"

@@ -518,11 +518,11 @@ def _load() -> tuple[_Entry, ...]:
 def of(metric: str, params: Mapping[str, str]) -> MetricGroup:
     """Return the metric group of a result."""
     entry = next(entry for entry in _load() if entry.metric.fullmatch(metric))
-    words = {"name": metric, "metric": metric.rpartition(".")[2], **params}
-    return MetricGroup(_filled(entry.label, words), _filled(entry.nature, words), entry.gap, entry.alone)
+    values = {"name": metric, "metric": metric.rpartition(".")[2], **params}
+    return MetricGroup(_filled(entry.label, values), _filled(entry.nature, values), entry.gap, entry.alone)
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
+def _filled(text: str, values: Mapping[str, str]) -> str:
     """A text with its parameters; one that is not there leaves nothing."""
-    names = {name: words.get(name, "") for _, name, _, _ in string.Formatter().parse(text) if name}
+    names = {name: values.get(name, "") for _, name, _, _ in string.Formatter().parse(text) if name}
     return " ".join(text.format_map(names).split()).rstrip(", ")

@@ -32,8 +32,8 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
     Raises:
         ConfigurationError: no release has the metric for the board.
     """
-    kept = stored.counting(store)
-    named = _boards(kept, board)
+    accepted = stored.counting(store)
+    named = _boards(accepted, board)
     found: list[PublishedPoint] = []
     metrics: set[str] = set()
     for name, runs in named.items():
@@ -102,15 +102,15 @@ def _neighbours(store: Store, run: Run) -> dict[object, Neighbour]:
     return found
 
 
-def _boards(kept: Sequence[Run], board: str) -> dict[str, list[Run]]:
+def _boards(accepted: Sequence[Run], board: str) -> dict[str, list[Run]]:
     """Each board that is asked for -> its runs, newest first."""
-    own = [run for run in kept if stored.is_of(run, board)]
+    own = [run for run in accepted if stored.is_of(run, board)]
     if own or not boards.is_product(board):
         return {board: stored.of_one_column(own, board)}
     found: dict[str, list[Run]] = {}
-    for run in kept:
+    for run in accepted:
         if not stored.is_virtual(run) and boards.product_of(run.board_type) == boards.product_of(board):
-            found.setdefault(stored.header(kept, run), []).append(run)
+            found.setdefault(stored.header(accepted, run), []).append(run)
     return found
 
 

@@ -293,10 +293,10 @@ def _board(evidence: AnnotatedGuide, origin: _Origin, owner: Named, takes_namele
         "conditions": _conditions(evidence, own),
         "left_out": _short_rows(evidence, path.name),
     }
-    kept = list(_stored(own, evidence))
+    sampled = list(_stored(own, evidence))
     known = [
         {"metric": r.metric, "params": dict(r.params), **evidence_of(r, evidence, r.board or board).document()}
-        for r in kept
+        for r in sampled
     ]
     record = AttemptRecord(
         cycle=1,
@@ -308,12 +308,12 @@ def _board(evidence: AnnotatedGuide, origin: _Origin, owner: Named, takes_namele
         message="",
         started_at=origin.now,
         duration_s=0.0,
-        samples=tuple(_samples(kept, evidence)),
+        samples=tuple(_samples(sampled, evidence)),
         details={EVIDENCE: known},
     )
     plan = {"guide": path.name}
     run = WholeRun(PUBLISHED, names.type_of(board), board, origin.release.name, plan, provenance, (record,))
-    documents = {r.key: document for r, document in zip(kept, known, strict=True)}
+    documents = {r.key: document for r, document in zip(sampled, known, strict=True)}
     cells = json.dumps([_cell(r, evidence, documents.get(r.key, {})) for r in own], ensure_ascii=False).encode()
     nameless = 0 if takes_nameless else sum(_takes(r, takes_nameless=True) for r in results)
     return PreparedBoard(board, owner.source, nameless, run, cells)
@@ -333,8 +333,8 @@ def _takes(r: CellReading, takes_nameless: bool) -> bool:
     return takes_nameless and all(column.board is None for column in r.table.columns)
 
 
-def _samples(kept: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[SampleRecord]:
-    for r in kept:
+def _samples(sampled: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[SampleRecord]:
+    for r in sampled:
         value = evidence.number(r)
         if value is not None:
             yield SampleRecord(r.metric, dict(r.params), value, uncertainty_of(r, evidence))

@@ -78,14 +78,14 @@ class Layout:
         spec = next((spec for spec in self.specs.get(metric, ()) if spec.fits(params)), None)
         if spec is None:
             return None
-        words = _words(params)
+        values = _values(params)
         return CellPosition(
             order=(spec.table, spec.position),
-            chapter=tuple(part.format_map(words) for part in spec.chapter),
-            title=spec.title.format_map(words),
+            chapter=tuple(part.format_map(values) for part in spec.chapter),
+            title=spec.title.format_map(values),
             keys=spec.keys,
-            row=spec.row.format_map(words),
-            column=spec.column.format_map(words),
+            row=spec.row.format_map(values),
+            column=spec.column.format_map(values),
             each=spec.each,
             is_sorted=spec.is_sorted,
         )
@@ -136,14 +136,14 @@ def _second_keys(keys: Sequence[str]) -> frozenset[str]:
     return frozenset(SECOND_KEYS[key] for key in keys[1:] if key in SECOND_KEYS)
 
 
-def _words(params: Mapping[str, str]) -> dict[str, str]:
-    words: dict[str, str] = {}
+def _values(params: Mapping[str, str]) -> dict[str, str]:
+    values: dict[str, str] = {}
     for name, value in params.items():
         printed = _PRINTED.get(name, {}).get(value, value)
         if name == "contexts":
             printed = f"{value.removesuffix('core').capitalize()}Core"
-        words |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
-    return words
+        values |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
+    return values
 
 
 # --- Names of boardlab's metrics in guides ---

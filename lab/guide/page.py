@@ -128,8 +128,8 @@ def _table(table: ComposedTable, heading: str, anchors: Iterator[int]) -> TableV
 
 def _cell(entry: GuideEntry, anchors: Iterator[int]) -> CellView:
     evidence = entry.evidence
-    shown = evidence.values[:_MOST_VALUES]
-    values = ", ".join(f"{value:.4g}" for value in shown) + (" ..." if len(evidence.values) > len(shown) else "")
+    listed = evidence.values[:_MOST_VALUES]
+    values = ", ".join(f"{value:.4g}" for value in listed) + (" ..." if len(evidence.values) > len(listed) else "")
     return CellView(
         anchor=f"n{next(anchors)}",
         board=entry.board,
@@ -137,7 +137,7 @@ def _cell(entry: GuideEntry, anchors: Iterator[int]) -> CellView:
         hover=_hover(entry),
         source=evidence.source,
         note=evidence.note,
-        values=f"samples: {values}" if shown else "",
+        values=f"samples: {values}" if listed else "",
         excerpt=evidence.excerpt,
     )
 

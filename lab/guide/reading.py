@@ -57,8 +57,8 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
             "Markdown, text with drawn or tab-separated tables, or rendered text with lines such as 'Table 2.1 LMBench "
             f"Benchmarks'{_lost(document)}; check that this is the right file"
         )
-    words = {match[1].strip(): match[2].strip() for match in _DEFINED.finditer(text)} | dict(defines or {})
-    tables = [assemble.substituted(table, words) for table in document.tables]
+    values = {match[1].strip(): match[2].strip() for match in _DEFINED.finditer(text)} | dict(defines or {})
+    tables = [assemble.substituted(table, values) for table in document.tables]
     raw, repairs = assemble.mended(tables if form in {"rst", "text"} else map(assemble.unpadded, tables))
     release, source = _release(document.title, Path(name).stem, text)
     found = assemble.tables(raw)

@@ -54,10 +54,10 @@ def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Docu
     settings.syntax_highlight = "none"
     settings.boardlab_defines = dict(defines or {})
     tree = new_document(path, settings)
-    kept, lost = _without_long_lines(text)
+    shortened, lost = _without_long_lines(text)
     try:
         with ours.only_ours():
-            Parser(inliner=_NoInline()).parse(kept, tree)
+            Parser(inliner=_NoInline()).parse(shortened, tree)
         walker = _Walker(Builder(Document(unread=lost)))
         walker.visit_children(tree)
     except RecursionError:

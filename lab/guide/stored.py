@@ -51,21 +51,21 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
     """
-    kept = counting(store)
-    runs = [run for run in kept if release_key(run.release) == release_key(name)]
+    accepted = counting(store)
+    runs = [run for run in accepted if release_key(run.release) == release_key(name)]
     if not runs:
-        known = sorted({run.release for run in kept}, key=release_key)
+        known = sorted({run.release for run in accepted}, key=release_key)
         raise ConfigurationError(
             f"{store.url} has no numbers of release {name}; there are: {', '.join(known) or 'none'}; import a guide or measure"
         )
-    wanted = tuple(boards) or tuple(sorted({header(kept, run) for run in runs}))
+    wanted = tuple(boards) or tuple(sorted({header(accepted, run) for run in runs}))
     entries: list[GuideEntry] = []
     modules: list[tuple[str, str]] = []
     conditions: dict[str, dict[str, list[str]]] = {}
     left_out: dict[str, None] = {}
     failures: list[str] = []
     for board in wanted:
-        of_board = [run for run in runs if (is_of(run, board) if boards else header(kept, run) == board)]
+        of_board = [run for run in runs if (is_of(run, board) if boards else header(accepted, run) == board)]
         own = of_one_column(of_board, board)
         found, failed = _entries(store, own, board)
         failures += failed
@@ -152,7 +152,7 @@ def _published_guide(store: Store, run: Run, name: str) -> Guide:
     return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name, release_source="given")
 
 
-def header(kept: Sequence[Run], run: Run) -> str:
+def header(accepted: Sequence[Run], run: Run) -> str:
     """Column name of a run's board type in every release.
 
     It is the vendor's spelling if a guide has one, else the only board's name.
@@ -161,7 +161,7 @@ def header(kept: Sequence[Run], run: Run) -> str:
     """
     if is_virtual(run):
         return run.board
-    same = [other for other in kept if other.board_type == run.board_type and not is_virtual(other)]
+    same = [other for other in accepted if other.board_type == run.board_type and not is_virtual(other)]
     if run.kind == PUBLISHED and len({o.board for o in same if o.kind == PUBLISHED and o.release == run.release}) > 1:
         return run.board  # the guide itself tells them apart
     published = sorted({other.board for other in same if other.kind == PUBLISHED})

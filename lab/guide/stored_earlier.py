@@ -35,14 +35,14 @@ def of_snapshot(snapshot: StoreSnapshot, boards: Iterable[str], before: str) -> 
             by_board.setdefault(head.board, []).append(head)
     window = noise.load().history.window
     last_ones = [head for heads in by_board.values() for head in releases_before(heads, before)[-window:]]
-    kept = {head.id: head for head in sorted(last_ones, key=lambda head: release_key(head.release))}
-    published = PublishedNumbers.of_runs(snapshot, kept.values())
-    averages: dict[int, list[Average]] = {id_: [] for id_ in kept}
-    for average in snapshot.averages(sorted(kept)):
+    heads = {head.id: head for head in sorted(last_ones, key=lambda head: release_key(head.release))}
+    published = PublishedNumbers.of_runs(snapshot, heads.values())
+    averages: dict[int, list[Average]] = {id_: [] for id_ in heads}
+    for average in snapshot.averages(sorted(heads)):
         averages[average.run_id].append(average)
     found: dict[Key, list[Number]] = {}
-    for id_, head in kept.items():
+    for id_, head in heads.items():
         for average in averages[id_]:
             key = (head.board, average.metric.name, tuple(sorted(average.params.items())))
             found.setdefault(key, []).append(published.number(average))
-    return Earlier(found, tuple(dict.fromkeys(head.release for head in kept.values())))
+    return Earlier(found, tuple(dict.fromkeys(head.release for head in heads.values())))

@@ -211,15 +211,15 @@ class _Line:
 
 def _difference(line: _Line, of_params: Sequence[_Line]) -> str:
     """Distinguish a series from the others of the same parameters."""
-    said = []
+    parts = []
     if len({other.members[0].kernel for other in of_params}) > 1:
-        said.append(line.members[0].kernel)
+        parts.append(line.members[0].kernel)
     if len({other.definition for other in of_params}) > 1:
-        said.append(line.definition)
+        parts.append(line.definition)
     if len({other.conditions for other in of_params}) > 1:
         common = frozenset.intersection(*(other.conditions for other in of_params))
-        said.append("; ".join(sorted(line.conditions - common)))
-    return ", ".join(text for text in said if text)
+        parts.append("; ".join(sorted(line.conditions - common)))
+    return ", ".join(text for text in parts if text)
 
 
 def _nothing(sheets: Sequence[MeasuredGuide], metric: str, board: str) -> str:
@@ -232,7 +232,7 @@ def _nothing(sheets: Sequence[MeasuredGuide], metric: str, board: str) -> str:
 
 def first_of_each(found: Iterable[PublishedPoint]) -> list[PublishedPoint]:
     """Of the numbers of one release, board and parameters the first."""
-    kept: dict[object, PublishedPoint] = {}
+    first: dict[object, PublishedPoint] = {}
     for one in found:
-        kept.setdefault((one.board, one.point.release, tuple(sorted(one.params.items()))), one)
-    return list(kept.values())
+        first.setdefault((one.board, one.point.release, tuple(sorted(one.params.items()))), one)
+    return list(first.values())

@@ -122,12 +122,12 @@ def check_duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) ->
     rows = group(
         sheet.readings, lambda r: (r.cell.table, r.cell.column, r.cell.row.lower(), tuple(r.cell.params.values())[1:])
     )
-    said: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for readings in rows.values():
         names = {r.cell.row: r for r in readings}
         place = (readings[0].cell.table, readings[0].cell.line)
-        if len(names) > 1 and place not in said and readings[0].cell.metric is not None:
-            said.add(place)
+        if len(names) > 1 and place not in reported and readings[0].cell.metric is not None:
+            reported.add(place)
             last = list(names.values())[-1]
             yield Remark(f"is row {readings[0].cell.row!r} of line {readings[0].cell.line} in other letters", last)
 
