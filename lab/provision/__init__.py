@@ -1,1 +1,1 @@
-"""Releases as files, and their way onto a board: what is written where, by which way, verified how."""
+"""Release files, and the writers that put them on a board."""

@@ -1,4 +1,4 @@
-"""Block maps as bmaptool writes them: which blocks of an image have data, and their checksums.
+"""Block maps of bmaptool: mapped blocks of an image, with checksums.
 
 The format: https://github.com/yoctoproject/bmaptool (BmapCreate.py), versions 1.3 to 2.0.
 """
@@ -21,7 +21,10 @@ _CHECKSUM_SIZES: Final = {"sha1": 40, "sha256": 64}
 
 @frozen
 class BlockRange:
-    """Blocks that have data: first and last. checksum: hexadecimal; empty: the map has none."""
+    """A range of mapped blocks, from first to last.
+
+    checksum: hexadecimal; empty: the map has none.
+    """
 
     first: int
     last: int
@@ -45,11 +48,14 @@ class Bmap:
 
     @property
     def mapped_bytes(self) -> int:
-        """What is written."""
+        """Number of mapped bytes."""
         return sum(stop - start for start, stop in map(self.span, self.ranges))
 
     def span(self, blocks: BlockRange) -> tuple[int, int]:
-        """First byte, and the byte after the last; the image may end within its last block."""
+        """First byte of a range, and the byte after it.
+
+        The image may end within its last block.
+        """
         return blocks.first * self.block_bytes, min((blocks.last + 1) * self.block_bytes, self.image_bytes)
 
 
@@ -77,9 +83,12 @@ def parse(data: bytes, name: str) -> Bmap:
 
 
 def ranges(chunks: Iterable[bytes], bmap: Bmap, name: str) -> Iterator[tuple[int, bytes]]:
-    """The data of the ranges: (byte offset in the image, data), in order. Nothing is kept beyond one chunk.
+    """Yield the mapped data: (byte offset in the image, data), in order.
 
-    A range's checksum is known at its end, after its data were given out: the caller writes on, and learns of it by the error.
+    Memory holds one chunk at a time.
+
+    A range's checksum is known at its end, after its data were given out: the caller writes on, and learns of it by
+    the error.
 
     Raises:
         ImageDamagedError: the image ends too early or late, or a range has another checksum.

@@ -1,4 +1,4 @@
-"""Whether a release file is right beyond its form: its files are there and are those, its board types and media exist, its images fit."""
+"""Checks of a release beyond its form: files, boards, media, sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_STAGE: Final = "tiboot3"
 
 
 def problems(release: Release, hosts: Hosts, *, files: bool = True) -> Iterator[str]:
-    """What is wrong with a release, one sentence each, with its mend.
+    """Yield the problems of a release, one sentence each, with a remedy.
 
     Args:
         files: also read every file: digest, unpacking, block map, size. URLs are fetched.
@@ -52,7 +52,10 @@ def _boards(release: Release) -> Iterator[str]:
 
 
 def _states(release: Release) -> Iterator[str]:
-    """A first stage for devices of another state is refused by the device's ROM, and nothing on the console says why."""
+    """Check the first stages' security state.
+
+    A device's ROM refuses the stage of another state, without a word on the console.
+    """
     for file in release.files:
         name = file.filename.lower()
         found = _STATE.search(name) if name.startswith(_FIRST_STAGE) else None
@@ -64,10 +67,10 @@ def _states(release: Release) -> Iterator[str]:
 
 
 def _size(file: File, hosts: Hosts) -> int:
-    """Bytes of a file, unpacked; all of it was read and is as the release says.
+    """Read a whole file and return its unpacked bytes.
 
     Raises:
-        BoardlabError: it is not.
+        BoardlabError: the file is not as the release says.
     """
     found = image.inspected(file, hosts)
     image.check_content(file, found.mapped_bytes)

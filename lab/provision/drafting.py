@@ -1,7 +1,7 @@
-"""A release file drafted from a folder of build outputs, in the layout of Yocto's deploy/images/MACHINE.
+"""Drafts of release files from build outputs in Yocto's deploy/images/MACHINE.
 
-Where parts go is what the board type says of its media; else, on eMMC and NOR flash, what U-Boot's documents of TI's K3 boards say
-(doc/board/ti), e.g. am62x_sk.rst; that of sysfw.itb is of am65x_evm.rst, the only boards that have it apart.
+The board type gives the parts' places on its media; else, on eMMC and NOR flash, U-Boot's documents of TI's K3 boards
+do (doc/board/ti), e.g. am62x_sk.rst; that of sysfw.itb is of am65x_evm.rst, the only boards that have it apart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attrs import frozen
 from lab.boards import Medium
 from lab.errors import ConfigurationError
 
-# --- Which of a build's first stages and firmware files are those for devices of a state, by their names ---
+# --- First stages and firmware by security state ---
 # A build has one for each state of the devices, and for each revision of the silicon. meta-ti's `sysfw.itb` of the AM65x is that for
 # SR2.0, and `sysfw-am65x-gp-evm.itb` beside it that for SR1.0; so the plain name is the machine's.
 
@@ -33,10 +33,12 @@ _STATES: Final[Mapping[str, str]] = {  # of U-Boot's and Yocto's names; HS alone
 
 
 def first_stage(folder: Path, security: str) -> Path | None:
-    """The tiboot3*.bin for devices of that state; the one without a state in its name only where no other has one. None: none is there.
+    """Find the tiboot3*.bin for devices of a security state.
+
+    A file without a state in its name counts only if no file has one. None: there is no file.
 
     Raises:
-        ConfigurationError: several are.
+        ConfigurationError: several files fit.
     """
     there = _there(folder, "tiboot3*.bin")
     stated = [path for path in there if states(path)]
@@ -45,10 +47,12 @@ def first_stage(folder: Path, security: str) -> Path | None:
 
 
 def firmware(folder: Path, security: str) -> Path | None:
-    """The sysfw*.itb for devices of that state; for secure ones the one without a state in its name only where no other fits. None: none fits.
+    """Find the sysfw*.itb for devices of a security state.
+
+    For secure states a file without a state in its name counts only if no other fits. None: no file fits.
 
     Raises:
-        ConfigurationError: several do.
+        ConfigurationError: several files fit.
     """
     there = _there(folder, "sysfw*.itb")
     stated = [path for path in there if security in states(path)]
@@ -62,12 +66,12 @@ def _there(folder: Path, pattern: str) -> list[Path]:
 
 
 def states(path: Path) -> list[str]:
-    """The states of devices that a first stage is for, by its name; empty: it does not say."""
+    """Security states in the name of a first stage; empty: none."""
     return [state for state, pattern in _STATES.items() if re.search(pattern, path.name)]
 
 
 def _only(folder: Path, name: str, fits: list[Path]) -> Path | None:
-    """The one that fits: of several that of the plain name, or which it is a link to."""
+    """Choose the file with the plain name, or its link's target."""
     plain = (folder / name).resolve() if (folder / name).is_file() else None
     if plain in fits:
         return plain
@@ -79,7 +83,7 @@ def _only(folder: Path, name: str, fits: list[Path]) -> Path | None:
     return fits[0] if fits else None
 
 
-# --- A release file drafted from a folder of build outputs, in the layout of Yocto's deploy/images/MACHINE ---
+# --- Drafting a release file ---
 # Where parts go is what the board type says of its media; else, on eMMC and NOR flash, what U-Boot's documents of TI's K3 boards say
 # (doc/board/ti), e.g. am62x_sk.rst; that of sysfw.itb is of am65x_evm.rst, the only boards that have it apart.
 
@@ -109,7 +113,10 @@ _BLOCK: Final = 1 << 20
 
 @frozen
 class Drafted:
-    """A draft. document: as the file has it. remarks: what a person has to look at, one sentence each."""
+    """A draft.
+
+    document: as the file has it. remarks: points for a person to check, one sentence each.
+    """
 
     document: dict[str, Any]
     remarks: list[str]
@@ -185,7 +192,7 @@ def _as_laid_out(
     chosen: Mapping[str, str],
     said: dict[str, str],
 ) -> Drafted:
-    """A draft for a board type that says what goes where on its media."""
+    """Draft a release by the board type's layout of its media."""
     found: dict[str, Any] = {}
     for name, medium in media.items():
         image = _image(maker, chosen.get(name, chosen.get("", ""))) if medium.image else {}
@@ -236,7 +243,10 @@ class _Maker:
 
 
 def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
-    """The image of a whole medium; Yocto has each under its own name and under one without the date, a link to it."""
+    """Find the image of a whole medium.
+
+    Yocto has each under its own name, and a link to it without the date.
+    """
     there = {
         path.resolve(): path for pattern in _IMAGES for path in sorted(maker.folder.glob(pattern)) if path.is_file()
     }
@@ -263,7 +273,7 @@ def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
 
 
 def _dead_links(folder: Path) -> list[str]:
-    """Links of a folder to files that were not copied with it, one phrase each."""
+    """Links of a folder to missing files, one phrase each."""
     dead = [
         path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.is_file() and not path.is_dir()
     ]
@@ -271,7 +281,7 @@ def _dead_links(folder: Path) -> list[str]:
 
 
 def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:
-    """Name of a part -> its file, in the order in which a board starts them."""
+    """Map each part to its file, in boot order."""
     found: dict[str, Path] = {}
     first = first_stage(maker.folder, security)
     if first is None:
@@ -323,7 +333,10 @@ def _recovery(maker: _Maker, boot: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _ram(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Kernel, device tree and initramfs of a Linux that runs in memory; nothing where one of them is missing."""
+    """Yield kernel, device tree and initramfs of a Linux in memory.
+
+    Nothing if one of them is missing.
+    """
     kernel = folder / "Image"
     trees = [path for path in sorted(folder.glob("*.dtb")) if "-overlay" not in path.name]
     memory = [path for name in _IN_MEMORY for path in sorted(folder.glob(f"*{name}*.cpio*"))]

@@ -1,4 +1,4 @@
-"""What can go wrong while a release is put on a board: one class for each failure class, under the error tree of lab.errors."""
+"""Errors of provisioning, one class for each failure class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class MediaWriteFailedError(BoardTransientError):
 
 
 class MediaVerifyFailedError(BoardTransientError):
-    """What was read back is not what was written."""
+    """The medium does not read back as written."""
 
     failure = "media_verify_failed"
 
@@ -24,7 +24,7 @@ class MediaWriteProtectedError(BoardStableError):
 
 
 class MediaBadBlockError(BoardStableError):
-    """The medium has a block that cannot be written or erased, where the release needs it."""
+    """A block that the release needs cannot be written or erased."""
 
     failure = "media_bad_block"
 
@@ -42,13 +42,13 @@ class ExtCsdNotSetError(BoardStableError):
 
 
 class TftpTimeoutError(LabTransientError):
-    """The board asked for a file over the network and got none of it, or not all."""
+    """A file that the board requested over TFTP did not arrive completely."""
 
     failure = "tftp_timeout"
 
 
 class WriteStalledError(LabTransientError):
-    """A write made no progress for longer than its way allows, and was ended."""
+    """A write stalled longer than its writer allows, and was ended."""
 
     failure = "write_stalled"
 
@@ -66,19 +66,25 @@ class MultiplexerFailedError(LabTransientError):
 
 
 class RecoveryFailedError(BoardTransientError):
-    """A board without software did not take what was sent to its ROM or to the stage after it."""
+    """A board without software rejected a recovery stage.
+
+    Its ROM or the stage after it did not accept the file.
+    """
 
     failure = "recovery_failed"
 
 
 class ImageDamagedError(LabStableError):
-    """A file of the release has not the digest that the release states, or cannot be unpacked."""
+    """A release file has a wrong digest or cannot be unpacked."""
 
     failure = "image_damaged"
 
 
 class ReleaseMismatchError(LabTransientError):
-    """The board was provisioned, and what boots is not the release; a line that was damaged may look so, too."""
+    """The board was provisioned, but boots something else than the release.
+
+    A line that was damaged on the console looks the same.
+    """
 
     failure = "release_mismatch"
 
@@ -90,12 +96,18 @@ class ImageTooLargeError(ConfigurationError):
 
 
 class WrongImageForBoardError(ConfigurationError):
-    """The release is for another board type or security state; nothing was written."""
+    """The release is for another board type or security state.
+
+    Nothing was written.
+    """
 
     failure = "wrong_image_for_board"
 
 
 class TargetRefusedError(ConfigurationError):
-    """The target is mounted, in use, the host's own, or not the environment's; nothing was written."""
+    """The target is in use or not the environment's; nothing was written.
+
+    It may be mounted, or a disk of the host itself.
+    """
 
     failure = "target_refused"

@@ -1,4 +1,7 @@
-"""Which release is on which medium of which board: recorded before the first byte, so that a killed write is seen."""
+"""Record of the release on each medium of each board.
+
+It is written before the first byte, so a killed write is seen.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ class Provision(NewProvision):
 
     @property
     def is_on_it(self) -> bool:
-        """Whether the medium holds the release: it booted, and its identity was compared."""
+        """Return whether the medium holds the release.
+
+        It does once it has booted with the release's identity.
+        """
         return self.state == "booted"
 
 
@@ -79,7 +85,10 @@ class ProvisionBook:
     now: Callable[[], dt.datetime] = utc_now
 
     def begin(self, new: NewProvision) -> int:
-        """Note that a medium is about to be written; from here on nobody knows what is on it. Returns the id."""
+        """Record the start of a write and return its id.
+
+        From here on the medium's content is unknown.
+        """
 
         def insert(session: Session) -> int:
             row = ProvisionRow(
@@ -118,7 +127,7 @@ class ProvisionBook:
         self._change(provision_id, note)
 
     def booted(self, provision_id: int, software: Mapping[str, str]) -> None:
-        """The board booted it, and said of itself what the release file says."""
+        """Record that the board booted the release with its identity."""
 
         def note(row: ProvisionRow) -> None:
             row.state, row.software = "booted", json_of("software", dict(software))
@@ -134,7 +143,10 @@ class ProvisionBook:
         self._change(provision_id, note)
 
     def refused(self, provision_id: int, message: str) -> None:
-        """What booted is not the release: no medium of the same try holds it, also none that booted as expected before."""
+        """Record that something else than the release booted.
+
+        No medium of the same try holds the release, not even one that booted as expected.
+        """
 
         def change(session: Session) -> None:
             row = session.get_one(ProvisionRow, provision_id)
@@ -153,7 +165,10 @@ class ProvisionBook:
         self.store._write(change)
 
     def forget(self, board: str, medium: str) -> bool:
-        """Somebody wrote the medium by hand: what was put there before says nothing any more. Returns whether something was."""
+        """Forget a medium's release, since a person wrote it by hand.
+
+        Returns whether there was a record.
+        """
         latest = self.current(board).get(medium)
         if latest is None:
             return False
@@ -172,7 +187,10 @@ class ProvisionBook:
             return {row.medium: _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.medium))}
 
     def tries(self, board: str, medium: str) -> list[Provision]:
-        """The writes to a medium that also went to a boot partition of it, the newest first, since something was forgotten of it."""
+        """Writes that also went to a boot partition, the newest first.
+
+        Writes before the last `forget` are left out.
+        """
         mine = ProvisionRow.board == board, ProvisionRow.medium == medium
         forgotten = select(func.max(ProvisionRow.id)).where(*mine, ProvisionRow.state == "forgotten")
         since = ProvisionRow.id > func.coalesce(forgotten.scalar_subquery(), 0)

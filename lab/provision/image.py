@@ -1,4 +1,7 @@
-"""The files of a release as streams: fetched, checked against their digest, unpacked on the way, never whole on disk."""
+"""Release files as streams: fetched, checked against their digest, unpacked.
+
+No file is ever whole on disk in unpacked form.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from lab.provision.failures import ImageDamagedError, ImageUnreachableError
 from lab.provision.release import File, Image, Part
 from lab.redaction import redacted, scrubbed
 
-# --- Files of a release from other hosts: only from those that a person allowed, kept packed under their digest ---
+# --- Files from other hosts, in a cache ---
 
 
 HOSTS_VARIABLE: Final = "LAB_RELEASE_HOSTS"
@@ -49,19 +52,25 @@ _YOUNG_S: Final = 60.0  # a part of this age may not be locked yet
 
 @frozen
 class Hosts:
-    """Where files may be fetched from, and where they are kept. A name may have a port, e.g. "builds.lan:8080"."""
+    """Hosts that release files may come from, and the cache.
+
+    A name may have a port, e.g. "builds.lan:8080".
+    """
 
     allowed: frozenset[str]
     cache: Path
 
     @classmethod
     def of_user(cls) -> Hosts:
-        """TI's downloads and those of $LAB_RELEASE_HOSTS (with commas between them); the user's cache."""
+        """TI's downloads, the hosts of $LAB_RELEASE_HOSTS, and the user's cache.
+
+        The variable has commas between hosts.
+        """
         more = os.environ.get(HOSTS_VARIABLE, "").split(",")
         return cls(frozenset({*DOWNLOADS, *(name.strip().lower() for name in more if name.strip())}), cache_folder())
 
     def check(self, url: str) -> None:
-        """Whether a URL may be asked for.
+        """Make sure that a URL's host is allowed.
 
         Raises:
             ConfigurationError: its host is not allowed, or it is no URL.
@@ -79,17 +88,18 @@ class Hosts:
 
 
 def cache_folder() -> Path:
-    """Where fetched files are kept: $XDG_CACHE_HOME/boardlab/releases, or under ~/.cache."""
+    """Folder of fetched files: $XDG_CACHE_HOME/boardlab/releases, or under ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "boardlab" / "releases"
 
 
 def fetched(file: File, hosts: Hosts) -> Path:
-    """The file of a URL, as it is packed, in the cache: fetched unless it is there.
+    """Return a URL's packed file in the cache, fetched if needed.
 
     Raises:
         ConfigurationError: its host is not allowed.
         ImageUnreachableError: no answer, not all of it, or not within `MOST_S`.
-        ImageDamagedError: more than `MOST_FETCHED_BYTES`, or another digest than the release file says; it is not kept.
+        ImageDamagedError: more than `MOST_FETCHED_BYTES`, or another digest than the release file says; it is not
+            kept.
     """
     hosts.check(file.source)
     kept = hosts.cache / file.sha256
@@ -123,7 +133,10 @@ def fetched(file: File, hosts: Hosts) -> Path:
 
 @contextmanager
 def _part(folder: Path) -> Iterator[IO[bytes]]:
-    """A file for what is fetched, which is removed afterwards; those that killed programs have left are removed before."""
+    """Open a temporary file for a download, and remove it afterwards.
+
+    Leftovers of killed programs are removed first.
+    """
     for path in folder.glob(f"{_PART}*"):
         with suppress(OSError), path.open("rb") as left:  # a lock that cannot be had: somebody fetches into it
             if time.time() - os.fstat(left.fileno()).st_mtime > _YOUNG_S:
@@ -159,7 +172,7 @@ def _chunks(file: File, hosts: Hosts) -> Iterator[bytes]:
 
 
 def _answer(url: str, hosts: Hosts) -> requests.Response:
-    """The answer at the end of the redirects, each to a host that is allowed."""
+    """Follow redirects, each to an allowed host, and return the answer."""
     for _ in range(_REDIRECTS):
         answer = requests.get(
             url, stream=True, timeout=_TIMEOUT_S, allow_redirects=False, headers={"Accept-Encoding": "identity"}
@@ -173,7 +186,7 @@ def _answer(url: str, hosts: Hosts) -> requests.Response:
     raise requests.TooManyRedirects(f"more than {_REDIRECTS} redirects")
 
 
-# --- The files of a release as streams: fetched, checked against their digest, unpacked on the way, never whole on disk ---
+# --- Streams of checked and unpacked files ---
 
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -189,31 +202,39 @@ _BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstand
 
 @frozen
 class Inspected:
-    """A file that was read, unpacked and compared as a whole. bytes: unpacked. mapped_bytes: of them, those that are written."""
+    """A file after reading and comparing it as a whole.
+
+    bytes: unpacked. mapped_bytes: those of them that are written.
+    """
 
     bytes: int
     mapped_bytes: int
 
 
 def packing(file: File) -> str:
-    """How it is packed, by the end of its name: "xz", "zst", "gz"; empty: it is not, or it stays so (`Part.packed`)."""
+    """Packing of a file by its name: "xz", "zst", "gz".
+
+    Empty: it is not packed, or it stays packed (`Part.packed`).
+    """
     if isinstance(file, Part) and file.packed:
         return ""
     return _ENDINGS.get(Path(file.filename).suffix.lower(), "")
 
 
 def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
-    """The unpacked bytes of a file, in chunks of at most 1 MiB.
+    """Yield a file's unpacked bytes in chunks of at most 1 MiB.
 
-    The whole packed file is fetched and its digest compared before the first chunk: a file that was changed is never written.
+    The whole packed file is fetched and its digest compared before the first chunk: a file that was changed is never
+    written.
 
     Args:
-        hosts: where from it may be fetched; None: as the user's settings say.
+        hosts: the allowed hosts; None: those of the user's settings.
 
     Raises:
         ConfigurationError: no such file, or its host is not allowed.
         ImageUnreachableError: it could not be fetched.
-        ImageDamagedError: it has another digest, or cannot be unpacked within `MOST_BYTES` and the memory that is allowed.
+        ImageDamagedError: it has another digest, or cannot be unpacked within `MOST_BYTES` and the memory that is
+            allowed.
     """
     count = 0
     with checked(file, hosts) as stream:
@@ -231,7 +252,9 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
 
 
 def inspected(file: File, hosts: Hosts | None = None) -> Inspected:
-    """Read, unpack and compare a whole file, before anything of it is written; once in a process as long as it does not change.
+    """Read, unpack and compare a whole file before any write.
+
+    An unchanged file is read once in a process.
 
     Raises:
         ConfigurationError: the release file says another size; or as of `open_image`.
@@ -253,7 +276,7 @@ def inspected(file: File, hosts: Hosts | None = None) -> Inspected:
 
 @functools.lru_cache(maxsize=64)
 def _inspected(file: File, hosts: Hosts | None, _map_digest: str) -> Inspected:
-    """By content: the file has its digest, and `_map_digest` is that of its block map."""
+    """Inspect a file by content: its digest and its block map's."""
     deadline = time.monotonic() + MOST_UNPACKING_S
     if file.size is not None and file.size <= MOST_BYTES:
         file = evolve(file, size=None)  # a wrong `size` is told with the right one
@@ -292,10 +315,12 @@ def _as_it_lies(file: File) -> Iterator[bytes]:
 
 
 def check_content(file: File, count: int) -> None:
-    """Whether a file has something to write, of which `count` bytes are written: of nothing, nothing could be compared.
+    """Make sure that there is anything to write and to compare.
+
+    `count` is the number of bytes to write.
 
     Raises:
-        ImageDamagedError: it has not.
+        ImageDamagedError: there is nothing to write.
     """
     if not count:
         raise ImageDamagedError(
@@ -304,14 +329,16 @@ def check_content(file: File, count: int) -> None:
 
 
 def wrong_size(file: File, found: str) -> ConfigurationError:
-    """The message about a file whose `size` is not that of the release file."""
+    """Error for a file whose `size` differs from the release file's."""
     return ConfigurationError(
         f"{file.label}: it has {found} bytes unpacked, the release file says {file.size}: correct `size`"
     )
 
 
 def open_ranges(image: Image, hosts: Hosts | None = None) -> Iterator[tuple[int, bytes]]:
-    """What of an image has to be written: (byte offset, data). Without a block map that is all of it.
+    """Yield the data to write: (byte offset, data).
+
+    Without a block map that is the whole image.
 
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`, and of the block map.
@@ -338,20 +365,25 @@ def block_map(image: Image, hosts: Hosts | None = None) -> bmap.Bmap | None:
 
 
 def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:
-    """The file of an image's block map, which it has; one that is too large is cut, and longer than `bmap.MAX_BYTES`. Raises as `block_map`."""
+    """Read an image's block map, up to `bmap.MAX_BYTES` + 1.
+
+    A longer result means that the map is too large. Raises as `block_map`.
+    """
     file = File(source=image.bmap, sha256=image.bmap_sha256 or _digest_of(Path(image.bmap)))
     with checked(file, hosts) as stream:
         return stream.read(bmap.MAX_BYTES + 1)
 
 
 def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:
-    """The size of a file when unpacked; all of it was compared, see `inspected`."""
+    """Size of a file when unpacked; `inspected` compares all of it."""
     return inspected(file, hosts).bytes
 
 
 @contextmanager
 def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
-    """The packed file, open at its start, after all of it was compared with its digest.
+    """Compare a packed file with its digest and open it.
+
+    The stream stands at its start.
 
     The same open file is compared and read, so that one which is replaced meanwhile is not mixed with it.
 
@@ -393,7 +425,10 @@ def _unread(path: Path | str, error: OSError) -> LabTransientError:
 
 
 def _sha256(path: Path, stream: BufferedReader) -> str:
-    """Of an open file; a large one is read for it once in a process, as long as the kernel says that nobody has changed it."""
+    """Digest of an open file.
+
+    A large unchanged file is read once in a process; the kernel's times and sizes show a change.
+    """
     state = _state(stream)
     if time.time_ns() - state[-1] < _SETTLED_NS:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -408,13 +443,19 @@ def _sha256_at(path: Path, state: tuple[int, ...]) -> str:
 
 
 def _state(stream: BufferedReader) -> tuple[int, ...]:
-    """What changes with every write to a file, or when another takes its name; the time of the last change is the last."""
+    """Identity of a file's content: every write or replacement changes it.
+
+    The time of the last change is the last value.
+    """
     found = os.fstat(stream.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _digest_of(path: Path) -> str:
-    """Of a map whose digest the release does not say: the ranges' checksums are the image's, whose digest it says."""
+    """Digest of a block map without one in the release.
+
+    Its ranges' checksums are the image's, whose digest the release has.
+    """
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -452,7 +493,10 @@ _READERS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 
 
 def _unpacked_xz(stream: IO[bytes]) -> Iterator[bytes]:
-    """Streams one after another, with zeros between them; `lzma.LZMAFile` has no limit of memory."""
+    """Unpack consecutive xz streams with zeros between them.
+
+    `lzma.LZMAFile` has no limit of memory.
+    """
     packed = stream.read(CHUNK_BYTES)
     while True:
         unpacker = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
@@ -469,7 +513,10 @@ def _unpacked_xz(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked_zst(stream: IO[bytes]) -> Iterator[bytes]:
-    """zstandard's own reader takes a file that was cut off for a whole one; its `decompressobj` says where a frame ends."""
+    """Unpack zstd frames and detect a truncated file.
+
+    zstandard's own reader takes a truncated file for a whole one; its `decompressobj` knows the end of a frame.
+    """
     unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     frame, inside = unpacker.decompressobj(), False
     while packed := stream.read(_PACKED_BYTES):

@@ -1,4 +1,4 @@
-"""The label of a run: on a board that boardlab provisioned it is the release's, whatever somebody types."""
+"""Labels of runs on boards that boardlab provisioned: the release's name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ _BY_HAND = "if it was written by hand since: lab provision --forget --env ENV --
 
 
 def provisioned(board: str, media: Sequence[str], known: Mapping[str, Provision]) -> str:
-    """The release that is on the media that a run boots from, as the store has it; empty: boardlab wrote none of them.
+    """Return the release on the media that a run boots from.
+
+    Empty: boardlab wrote none of them.
 
     Raises:
-        ConfigurationError: a release was put on one of them and was not seen to boot from it, or they hold different releases.
+        ConfigurationError: a release was put on one of them and was not seen to boot from it, or they hold different
+            releases.
     """
     releases: dict[str, str] = {}
     for medium in media:
@@ -65,7 +68,7 @@ def label(board: str, media: Sequence[str], known: Mapping[str, Provision], give
 
 
 def check_resumed(board: str, media: Sequence[str], known: Mapping[str, Provision], release: str, run_id: int) -> None:
-    """Make sure that the software of a run that is to be resumed is still there.
+    """Make sure that a resumed run's software is still there.
 
     Raises:
         ConfigurationError: the board was provisioned with another release since; or as of `provisioned`.

@@ -1,4 +1,4 @@
-"""Putting a release on the media of a board: planned, then written, read back and switched to, then booted and compared."""
+"""Provisioning: plan, write, read back, switch, boot and compare."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from lab.redaction import redacted
 
 
 class WritableBoard(Protocol):
-    """What is needed of the board (lab.strategies.BoardStrategy).
+    """Board that a provisioner writes (lab.strategies.BoardStrategy).
 
     Attributes:
-        medium: what it boots from next. security: the state of the device, as the environment says it; empty: it does not.
-        recovery: what the release has for its memory.
+        medium: the medium of the next boot. security: the device's state by the environment; empty: not stated.
+        recovery: the release's files for the board's memory.
     """
 
     type: BoardType
@@ -51,13 +51,19 @@ class WritableBoard(Protocol):
         ...
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-        """Boot from a medium; returns what the board says of itself: "uboot", "kernel", and the answers to the questions."""
+        """Boot from a medium and return its identity.
+
+        The result has "uboot", "kernel", and the answers to the questions.
+        """
         ...
 
 
 @frozen
 class Put:
-    """What became of one medium. verified: None: it was planned only. software: what the board said; empty: it was not booted."""
+    """Result for one medium.
+
+    verified: None: it was planned only. software: the board's answers; empty: it was not booted.
+    """
 
     plan: Plan
     verified: Verified | None = None
@@ -65,7 +71,7 @@ class Put:
 
 
 def at_once(_plan: Plan) -> AbstractContextManager[None]:
-    """Nobody is waited for."""
+    """Take a turn without waiting."""
     return nullcontext()
 
 
@@ -91,7 +97,7 @@ class Provisioner:
     done: list[Put] = field(factory=list, init=False)
 
     def plans(self, board: WritableBoard) -> list[Plan]:
-        """Decide everything for all media, before the first byte of the first one.
+        """Plan all media before the first byte of the first one.
 
         Raises:
             WrongImageForBoardError: the release is for another board type, or security state.
@@ -126,11 +132,15 @@ class Provisioner:
         return plans
 
     def put(self, board: WritableBoard) -> list[Put]:
-        """Write all media, read them back, switch an eMMC to what was read back, boot from each and compare what the board says with the release.
+        """Write all media, read them back, boot each, and compare.
+
+        An eMMC is switched to what was read back before it boots.
 
         Raises:
-            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots: then none of the media counts as
-                holding the release. Each eMMC that was switched and has not booted is switched back then, also where another medium failed, and
+            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots: then none
+                of the media counts as
+                holding the release. Each eMMC that was switched and has not booted is switched back then, also where
+                another medium failed, and
                 the message says from which boot partition it boots.
         """
         self.done, selected = [], board.medium
@@ -162,7 +172,7 @@ class Provisioner:
         return self.done
 
     def verify(self, board: WritableBoard) -> list[Put]:
-        """Read the media back and compare them with the release; nothing is written or booted.
+        """Read the media back and compare; nothing is written or booted.
 
         Raises:
             BoardlabError: of `plans`; `media_verify_failed` where something else is there.
@@ -181,7 +191,10 @@ class Provisioner:
             ) from error
 
     def _write(self, plan: Plan, way: Way, begun: dict[str, int], untried: list[Plan]) -> None:
-        """Write one medium, read it back, and switch it. begun, untried: get the number of its record, and the plan where it can be switched back."""
+        """Write one medium, read it back, and switch it.
+
+        begun, untried: get the number of its record, and the plan if it can be switched back.
+        """
         medium = plan.target.medium
         self.say(f"{medium}: {described(plan)}")
         begun[medium] = self._begin(plan)
@@ -225,7 +238,7 @@ class Provisioner:
 def compared(
     board: WritableBoard, medium: str, release: str, expected: Expected, say: Callable[[str], None]
 ) -> dict[str, str]:
-    """Boot from a medium and compare what the board says with a release's identity.
+    """Boot from a medium and compare its identity with a release.
 
     Returns: "uboot" and "kernel" -> the version line.
 
@@ -246,9 +259,9 @@ def compared(
 
 
 def first_boot(board: WritableBoard, written: Provision, book: ProvisionBook, say: Callable[[str], None]) -> None:
-    """Boot a medium that was written and read back, but never booted, and compare it with its release.
+    """Boot a medium that was written but never booted, and compare.
 
-    So it is where a try was killed before the boot, or ended at another medium. It counts as booted afterwards.
+    An earlier try was killed before the boot, or failed at another medium. The medium counts as booted afterwards.
 
     Raises:
         ConfigurationError: the record does not have the release's identity.
@@ -272,7 +285,10 @@ def first_boot(board: WritableBoard, written: Provision, book: ProvisionBook, sa
 
 
 def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
-    """The same target with what the record says of its boot partitions. tries: the newest first."""
+    """Add the record of its boot partitions to a target.
+
+    tries: the newest first.
+    """
     untried = takewhile(lambda each: each.state != "booted", tries)
     return evolve(
         target,
@@ -283,7 +299,7 @@ def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
 
 @frozen
 class _Recorded:
-    """What fails here is in the record with its message, also when a person ended it."""
+    """Records a failure in its context, also an interruption by a person."""
 
     book: ProvisionBook | None
     provision_id: int
@@ -299,18 +315,18 @@ class _Recorded:
 
 
 def _message(error: BaseException) -> str:
-    """What the record says of a failure."""
+    """Text of a failure in the record."""
     return redacted(f"[{error.failure}] {error}" if isinstance(error, BoardlabError) else type(error).__name__)
 
 
 def check_board(release: Release, board_type: str, security: str) -> None:
-    """Whether a release is for a board.
+    """Make sure that a release is for a board.
 
     Args:
-        security: of the device, as the environment says; empty: it does not.
+        security: of the device, by the environment; empty: not stated.
 
     Raises:
-        WrongImageForBoardError: it is for another one, or nobody says whether it is for this one.
+        WrongImageForBoardError: it is for another board, or its state is unknown.
     """
     if board_type not in release.boards:
         raise WrongImageForBoardError(
@@ -326,7 +342,10 @@ def check_board(release: Release, board_type: str, security: str) -> None:
 
 
 def content_digest(content: Content) -> str:
-    """SHA-256 over what a release says of a medium: which files, by their digests, go where. Sources do not count."""
+    """SHA-256 over a medium's content: digests of files and their places.
+
+    Sources do not count.
+    """
 
     def kept(document: object) -> object:
         if isinstance(document, dict):
@@ -337,11 +356,14 @@ def content_digest(content: Content) -> str:
     return hashlib.sha256(json.dumps(kept(asdict(content)), sort_keys=True).encode()).hexdigest()
 
 
-# --- A release that was read back well and does not boot: an eMMC with two boot partitions goes back to the one that it booted from before ---
+# --- Rollback to the previous boot partition ---
 
 
 class Selectable(Protocol):
-    """What is needed of the board. medium: what it boots from next."""
+    """Board whose boot medium can be selected.
+
+    medium: the medium of the next boot.
+    """
 
     medium: str
 
@@ -353,15 +375,19 @@ class Selectable(Protocol):
 def after(
     error: BoardlabError, board: Selectable, plan: Plan, way: Way, media: Sequence[str], say: Callable[[str], None]
 ) -> BoardlabError:
-    """What failed, and which boot partition is active now: the medium, which was switched and has not booted since, is switched back.
+    """Switch a medium back after a failure, and extend the error.
 
-    That is done whosever fault it was: a first stage that does not start may look like a wrong medium, since the ROM goes on to its next one.
+    The medium was switched and has not booted since; the error names the boot partition that is active now.
+
+    Every failure counts: a first stage that does not start may look like a wrong medium, since the ROM goes on to its
+    next one.
 
     Args:
-        plan: with what is kept. media: where U-Boot is looked for, in this order, unless the way says from where. say: takes a line for a person.
+        plan: with the previous state. media: with U-Boot, in this order, unless the way has a medium of its own. say:
+            prints a line.
 
     Returns:
-        an error of the same class, whose message says that, too.
+        an error of the same class with an extended message.
     """
     medium, boots, kept = plan.target.medium, plan.spare.boots, plan.spare.kept
     what = "has what booted before" if kept in plan.target.booted else "it was set to boot from before"
@@ -386,10 +412,10 @@ def after(
 
 
 def switch_back(board: Selectable, plan: Plan, way: Way, media: Sequence[str]) -> None:
-    """Have the medium boot from where it booted before, from the first prompt that can be reached.
+    """Switch the medium back from the first prompt that can be reached.
 
     Raises:
-        BoardlabError: none of them could; the last that was tried says why.
+        BoardlabError: no prompt could be reached; it is the error of the last one.
     """
     last: BoardlabError = ConfigurationError("no medium of the board has a prompt that could be tried")
     for medium in dict.fromkeys(media):
@@ -412,7 +438,7 @@ def told(error: BoardlabError, what: str) -> BoardlabError:
     return found
 
 
-# --- What would be written, and how far a write is, as a person reads it ---
+# --- Plans and progress as text ---
 
 
 _KIB, _MIB = 1024, 1024 * 1024
@@ -421,7 +447,7 @@ _SLOW_S = 30.0
 
 @define
 class ProgressPrinter:
-    """Says a line for each tenth of a plan, and for each half minute without one: for a terminal and for a log alike."""
+    """Prints a line for each tenth of a plan or half minute."""
 
     say: Callable[[str], None]
     _step: str = field(default="", init=False)
@@ -440,7 +466,10 @@ class ProgressPrinter:
 
 
 def line(progress: WriteProgress) -> str:
-    """E.g. "rootfs.ext4: 40 %, 120.0 of 300.0 MiB, 18.3 MiB/s, 9 s left"."""
+    """Format progress.
+
+    For example "rootfs.ext4: 40 %, 120.0 of 300.0 MiB, 18.3 MiB/s, 9 s left".
+    """
     share = progress.done * 100 // progress.total if progress.total else 100
     unit, name = (_MIB, "MiB") if progress.total >= _MIB else (_KIB, "KiB")
     rate = f", {progress.rate / unit:.1f} {name}/s" if progress.rate else ""
@@ -453,7 +482,10 @@ def _duration(seconds: float) -> str:
 
 
 def described(plan: Plan) -> str:
-    """A plan in one line, e.g. "by sd-mux to /dev/sdb (usb-0:1.2), 5.2 GB in 3 steps, about 4 min"."""
+    """Format a plan in one line.
+
+    For example "by sd-mux to /dev/sdb (usb-0:1.2), 5.2 GB in 3 steps, about 4 min".
+    """
     target = plan.target
     identity_ = f" ({target.identity})" if target.identity else ""
     about = f", about {plan.estimate_s / 60:.0f} min" if plan.estimate_s and plan.estimate_s >= 60 else ""

@@ -1,4 +1,4 @@
-"""A Linux that runs in a board's memory, so that it can write every medium: what it consists of, and how U-Boot starts it.
+"""A Linux in a board's memory, for writing every medium.
 
 U-Boot  <── TFTP   kernel, device tree, initramfs      each with its digest
         booti (arm64: Documentation/arch/arm64/booting.rst) or bootz (arm: Documentation/arch/arm/booting.rst)
@@ -37,7 +37,7 @@ _AGAIN: Final = re.compile(r"(?<!=)U-Boot (?:SPL )?20\d\d\.\d\d")
 
 @frozen
 class RamLinux:
-    """What is loaded, unpacked.
+    """Files of a Linux in memory, unpacked.
 
     Attributes:
         device_tree: empty: U-Boot's own. command: U-Boot's, "booti" or "bootz".
@@ -50,7 +50,7 @@ class RamLinux:
 
     @property
     def kernel_room(self) -> int:
-        """Bytes that the kernel takes where it is loaded, with what it clears behind itself."""
+        """Bytes that the loaded kernel takes, with the area that it clears."""
         if self.command == "bootz":
             return len(self.kernel)
         return max(len(self.kernel), int.from_bytes(self.kernel[_IMAGE_SIZE_OFFSET:][:8], "little"))
@@ -58,7 +58,10 @@ class RamLinux:
 
 @frozen
 class Placed:
-    """A file and where it is loaded to. name: of the variable in messages, e.g. "kernel"."""
+    """A file and its load address.
+
+    name: of the variable in messages, e.g. "kernel".
+    """
 
     name: str
     address: int
@@ -66,9 +69,12 @@ class Placed:
 
 
 def read(stages: Sequence[RecoveryStage]) -> RamLinux:
-    """The files of a release's `recovery: ram:`, or of an environment, each checked against its digest.
+    """Read and check the files of a release's `recovery: ram:`.
 
-    An initramfs has `.cpio`, `initramfs` or `initrd` in its name, a device tree ends in `.dtb`; what is left is the kernel.
+    An environment may have such files, too.
+
+    An initramfs has `.cpio`, `initramfs` or `initrd` in its name, a device tree ends in `.dtb`; what is left is the
+    kernel.
 
     Raises:
         ConfigurationError: one is missing, or the kernel is none that U-Boot starts as it is.
@@ -93,10 +99,10 @@ def read(stages: Sequence[RecoveryStage]) -> RamLinux:
 
 
 def place(linux: RamLinux, memory: tuple[int, int]) -> list[Placed]:
-    """Where the files are loaded to, behind each other.
+    """Choose load addresses for the files, one behind the other.
 
     Args:
-        memory: from where to where it is free.
+        memory: begin and end of the free memory.
 
     Raises:
         ConfigurationError: they do not fit.
@@ -122,7 +128,7 @@ def place(linux: RamLinux, memory: tuple[int, int]) -> list[Placed]:
 
 
 def arguments(console: str, speed_bd: int, address: str = "", more: str = "") -> str:
-    """The kernel's command line. Its own messages stay away from the shell, but for those of a kernel that ends.
+    """Command line of the kernel, with few kernel messages on the shell.
 
     Args:
         console: the kernel's name of the UART. address: of the board; empty: DHCP. more: what the environment adds.
@@ -177,7 +183,7 @@ class Start:
         self.up = self.up or any(re.search(rf"(?:{self.prompt}){_KERNEL_LINE}", line) for line in lines)
 
     def late(self, limit_s: float) -> BoardTransientError:
-        """What it is when it never ends saying something."""
+        """Error for a Linux that keeps printing without a prompt."""
         return BoardTransientError(
             f"the Linux in memory did not come to its prompt within {limit_s:g} s, and the last it said was {self.said!r}. Is `prompt` of "
             "`ram` in the env that of its shell? The console's log shows what repeats",
@@ -185,7 +191,7 @@ class Start:
         )
 
     def ended(self, silent_s: float) -> BoardTransientError:
-        """What it is when nothing more comes."""
+        """Error for a Linux that fell silent without a prompt."""
         return BoardTransientError(
             f"the Linux in memory did not come to its prompt: nothing for {silent_s:g} s, and the last it said was {self.said!r}. Is its "
             "console the board's, and does its initramfs open a shell there? docs/releases.md says what it needs",

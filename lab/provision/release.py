@@ -1,4 +1,4 @@
-"""A release as a file: what goes where on each medium, where it is from, and what the board says of itself afterwards.
+"""Model of a release file: contents of media, sources, expected identity.
 
 docs/releases.md explains every key.
 """
@@ -14,7 +14,7 @@ from attrs import Factory, field, frozen, validators
 from lab.boards.markers import check_regex
 from lab.redaction import redacted
 
-# --- What may stand in a release file: names, digests, sources, words of commands. Each is a validator of attrs, and raises ValueError ---
+# --- Validators of attrs; they raise ValueError ---
 
 
 URLS: Final = ("http://", "https://")
@@ -25,10 +25,10 @@ _WORD: Final = re.compile(r"[\w./:+-]*", re.ASCII)
 
 
 def check_name(name: str) -> None:
-    """Whether a release can be called so.
+    """Make sure that a release's name is valid.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the name has other characters.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"name: {name!r:.80}: letters, digits and . + - _ only, as it is the label of runs")
@@ -56,13 +56,16 @@ def part_name(_instance: object, attribute: Any, value: str) -> None:
 
 
 def word(_instance: object, attribute: Any, value: str) -> None:
-    """What becomes part of a command on the board."""
+    """Validate a text that becomes part of a command on the board."""
     if not _WORD.fullmatch(value):
         raise ValueError(f"{attribute.name}: {value!r:.80}: letters, digits and . / : + - _ only")
 
 
 def _source(_instance: object, attribute: Any, value: str) -> None:
-    """A path or a URL. What is refused is not shown: it may hold a password where no URL is looked for."""
+    """Validate a path or a URL.
+
+    The refused text is not printed: it may hold a password.
+    """
     if not value or not value.isprintable():
         raise ValueError(f"{attribute.name}: expected a path or a URL, on one line")
     if "://" in value and not value.startswith(URLS):
@@ -78,7 +81,7 @@ def optional_source(instance: object, attribute: Any, value: str) -> None:
         _source(instance, attribute, value)
 
 
-# --- A release as a file: what goes where on each medium, where it is from, and what the board says of itself afterwards ---
+# --- Records of a release file ---
 # docs/releases.md explains every key.
 
 
@@ -107,7 +110,7 @@ class File:
 
     @property
     def is_url(self) -> bool:
-        """Whether it has to be fetched."""
+        """Return whether the file has to be fetched."""
         return self.source.startswith(URLS)
 
     @property
@@ -141,10 +144,11 @@ class Image(File):
 
 @frozen(kw_only=True)
 class PartPlace:
-    """Where a part goes on its medium. Exactly one of `partition`, `offset` and `mtd` is given.
+    """Place of a part on its medium: `partition`, `offset` or `mtd`.
 
     Attributes:
-        partition: number, from 1, of the partition table that is on the medium: all of that partition. From U-Boot only.
+        partition: number, from 1, of the partition table that is on the medium: all of that partition. From U-Boot
+            only.
         offset: bytes from the start of the medium, or of `hardware`.
         hardware: eMMC hardware partition, "user", "boot0" or "boot1"; only with `offset`.
         mtd: name of the MTD partition, e.g. "ospi.tiboot3". volume: UBI volume in it; empty: no UBI.
@@ -191,20 +195,22 @@ class Part(File):
 
     @property
     def is_boot(self) -> bool:
-        """Whether the board starts from it."""
+        """Return whether the board starts from it."""
         return self.to.hardware != "user" or self.name.lower().startswith(BOOT_STAGES)
 
 
 @frozen(kw_only=True)
 class RecoveryStage(File):
-    """A file that is sent to a board without software, or kept in its memory."""
+    """A file for a board without software, or for its memory."""
 
     name: str = field(validator=part_name)
 
 
 @frozen
 class ExtCsd:
-    """How the eMMC boots, in the arguments of U-Boot's commands after the device; empty: as it is.
+    """Boot settings of an eMMC; empty fields leave them unchanged.
+
+    The values are the arguments of U-Boot's commands after the device.
 
     Attributes:
         partconf: of `mmc partconf`: boot_ack, boot_partition, partition_access, e.g. [1, 1, 1].
@@ -222,13 +228,13 @@ class ExtCsd:
 
     @property
     def given(self) -> bool:
-        """Whether it says anything."""
+        """Return whether there is any setting."""
         return bool(self.partconf or self.bootbus)
 
 
 @frozen
 class Content:
-    """What goes on one medium: an image, parts, or an image and then parts."""
+    """Content of a medium: an image, parts, or both in this order."""
 
     image: Image | None = None
     parts: list[Part] = Factory(list)
@@ -262,10 +268,11 @@ class Content:
 
 @frozen
 class Recovery:
-    """What a board without software is sent, in the order of sending.
+    """Files for a board without software, in the order of sending.
 
     Attributes:
-        soc: as Snagboot calls it, e.g. "am625". usb: over USB DFU. uart: to the ROM by XMODEM, and to the stages after it by YMODEM.
+        soc: Snagboot's name, e.g. "am625". usb: over USB DFU. uart: to the ROM by XMODEM, and to the stages after it
+            by YMODEM.
         ram: a Linux that runs in memory: kernel, device tree, initramfs.
     """
 
@@ -282,10 +289,13 @@ class Recovery:
 
 @frozen
 class Expected:
-    """What the booted board says of itself; regular expressions that are searched for; empty: not compared.
+    """Expected identity of the booted board, as regular expressions.
+
+    They are searched for; an empty one is not compared.
 
     Attributes:
-        uboot, kernel: in U-Boot's and the kernel's version lines. build_id: BUILD_ID of /etc/os-release. buildinfo: /etc/buildinfo.
+        uboot, kernel: in U-Boot's and the kernel's version lines. build_id: BUILD_ID of /etc/os-release. buildinfo:
+        /etc/buildinfo.
     """
 
     uboot: str = field(default="", validator=check_regex)

@@ -1,4 +1,4 @@
-"""Reading release files: one clear error that names the file, the line and what to do."""
+"""Reader of release files; errors name file, line and remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _EXTRA: Final = re.compile(r"extra fields found \(([^,)]+)")
 
 
 def load(path: Path) -> Release:
-    """Read a release file. Paths in it are relative to it, and absolute in what is returned. No file that it names is opened.
+    """Read a release file without opening the files that it names.
+
+    Its paths are relative to it, and absolute in the result.
 
     Raises:
         ConfigurationError: it cannot be read, has an unknown key or a wrong value, or its `name` is not the file's.
@@ -100,7 +102,7 @@ def _refuse_other_keys(path: Path, node: Any) -> None:
 
 
 def _located(text: str, where: str, said: str) -> tuple[int, str]:
-    """The line of what cattrs found wrong, and its key as a prefix of a message."""
+    """Line of cattrs' error, and its key as a message's prefix."""
     steps = [name or key or int(index) for name, key, index in _STEP.findall(where)]
     if inner := _EXTRA.search(said) or _NAMED.match(said):
         steps.append(inner[1])
@@ -175,7 +177,7 @@ def _reason(error: BaseException, kind: type | None) -> str:
     return format_exception(error, kind)
 
 
-# --- Which release file is meant: a path, or the newest one of a folder ---
+# --- Choice of a release file ---
 
 
 NEWEST: Final = "newest in "
@@ -187,9 +189,10 @@ def folder_of(text: str) -> str:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The release files of a folder, the one that was written first first.
+    """Release files of a folder in the order of their writing.
 
-    Hidden ones are left out (an editor's locks, a draft), and those that cannot be looked at: deleted in this moment, links to nothing.
+    Hidden ones are left out (an editor's locks, a draft), and those that cannot be looked at: deleted in this moment,
+    links to nothing.
     """
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
@@ -233,7 +236,7 @@ def find(text: str, board_type: str, base: Path) -> Release:
     )
 
 
-# --- Whether a release file is whole: nobody writes it, or a file that it names, any more ---
+# --- Waiting for a release file to settle ---
 
 
 APART_S: Final = 2.0  # between two looks: a copy that goes on has grown, on a slow network, too
@@ -242,9 +245,11 @@ _State = dict[str, tuple[int, ...] | None]
 
 
 def settle(path: Path, sleep: Callable[[float], None] = time.sleep, patience_s: float = PATIENCE_S) -> None:
-    """Wait until two looks at a release file and at the local files that it names find the same sizes and times.
+    """Wait until a release file and its local files stop changing.
 
-    A copy that stands still is not told from one that is whole: the digests are for that (`lab.provision.checking`).
+    Two looks must find the same sizes and times.
+
+    A stalled copy looks like a whole one; the digests find it (`lab.provision.checking`).
 
     Raises:
         ConfigurationError: it was still written after `patience_s`.
@@ -281,7 +286,7 @@ def _state(path: Path) -> tuple[int, ...] | None:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-# --- Whether what booted is the release: what the board says of itself, beside what the release file expects ---
+# --- Comparison of the booted identity ---
 
 
 # What is asked at the prompt -> the command; U-Boot's and the kernel's lines are read on the way to it.
@@ -295,12 +300,12 @@ _TITLES: Final = {
 
 
 def document(expected: Expected) -> dict[str, str]:
-    """What is compared, by name, as the record of a write has it."""
+    """Compared patterns by name, for the record of a write."""
     return {name: pattern for name, pattern in asdict(expected).items() if pattern}
 
 
 def expected(document: Mapping[str, str]) -> Expected | None:
-    """What is compared, from the record of a write; None: it has nothing that can be compared."""
+    """Patterns of a write's record; None: nothing can be compared."""
     try:
         return Expected(**document)
     except (TypeError, ValueError):
@@ -308,12 +313,12 @@ def expected(document: Mapping[str, str]) -> Expected | None:
 
 
 def questions(expected: Expected) -> dict[str, str]:
-    """What has to be asked at the prompt for the comparison: name -> command."""
+    """Commands to ask at the prompt for the comparison, by name."""
     return {name: command for name, command in QUESTIONS.items() if getattr(expected, name)}
 
 
 def answer(name: str, output: str) -> str:
-    """What an answer says: BUILD_ID out of os-release(5), else the text itself."""
+    """Extract the value of an answer: BUILD_ID of os-release(5), else the text."""
     if name != "build_id":
         return output
     for line in output.splitlines():
@@ -327,7 +332,10 @@ def answer(name: str, output: str) -> str:
 
 
 def differences(expected: Expected, said: Mapping[str, str]) -> list[str]:
-    """In what a board that booted is not the release, one phrase each; what is expected and was not said counts."""
+    """Differences between a booted board and the release, one phrase each.
+
+    A missing answer counts.
+    """
     return [
         f"{_TITLES[name]} is {said.get(name, '').strip()[:120]!r}, expected {pattern!r}"
         if said.get(name)

@@ -1,8 +1,10 @@
-"""Snagboot (`snagrecover`, `snagflash`): a board without software comes up over USB. Its programs are called, never imported.
+"""Recovery over USB by Snagboot's programs `snagrecover` and `snagflash`.
 
-Snagboot is GPL-2.0-only, and its pyserial would replace labgrid's, so it has an environment of its own: `pipx install snagboot`. Its
-options: docs/snagrecover.md and docs/snagflash.md of its version 3. What it says decides little, since it is silent unless told
-otherwise: that the board's U-Boot speaks on the console decides.
+They are called, never imported.
+
+Snagboot is GPL-2.0-only, and its pyserial would replace labgrid's, so it has an environment of its own: `pipx install
+snagboot`. Its options: docs/snagrecover.md and docs/snagflash.md of its version 3. Its output decides little, since it
+is silent by default: U-Boot on the board's console decides.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ _SHOWN_CHARACTERS: Final = 160
 
 @frozen
 class ProgramEnd:
-    """How a program ended.
+    """End of a program.
 
     Attributes:
-        lines: what it said. status: its exit status; None: it was ended, for it took too long.
+        lines: its output. status: its exit status; None: it took too long and was ended.
     """
 
     lines: tuple[str, ...]
@@ -51,7 +53,7 @@ class RunProgram(Protocol):
 
 
 def installed(program: str = "snagrecover") -> str:
-    """Where the program is.
+    """Path of the program.
 
     Raises:
         ConfigurationError: it is not installed.
@@ -89,7 +91,9 @@ def recover_command(program: str, soc: str, images: Mapping[str, Path], port: st
 
 
 def download_command(program: str, port: str, path: Path) -> tuple[str, ...]:
-    """The command that puts a file into the memory of a U-Boot that is a fastboot device. Nothing is written to a medium.
+    """Command that loads a file into U-Boot's memory over fastboot.
+
+    Nothing is written to a medium.
 
     Raises:
         ConfigurationError: no such port can be.
@@ -98,10 +102,10 @@ def download_command(program: str, port: str, path: Path) -> tuple[str, ...]:
 
 
 def judge_recovery(end: ProgramEnd) -> None:
-    """Whether `snagrecover` did its part; whether the board is in U-Boot its console says.
+    """Make sure that `snagrecover` succeeded; the console shows U-Boot.
 
     Raises:
-        RecoveryFailedError, WriteStalledError, LabStableError: it did not.
+        RecoveryFailedError, WriteStalledError, LabStableError: it failed.
     """
     if end.status != 0 or _complains(end):
         _raise(end, "snagrecover")
@@ -168,7 +172,7 @@ def _checked(port: str) -> str:
     return port
 
 
-# --- The USB hub that a device is plugged into: two writes there would share its bandwidth, and stall each other into a time limit ---
+# --- USB hubs: one write at a time ---
 
 
 # udev's path_id: the controller, "usb", the number of its root hub, the ports from there to the device, its interface.
@@ -176,7 +180,7 @@ _ID_PATH: Final = re.compile(r"(?P<root>\S+-usb-\d+):(?P<ports>\d+(?:\.\d+)*)(?:
 
 
 def hub_of(id_path: str) -> str:
-    """The hub that a USB device is plugged into, as the ID_PATH of its own socket; empty: it is no USB device's ID_PATH."""
+    """Hub of a USB device as its ID_PATH; empty: no USB device."""
     found = _ID_PATH.fullmatch(id_path)
     if found is None:
         return ""
@@ -185,10 +189,10 @@ def hub_of(id_path: str) -> str:
 
 
 def hub_of_disk(identity: str) -> str:
-    """The same of a disk, by the words that udev knows it by; empty: it hangs on no USB hub."""
+    """USB hub of a disk, by its udev words; empty: none."""
     return next(filter(None, map(hub_of, identity.split())), "")
 
 
 def turn_at(hub: str) -> str:
-    """What programs of a host take turns at (`lab.host.locks`) that write at a hub."""
+    """Name of the lock (`lab.host.locks`) for writes at a hub."""
     return f"hub {hub}"

@@ -1,4 +1,4 @@
-"""The boot partition of an eMMC that a release was written to, and what is on record of it, so that it is known again."""
+"""Record of an eMMC boot partition that a release was written to."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Spare:
 
 
 def newest(tries: Iterable[tuple[str, bool]]) -> frozenset[str]:
-    """The boot partitions whose latest release booted. tries: each one's partition, and whether it booted; the newest first."""
+    """Boot partitions whose latest release booted.
+
+    tries: each one's partition, and whether it booted; the newest first.
+    """
     seen: dict[str, bool] = {}
     for boots, has_booted in tries:
         seen.setdefault(boots, has_booted)

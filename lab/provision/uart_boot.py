@@ -1,4 +1,4 @@
-"""A board with blank media comes to U-Boot over its console: its ROM takes the first stage, and each stage the next.
+"""Boot of a board with blank media over its console.
 
     ROM  "CCC"  <── XMODEM   tiboot3.bin       (TI: AM62x TRM, "UART boot"; U-Boot: doc/board/ti/k3.rst)
     SPL  "CCC"  <── YMODEM   tispl.bin
@@ -27,14 +27,14 @@ STAGE_ASKS_S: Final = 30.0  # SPL sets up the memory before it asks
 
 @frozen
 class RomImage:
-    """A stage, read into memory: some hundred KiB, at most a few MiB."""
+    """A stage in memory: some hundred KiB, at most a few MiB."""
 
     name: str
     data: bytes
 
 
 def stages(recovery: Recovery) -> list[RomImage]:
-    """What is sent over UART, in its order; read and checked before the board is touched.
+    """Read and check the stages for UART, in their order.
 
     Raises:
         ConfigurationError: the release has none.
@@ -48,10 +48,13 @@ def stages(recovery: Recovery) -> list[RomImage]:
 
 
 def send(line: YmodemLine, images: Sequence[RomImage], report: Report) -> None:
-    """Send the stages to a board that has just got its power in UART boot mode; then its U-Boot starts.
+    """Send the stages to a board in UART boot mode.
+
+    It has just got its power; its U-Boot starts at the end.
 
     Raises:
-        RecoveryFailedError, WriteStalledError: see `lab.provision.ymodem`. A power cycle begins anew, whatever was sent.
+        RecoveryFailedError, WriteStalledError: see `lab.provision.ymodem`. A power cycle begins anew, whatever was
+        sent.
     """
     total, before, begun_ns = sum(len(image.data) for image in images), 0, line.now_ns()
     for number, image in enumerate(images):

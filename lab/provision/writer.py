@@ -1,9 +1,9 @@
-"""What every way of writing a medium is: planned before the first byte, written, and read back.
+"""Writers of media: plan, write, read back, switch.
 
     plan(content, target) ──> Plan ──> write(plan, progress) ──> verify(plan) ──> switch(plan)
     refuses                            the first byte            digest           what boots
 
-A way decides everything in `plan`: nobody is asked later. What it writes is in the plan, and it writes nothing else.
+A way decides everything in `plan`, without later questions. It writes the plan and nothing else.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SHOWN_EVERY_NS: Final = 500_000_000
 
 @frozen
 class WriteTarget:
-    """What is written to, as the environment names it and as it was found.
+    """Target of a write, as named by the environment and as found.
 
     Attributes:
         board: the board's own name. board_type: of the environment. medium: e.g. "sd".
-        device: what the way writes to, in its own words, e.g. "/dev/sdb", "mmc 0", "sf".
-        identity: how it was recognised, e.g. its ID_PATH, serial or CID. size_bytes: of it; None: it cannot be asked.
+        device: the way's name of it, e.g. "/dev/sdb", "mmc 0", "sf".
+        identity: e.g. its ID_PATH, serial or CID. size_bytes: of it; None: it cannot be asked.
         security: the device's state, "none" where the environment does not say.
-        untried: what was written to boot partitions and has not booted since, as the record has it, the newest first.
+        untried: recorded writes to boot partitions that have not booted since, the newest first.
         booted: the boot partitions whose latest release booted, as the record has it.
         host: the other host that has the medium while it is written; empty: this one, or the board.
     """
@@ -91,13 +91,16 @@ class Plan:
 
     @property
     def to_read(self) -> Plan:
-        """The plan to read back what the board has, without a write before: nothing is switched after it."""
+        """Plan to read the board's content back without a write.
+
+        Nothing is switched after it.
+        """
         found = self.now or self
         return evolve(found, content=evolve(found.content, extcsd=ExtCsd()))
 
     @property
     def back(self) -> Plan:
-        """The plan to `switch` the medium back to the boot partition that is kept."""
+        """Plan to `switch` the medium back to the kept boot partition."""
         return evolve(self, content=evolve(self.content, extcsd=self.before))
 
     @property
@@ -108,12 +111,13 @@ class Plan:
 
 @frozen
 class Verified:
-    """What was read back.
+    """Result of a read-back.
 
     Attributes:
-        digest: SHA-256 over what was compared: the medium's bytes in the order of the steps.
-        bytes: that were read back: all that were written, but what a later step overwrote.
-        method: in the word of the record: `FULL`, every byte was compared by its SHA-256 or itself; `CRC32`, by CRC-32 only.
+        digest: SHA-256 over the compared bytes, in the order of the steps.
+        bytes: their number: all written ones, but those that a later step overwrote.
+        method: in the word of the record: `FULL`, every byte was compared by its SHA-256 or itself; `CRC32`, by CRC-32
+            only.
     """
 
     digest: str
@@ -123,10 +127,10 @@ class Verified:
 
 @frozen
 class WriteProgress:
-    """How far a write is.
+    """Progress of a write.
 
     Attributes:
-        step: what is written. done, total: bytes of the whole plan. elapsed_ns: since the first byte.
+        step: name of the current step. done, total: bytes of the whole plan. elapsed_ns: since the first byte.
     """
 
     step: str
@@ -136,7 +140,7 @@ class WriteProgress:
 
     @property
     def rate(self) -> float:
-        """Bytes per second since the first byte; 0 as long as nobody knows."""
+        """Bytes per second since the first byte; 0: not known yet."""
         return self.done * 1e9 / self.elapsed_ns if self.elapsed_ns > 0 else 0.0
 
     @property
@@ -156,10 +160,13 @@ class Way(Protocol):
         """As plans and records call it."""
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
-        """Decide everything. Nothing is written. The plan's target is the given one with what was found of it: device, size.
+        """Decide everything, and write nothing.
+
+        The plan's target has what was found of it: device, size.
 
         Raises:
-            TargetRefusedError, ImageTooLargeError, WrongImageForBoardError, ConfigurationError: it may not or cannot be written.
+            TargetRefusedError, ImageTooLargeError, WrongImageForBoardError, ConfigurationError: it may not or cannot
+            be written.
         """
 
     def write(self, plan: Plan, report: Report) -> None:
@@ -170,25 +177,29 @@ class Way(Protocol):
         """
 
     def verify(self, plan: Plan) -> Verified:
-        """Read back what the plan wrote, where it wrote it. Where `switch` has something to do, the board stays as it is for that.
+        """Read back the plan's bytes from their places.
+
+        If `switch` has work to do, the board stays as it is for it.
 
         Raises:
-            MediaVerifyFailedError: it is not what was written.
+            MediaVerifyFailedError: other bytes were read.
         """
 
     def switch(self, plan: Plan) -> str:
-        """Have the board boot what `verify` found good, where the medium must be told so (an eMMC's `extcsd`); else do nothing.
+        """Make the board boot the verified content, if a setting is needed.
 
-        Returns: what of it could not be read back, as a sentence; empty: nothing.
+        An eMMC has such a setting (`extcsd`); other media need nothing.
+
+        Returns: a sentence about settings that could not be read back; empty: none.
 
         Raises:
-            BoardlabError: the medium does not say that it does; `ExtCsdNotSetError` where it says otherwise.
+            BoardlabError: the medium does not confirm; `ExtCsdNotSetError`: it reads back something else.
         """
 
 
 @define
 class Meter:
-    """Counts what was written and reports it, not more often than a person can read.
+    """Counts written bytes and reports them at a readable rate.
 
     Attributes:
         now_ns: a monotonic clock, e.g. `lab.host.clock.MonotonicRaw().now_ns`.
@@ -222,7 +233,10 @@ class Meter:
             self._tell()
 
     def waiting(self) -> None:
-        """The medium has nothing to do, e.g. while a long hole of a packed image is unpacked: this is no stall of its."""
+        """Restart the stall timer: the medium has nothing to do.
+
+        For example, a long hole of a packed image is unpacked.
+        """
         self._moved_ns = self.now_ns()
 
     def check(self) -> None:
@@ -243,9 +257,10 @@ class Meter:
 
 
 def order(parts: Iterable[Part]) -> list[Part]:
-    """The parts in the order of writing: what the board starts from last, and its first stage at the very end.
+    """Sort the parts for writing: boot stages last, the first one finally.
 
-    So a write that ends early leaves a board that does not start half a system, or that still starts the old first stage.
+    So a write that ends early leaves a board that does not start half a system, or that still starts the old first
+    stage.
     """
     return sorted(parts, key=lambda part: _rank(part) if part.is_boot else -1)
 
@@ -256,7 +271,7 @@ def _rank(part: Part) -> int:
 
 
 def rooms(content: Content, size_bytes: int | None = None) -> dict[str, int | None]:
-    """Part -> bytes that are free for it, so that it does not run into the next; None: nobody knows.
+    """Free bytes of each part up to the next; None: unknown.
 
     Args:
         size_bytes: of the medium.
@@ -279,7 +294,10 @@ def rooms(content: Content, size_bytes: int | None = None) -> dict[str, int | No
 
 
 def inside(content: Content, image_bytes: int) -> list[Part]:
-    """The parts that overwrite some of the content's image: by their offset, or since nobody knows where an MTD part lies."""
+    """Parts that overwrite some of the content's image.
+
+    Parts by offset may lie in it; the place of an MTD part is unknown, so it counts.
+    """
     if content.image is None:
         return []
     return [
@@ -290,7 +308,7 @@ def inside(content: Content, image_bytes: int) -> list[Part]:
 
 
 def said_inside(part: Part) -> str:
-    """Why such a part is refused on a flash memory."""
+    """Reason to refuse such a part on a flash memory."""
     return (
         f"{part.name} ({part.to.label}) lies inside the image: a flash memory is erased in blocks, so the part would take some of the image "
         "with it, and neither could be read back. Put it behind the image, or leave one of them out"

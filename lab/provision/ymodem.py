@@ -1,7 +1,7 @@
-"""The sending side of XMODEM-1K and YMODEM, over a console that somebody else owns.
+"""Sender of XMODEM-1K and YMODEM over a shared console.
 
-Frames: Chuck Forsberg, "XMODEM/YMODEM Protocol Reference" (1988), with CRC-16. labgrid's library `xmodem` knows no YMODEM, takes the
-`C` that a waiting receiver repeats for a damaged answer, and does not say why it gave up.
+Frames: Chuck Forsberg, "XMODEM/YMODEM Protocol Reference" (1988), with CRC-16. labgrid's library `xmodem` knows no
+YMODEM, takes the `C` that a waiting receiver repeats for a damaged answer, and does not say why it gave up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class YmodemLine(Protocol):
     """A console that can be read and written."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come; waits for the first byte. Empty: none came in time."""
+        """Wait for bytes and return them; empty: none came in time."""
 
     def write(self, data: bytes) -> None:
         """Send."""
@@ -120,7 +120,10 @@ class Sending:
         )
 
     def _acknowledged(self, done: int) -> bytes | None:
-        """Whether the last block arrived: what came right behind the answer; None: it is wanted again."""
+        """Wait for the last block's answer, and return the bytes behind it.
+
+        None: the block is wanted again.
+        """
         cancels = 0
         deadline = self.line.now_ns() + round(_ANSWER_S * 1e9)
         while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
@@ -153,5 +156,8 @@ class Sending:
             self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))
 
     def _asks_for_more(self, behind: bytes) -> bool:
-        """Whether a receiver of a batch asks for its next file, right behind the end of the last, where it was read together or comes soon."""
+        """Return whether a receiver of a batch asks for another file.
+
+        The question stands right behind the end of the last file, or comes soon.
+        """
         return (behind or self.line.read(_FAREWELL_S))[:1] == _ASK

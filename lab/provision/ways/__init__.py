@@ -1,1 +1,1 @@
-"""The ways to write a medium: each is pure command text with a parser for every answer, and a writer that follows the answers."""
+"""Writers of media: command texts, parsers of answers, and their sequence."""

@@ -1,4 +1,7 @@
-"""The host's end of a block writer: orders go out while answers come in, and a write that makes no progress is ended."""
+"""The host's end of a block writer.
+
+Orders go out while answers come in; a stalled write is ended.
+"""
 
 from __future__ import annotations
 
@@ -133,10 +136,12 @@ class BlockDevice:
 
 @contextmanager
 def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
-    """A block writer for a device, as long as the context lasts; it is killed at the end.
+    """Run a block writer for a device within the context.
+
+    It is killed at the end.
 
     Args:
-        meter: counts what is written, and ends what stalls.
+        meter: counts the written bytes, and ends a stalled write.
     """
     words = [sys.executable, "-P", "-m", blockwriter.__name__, device, "--parent", str(os.getpid())]
     words += [] if writable else ["--read-only"]
@@ -147,7 +152,7 @@ def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice
 
 @contextmanager
 def closing(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End a block writer, or what leads to it, at the end of the context."""
+    """End a block writer, or its ssh client, with the context."""
     try:
         if process.stdin is not None:
             with suppress(OSError):
@@ -174,7 +179,7 @@ def write(
     names: Callable[[WritePiece], str],
     opener: Opener | None = None,
 ) -> None:
-    """Write pieces, each with its offset on the device; returns when the medium has them all."""
+    """Write pieces at their offsets, and flush the medium."""
     with (opener or opened)(device, meter, writable=True) as block:
         for piece, offset in pieces:
             if piece.first:
@@ -205,7 +210,7 @@ def compare(
 
 
 def said_by_kernel(device: str, number: int, reason: str) -> BoardlabError:
-    """What an errno means for a medium."""
+    """Error for an errno of a medium."""
     match number:
         case errno.EBUSY:
             return TargetRefusedError(f"{device}: {reason}: it is mounted or in use. Nothing was written")

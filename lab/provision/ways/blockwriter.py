@@ -1,10 +1,10 @@
-"""Writes and reads back a block device, in a process of its own: `python -m lab.provision.ways.blockwriter DEVICE`.
+"""Block writer process: `python -m lab.provision.ways.blockwriter DEVICE` writes and reads back.
 
-A write that hangs in the kernel hangs its process with it; this one can be left behind, and the caller goes on. On standard input
-come orders of 20 bytes (verb, offset, length) with the data behind a write; on standard output goes one line for each: what was
-done, for a read with the SHA-256 of what was read. The page cache is passed by (open(2), O_DIRECT), so that progress is the
-medium's, and what is read back comes from it. It ends with the process that started it, also when that is killed: so what it has
-not written yet is not written into the next try's. One that another host started (`--idle`) ends when its standard input does.
+A write that hangs in the kernel hangs its process with it; this one can be left behind, and the caller goes on.
+Standard input has orders of 20 bytes (verb, offset, length), with the data behind a write; standard output has one
+line for each, for a read with the SHA-256 of the data. The page cache is passed by (open(2), O_DIRECT), so that
+progress and read-back are the medium's. It ends with its parent process, also when that is killed, so that its late
+writes never reach the next try's. One that another host started (`--idle`) ends with its standard input.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Device:
 
 
 class _Orders(threading.Thread):
-    """Takes orders from a stream into buffers, while the device is busy with those before them."""
+    """Reads orders into buffers while the device works on earlier ones."""
 
     def __init__(self, source: IO[bytes], idle_s: float) -> None:
         super().__init__(daemon=True)
@@ -157,7 +157,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ends_with(parent: int) -> bool:
-    """Have the kernel end this process with its parent (prctl(2)); whether the parent is still there."""
+    """Have the kernel end this process with its parent (prctl(2)).
+
+    Returns whether the parent is still there.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 

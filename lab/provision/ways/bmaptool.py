@@ -1,5 +1,7 @@
-"""The board's own bmaptool: it fetches an image over HTTP, unpacks it, writes what its block map names, and compares the map's checksums with
-what came. What the medium then has is read back by us. The texts: bmaptool 3.6, recorded (tests/unit/provision/test_bmaptool.py).
+"""Writer by the board's own bmaptool, which fetches over HTTP.
+
+It unpacks the image, writes the mapped blocks, and compares the map's checksums with the received data. boardlab reads
+the medium back. The texts: bmaptool 3.6, recorded (tests/unit/provision/test_bmaptool.py).
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ _UNREACHED: Final = re.compile(r"cannot open (?:URL|image|bmap)|urlopen error|ti
 
 
 def ask(packing: str) -> Command:
-    """Whether the board has it, and the program that it unpacks with. packing: as of `lab.provision.image.packing`."""
+    """Ask whether the board has bmaptool and the unpacking program.
+
+    packing: as of `lab.provision.image.packing`.
+    """
     words = [f"command -v {program}" for program in ("bmaptool", *_UNPACKERS.get(packing, ()))]
     return Command("; ".join([*words, "true"]), lambda lines, status: refuse(lines, status, words[0]))
 
@@ -42,7 +47,7 @@ def there(lines: Sequence[str], packing: str) -> bool:
 
 
 def copy(prompt: CommandPrompt, url: str, bmap_url: str, device: str, count: int, meter: Meter) -> None:
-    """Write an image of `count` mapped bytes to a block device, while its progress is asked for.
+    """Write an image of `count` mapped bytes, and follow the progress.
 
     Raises:
         WriteStalledError: nothing was written for longer than the meter allows.
@@ -74,7 +79,10 @@ def start(url: str, bmap_url: str, device: str) -> Command:
 
 
 def look(device: str) -> Command:
-    """What asks, after some seconds or at its end, whether it ended and what was written to the device since the board booted."""
+    """Ask for bmaptool's end and the bytes written since boot.
+
+    It waits some seconds, or until the end.
+    """
     wait = f"i=0; while [ ! -s {_END} ] && [ $i -lt {_LOOK_S} ]; do sleep 1; i=$((i + 1)); done"
     text = f"{wait}; cat {_END} /sys/class/block/{device.rpartition('/')[2]}/stat 2>/dev/null; true"
     return Command(text, lambda lines, status: refuse(lines, status, "bmaptool: its progress"))
@@ -82,14 +90,17 @@ def look(device: str) -> Command:
 
 @frozen
 class BmapProgress:
-    """Of `look`. written: bytes since the board booted; None: it is not said."""
+    """Progress of `look`.
+
+    written: bytes since the board booted; None: not printed.
+    """
 
     ended: bool
     written: int | None
 
 
 def progress(lines: Sequence[str]) -> BmapProgress:
-    """What `look` was answered."""
+    """Parse the answer to `look`."""
     numbers = [line.split() for line in lines if line.replace(" ", "").strip().isdigit()]
     stat = next((words for words in numbers if len(words) >= _STAT_FIELDS), None)
     written = int(stat[_SECTORS_WRITTEN]) * SECTOR_BYTES if stat else None
@@ -97,7 +108,7 @@ def progress(lines: Sequence[str]) -> BmapProgress:
 
 
 def finished(url: str, bmap_url: str, device: str) -> Command:
-    """What it said in the end, and its exit status."""
+    """Ask for bmaptool's last output and its exit status."""
     text = _text(url, bmap_url, device)
 
     def judge(lines: Sequence[str], status: int) -> None:

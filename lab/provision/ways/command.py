@@ -1,4 +1,7 @@
-"""A command at a board's prompt, together with what its answer must say. What the answer says decides, never its exit status alone."""
+"""Commands at a board's prompt, with a judge of each answer.
+
+The answer's text decides, never its exit status alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class CommandPrompt(Protocol):
     """A prompt of U-Boot or of Linux, e.g. `lab.drivers.prompt.Prompt`."""
 
     def run(self, cmd: str, timeout: float = ...) -> tuple[list[str], list[str], int]:
-        """The lines of a command's output, those of its errors, and its exit status."""
+        """Run a command: lines of its output, of its errors, exit status."""
 
 
 @frozen
@@ -76,7 +79,7 @@ def fits(value: int, most: int) -> int:
 
 
 def limit_s(count: int) -> float:
-    """Seconds that a command may take for so many bytes on the slowest medium."""
+    """Time limit in seconds for so many bytes on the slowest medium."""
     return _LEAST_S + count / _SLOWEST
 
 
@@ -86,7 +89,7 @@ def said(lines: Sequence[str]) -> str:
     return f"it said {text[-_SHOWN_CHARACTERS:]!r}" if text else "it said nothing"
 
 
-# --- Commands that nothing undoes. None of them is ever issued, by whatever way: they are refused where commands are sent ---
+# --- Irreversible commands, refused before they are sent ---
 
 
 # Of U-Boot (cmd/mmc.c, cmd/fuse.c, cmd/sf.c, cmd/otp), of Linux (mmc-utils, spi-nor), of fastboot. A pattern -> what it would do.
@@ -110,7 +113,7 @@ _COMPILED: Final = [(re.compile(pattern), does) for pattern, does in IRREVERSIBL
 
 
 def irreversible(command: str) -> str:
-    """What of a command nothing undoes; empty: everything can be undone."""
+    """Irreversible effect of a command; empty: everything can be undone."""
     text = " ".join(command.split())
     return next((does for pattern, does in _COMPILED if pattern.search(text)), "")
 

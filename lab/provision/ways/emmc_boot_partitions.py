@@ -1,10 +1,12 @@
-"""An eMMC has two boot partitions: the one that the board does not boot from is written and read back, and then the eMMC is switched to it.
+"""Writer of the eMMC boot partition that is not in use.
 
-So a write that ends early or goes wrong, whenever it does, leaves a board that boots as before; the next try writes the same partition. What was
-switched to and did not boot is switched back (lab.provision.provisioning); where that could not be done, the next try does it before it writes. It
-knows such a release by the record, and by what lies there: somebody else may have put another one there since. A
-flash has no second place: its first stage is written last, and a board whose write was cut short is recovered from another medium, over UART or
-over USB.
+An eMMC has two: the one that the board does not boot from is written and read back, and then the eMMC is switched to
+it.
+
+So a failed write leaves a board that boots as before; the next try writes the same partition. A partition that did not
+boot is switched back (lab.provision.provisioning); if that failed, the next try does it before it writes. The record
+and the partition's content identify such a release, as another one may have replaced it. A flash has no second place:
+its first stage is written last, and a board with a broken one is recovered from another medium, over UART or over USB.
 """
 
 from __future__ import annotations
@@ -29,14 +31,17 @@ _AREA_BYTES: Final = 1 << 20  # fits into every board's memory
 
 
 def boot_partition(content: Content) -> str:
-    """The boot partition that all of a content's parts for one go to, where the content also switches to it; else empty."""
+    """Boot partition of all boot parts, if the content switches to it.
+
+    Else empty.
+    """
     used = {part.to.hardware for part in content.parts} & set(_BOOT)
     switched = content.extcsd.partconf[1:2]
     return used.pop() if len(used) == 1 and [_BOOT[next(iter(used))]] == switched else ""
 
 
 def moved(content: Content, partition: str) -> Content:
-    """The same content for the other boot partition, and the switch to that."""
+    """Move a content and its switch to the other boot partition."""
     ack, _, access = content.extcsd.partconf
     parts = [
         evolve(part, to=evolve(part.to, hardware=partition)) if part.to.hardware in _BOOT else part
@@ -47,10 +52,13 @@ def moved(content: Content, partition: str) -> Content:
 
 @frozen
 class SpareBootWay:
-    """A way to an eMMC that keeps the boot partition that the board boots from, until the other one has booted.
+    """Writes an eMMC without touching the boot partition in use.
+
+    That partition stays until the other one has booted.
 
     Attributes:
-        boots: asks the board how its eMMC boots. holds: whether a boot partition has an area. end: of the way, after a question that failed.
+        boots: asks the board for its eMMC's boot settings. holds: compares an area of a boot partition. end: ends the
+            way after a failed question.
         hosts: that the release's files may come from.
     """
 
@@ -62,11 +70,10 @@ class SpareBootWay:
 
     @property
     def name(self) -> str:
-        """See `lab.provision.writer.Way`."""
         return self.way.name
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
-        """See `lab.provision.writer.Way`; the plan's content is that which is written, its `now` lies where the board boots from."""
+        """Plan for the spare boot partition; `now` covers the active one."""
         if not boot_partition(content):
             return self.way.plan(content, target)
         try:
@@ -93,21 +100,22 @@ class SpareBootWay:
         )
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.writer.Way`; an eMMC that was left with what did not boot is switched back before."""
+        """Write the plan, after a pending rollback of the eMMC."""
         if plan.spare.kept and plan.now is None:
             self.way.switch(plan.back)
         self.way.write(plan, report)
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.writer.Way`."""
         return self.way.verify(plan)
 
     def switch(self, plan: Plan) -> str:
-        """See `lab.provision.writer.Way`."""
         return self.way.switch(plan)
 
     def _is_there(self, untried: Spare) -> bool:
-        """Whether a boot partition has what was written to it; looked at twice, since one damaged answer must not make it another release."""
+        """Return whether a boot partition still has its recorded content.
+
+        It is read twice, since one damaged answer must not look like another release.
+        """
         return all(self.holds(untried.boots, each) or self.holds(untried.boots, each) for each in untried.areas)
 
     def _areas(self, made: Plan) -> tuple[Area, ...]:
@@ -141,7 +149,10 @@ def _there(made: Plan, partition: str) -> Plan:
 
 
 def _before(found: ExtCsd, content: Content, spare: Spare) -> ExtCsd:
-    """What makes the eMMC boot from the kept partition as it did: its bus only where it will be another one, and could be read."""
+    """Settings that make the eMMC boot from the kept partition again.
+
+    The bus is set only if it changes and could be read.
+    """
     ack, _, access = found.partconf
     is_other = (content.extcsd.bootbus or found.bootbus) != spare.bus
     return ExtCsd([ack, _BOOT[spare.kept], access], spare.bus if is_other else [])

@@ -1,4 +1,7 @@
-"""From a Linux on the board: each piece is carried into its memory over HTTP or ssh, checked there, written and read back."""
+"""Writer by a Linux on the board.
+
+Each piece is carried into its memory over HTTP or ssh, checked there, written and read back.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,14 @@ from lab.provision.ways.linuxmedia import LinuxBlocks, LinuxMedium, Surface, par
 from lab.provision.ways.planning import WritePiece, ahead
 from lab.provision.writer import Meter, Plan, Report, Step, Verified, WriteTarget
 
-# --- How bytes get from the lab host into the memory of a board whose Linux writes: its wget fetches over HTTP, or they are copied over ssh ---
+# --- Carriers: HTTP and ssh ---
 
 
 class Carrier(Protocol):
-    """Gets bytes into the board's memory (`answers.SPOOL`). name: of its kind, for messages and records."""
+    """Carries bytes into the board's memory (`answers.SPOOL`).
+
+    name: of its kind, for messages and records.
+    """
 
     @property
     def name(self) -> str: ...
@@ -51,14 +57,16 @@ class FileServer(Protocol):
 
 @frozen
 class FolderServer:
-    """Over HTTP from a folder. url: of the folder, as the board sees it."""
+    """HTTP server of a folder.
+
+    url: of the folder, as the board sees it.
+    """
 
     folder: Path
     url: str
 
     @contextmanager
     def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `FileServer`."""
         path = self.folder / name
         path.write_bytes(data)
         with self._given_out(path) as url:
@@ -66,7 +74,6 @@ class FolderServer:
 
     @contextmanager
     def offered_file(self, name: str, path: Path) -> Iterator[str]:
-        """See `FileServer`."""
         link = self.folder / name
         link.symlink_to(path.absolute())
         with self._given_out(link) as url:
@@ -88,18 +95,22 @@ class OverHttp:
     name: str = "http"
 
     def carry(self, prompt: CommandPrompt, name: str, data: bytes) -> None:
-        """See `Carrier`."""
         with self.server.offered(name, data) as url:
             carry_out(prompt, answers.fetch(url, len(data)))
 
     def stream(self, prompt: CommandPrompt, path: Path, count: int, device: str, offset: int) -> None:
-        """Have the bytes of a file fetched and written at once; they are on the device after `answers.flush`."""
+        """Have the board fetch and write a file at once.
+
+        The bytes are on the device after `answers.flush`.
+        """
         with self.server.offered_file(f"run-{offset:x}", path) as url:
             carry_out(prompt, pipes.stream(url, device, offset, count))
 
     @contextmanager
     def image(self, image: Image, hosts: Hosts | None) -> Iterator[tuple[str, str]]:
-        """The URLs of an image, as it lies there and checked, and of its block map.
+        """Serve a checked, packed image and its block map.
+
+        Yields both URLs.
 
         Raises:
             BoardlabError: as of `lab.provision.image.checked`.
@@ -116,20 +127,22 @@ class OverHttp:
 
 @frozen
 class OverSsh:
-    """A `Carrier`: copied over ssh. put: takes a file of this host's, its path on the board and its bytes."""
+    """A `Carrier` that copies over ssh.
+
+    put: takes a file of this host, its path on the board and its bytes.
+    """
 
     put: Callable[[str, str, int], None]
     name: str = "ssh"
 
     def carry(self, _prompt: CommandPrompt, _name: str, data: bytes, /) -> None:
-        """See `Carrier`."""
         with tempfile.NamedTemporaryFile(prefix="boardlab-piece-") as file:
             file.write(data)
             file.flush()
             self.put(file.name, answers.SPOOL, len(data))
 
 
-# --- From a Linux on the board: each piece is carried into its memory over HTTP or ssh, checked there, written and read back ---
+# --- The writer ---
 
 
 _USUAL_RATE: Final = 10e6
@@ -154,7 +167,10 @@ class LinuxWay:
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
-        """See `lab.provision.writer.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
+        """Plan a write.
+
+        Linux's own medium is refused, and so is a Linux that the carrier does not reach.
+        """
         planned = planning.steps(content, self.hosts, without=self._medium.without)
         if content.extcsd.given:
             if not emmc.DEVICE.fullmatch(self.device):
@@ -178,7 +194,6 @@ class LinuxWay:
         return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.writer.Way`."""
         try:
             prompt = self.begin()
             surface = self._medium.look(prompt)
@@ -197,7 +212,10 @@ class LinuxWay:
             raise
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.writer.Way`; the board reads back what was written and not overwritten by a later part, past its page cache."""
+        """Read back the written bytes past the board's page cache.
+
+        Bytes that a later part overwrote are left out.
+        """
         try:
             prompt, compared = self.begin(), planning.ComparedPiece()
             surface = self._medium.look(prompt)
@@ -216,7 +234,6 @@ class LinuxWay:
         return Verified(compared.digest, compared.count)
 
     def switch(self, plan: Plan) -> str:
-        """See `lab.provision.writer.Way`."""
         if not plan.content.extcsd.given:
             return ""
         try:
@@ -226,7 +243,10 @@ class LinuxWay:
         return ""
 
     def _by_bmaptool(self, prompt: CommandPrompt, plan: Plan, meter: Meter) -> frozenset[int]:
-        """Have the board's bmaptool fetch and write an image that has a block map; the numbers of the steps that are done so."""
+        """Have the board's bmaptool write an image with a block map.
+
+        Returns the numbers of the steps that this covers.
+        """
         image = plan.content.image
         if image is None or not image.bmap or not isinstance(self._medium, LinuxBlocks):
             return frozenset()
@@ -243,9 +263,11 @@ class LinuxWay:
         return frozenset({number})
 
     def _streamed(self, prompt: CommandPrompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
-        """Have the board fetch an image and write it while it comes; the numbers of the steps that are done so.
+        """Have the board fetch and write an image as one stream.
 
-        It is not looked at on the way: of a whole image, half of which is as bad as a wrong byte, the reading back says what is wrong.
+        Returns the numbers of the steps that this covers.
+
+        The stream is not checked; the read-back finds each error of the image.
         """
         numbers = frozenset(number for number, step in enumerate(plan.steps) if isinstance(step.file, Image))
         if not numbers or not isinstance(self.carrier, OverHttp) or not isinstance(self._medium, LinuxBlocks):
@@ -275,7 +297,7 @@ class LinuxWay:
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))
 
 
-# --- Pieces of an image gathered in files of this host, for a board that fetches them: what one fetch costs is paid once for many pieces ---
+# --- Files of many pieces for one fetch ---
 
 
 FIRST_BYTES: Final = (
@@ -286,7 +308,10 @@ MOST_BYTES: Final = 128 * 1024 * 1024  # of a file; three of them lie there at m
 
 @frozen
 class Spooled:
-    """A file with bytes of one run. offset: of the first one, from the start of the image. bytes: of the file."""
+    """A file with consecutive bytes of an image.
+
+    offset: of the first one, from the start of the image. bytes: of the file.
+    """
 
     path: Path
     offset: int
@@ -296,7 +321,10 @@ class Spooled:
 def spooled(
     found: Iterable[WritePiece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
 ) -> Iterator[Spooled]:
-    """Pieces in files of some `first` bytes, then of twice as many, up to `most`; the next file is made while one is used, and who has used one removes it.
+    """Gather pieces in files of growing size, from `first` to `most` bytes.
+
+    Each file is twice as large as the one before. The next one is made while one is used; the caller removes used
+    ones.
 
     A file ends where the next piece does not follow.
 

@@ -1,4 +1,7 @@
-"""What a Linux on the board is told to write, and what its answers mean: busybox's or coreutils' wget, dd and sha256sum."""
+"""Commands of a writing Linux, and their answers.
+
+The programs are busybox's or coreutils' wget, dd and sha256sum.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def digest(count: int, sha256: str, what: str) -> Command:
 
 
 def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync") -> Command:
-    """Write the piece in memory to a device, until the device has it.
+    """Write the piece in memory to a device and flush it.
 
     Args:
         conversion: of `dd`; the character device of a flash knows no fsync, and needs none.
@@ -83,19 +86,25 @@ def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync
 
 
 def flush(device: str) -> Command:
-    """Wait until the device has all that was written to it (fsync(2)); an error of a write that was not waited for is told here."""
+    """Wait until the device has all written data (fsync(2)).
+
+    A delayed write error appears here.
+    """
     text = f"dd if=/dev/null of={checked_device(device)} conv=notrunc,fsync"
     return Command(text, done(text), limit_s(_CACHED_BYTES))
 
 
 def forget_cache() -> Command:
-    """What is read afterwards comes from the medium (proc_sys_vm(5))."""
+    """Drop the page cache, so that reads come from the medium (proc_sys_vm(5))."""
     text = "sync; echo 3 > /proc/sys/vm/drop_caches"
     return Command(text, done(text), limit_s(0))
 
 
 def memory() -> Command:
-    """What asks for the memory that is free, and for the room of the file system in it where the pieces lie; the last one is removed."""
+    """Ask for free memory and the free space for pieces.
+
+    The last piece is removed first.
+    """
     text = f"rm -f {SPOOL}; df -Pk {SPOOL.rpartition('/')[0]} 2>/dev/null; grep MemAvailable /proc/meminfo"
     return Command(text, done(text))
 
@@ -116,7 +125,7 @@ def memory_bytes(lines: Sequence[str]) -> int:
 
 
 def size_of(device: str) -> Command:
-    """What asks for the sectors of a block device."""
+    """Ask for the sectors of a block device."""
     name = checked_device(device).rpartition("/")[2]
     return Command(f"cat /sys/class/block/{name}/size", done(device))
 
@@ -134,7 +143,10 @@ def sectors(lines: Sequence[str], device: str) -> int:
 
 
 def used_by(device: str) -> Command:
-    """What asks for all that is mounted or swapped to, for the numbers of a device and of its partitions, and for their holders."""
+    """Ask for the mounts, swaps and holders of a device.
+
+    The answer includes the numbers of the device and of its partitions.
+    """
     folder = f"{_SYSFS}{checked_device(device).rpartition('/')[2]}"
     text = (
         f"cat /proc/mounts /proc/swaps /proc/self/mountinfo; grep -H : {folder}/dev {folder}/*/dev 2>/dev/null; "
@@ -144,13 +156,15 @@ def used_by(device: str) -> Command:
 
 
 def expect_unused(lines: Sequence[str], device: str) -> None:
-    """Whether nothing of a device is mounted or swapped to, and no other device is made of it, of `used_by`.
+    """Make sure that a device is not mounted, swapped to or held.
 
-    A root that the kernel mounted itself is called `/dev/root`; only its number tells what it is (proc_pid_mountinfo(5)). LVM, dm-crypt,
-    dm-verity and md are `holders` of what they are made of (Documentation/ABI/testing/sysfs-block).
+    The lines are the answer to `used_by`.
+
+    A root that the kernel mounted itself is named `/dev/root`; only its number identifies it (proc_pid_mountinfo(5)).
+    LVM, dm-crypt, dm-verity and md are `holders` of what they are made of (Documentation/ABI/testing/sysfs-block).
 
     Raises:
-        TargetRefusedError: something is, e.g. since Linux runs from it; or it cannot be told.
+        TargetRefusedError: it is in use, e.g. since Linux runs from it; or the answer does not tell.
     """
     part = r"(?:p\d+)?" if device[-1].isdigit() else r"\d*"  # as the kernel names partitions
     used = re.compile(re.escape(device) + part)
@@ -199,7 +213,7 @@ def checked_device(device: str) -> str:
 
 
 def check_offset(offset: int) -> None:
-    """Whether something can be written there.
+    """Make sure that an offset is a multiple of a sector.
 
     Raises:
         ConfigurationError: it is no multiple of a sector.
@@ -256,7 +270,7 @@ def _silent(lines: Sequence[str]) -> None:
     )
 
 
-# --- Pipes that a Linux on the board runs: fetched and written, or read and its digest computed ---
+# --- Pipes: fetch and write, read and digest ---
 # A shell tells the exit status of a pipe's last command only, and `pipefail` is not in every ash: so the first command's is printed behind it,
 # and what went wrong decides the class of a failure, at whichever end of the pipe it was.
 
@@ -273,13 +287,16 @@ def _piped(first: str, then: str) -> str:
 
 
 def _ends(lines: Sequence[str]) -> tuple[int | None, list[str]]:
-    """The first command's exit status (None: it is not there), and the other lines."""
+    """Exit status of the first command, and the other lines.
+
+    None: there is no status.
+    """
     found = [match for line in lines if (match := _FIRST_LINE.fullmatch(line.strip()))]
     return int(found[0][1]) if found else None, [line for line in lines if not _FIRST_LINE.fullmatch(line.strip())]
 
 
 def stream(url: str, device: str, offset: int, count: int) -> Command:
-    """Write what is fetched while it comes, and do not wait until the device has it: `linuxanswers.flush` does."""
+    """Fetch and write at once without a flush (see `flush`)."""
     size = unit(offset)
     text = _piped(
         f"wget -q -O - {url}", f"dd of={checked_device(device)} ibs=64k obs={size} seek={offset // size} conv=notrunc"
@@ -299,7 +316,10 @@ def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Com
 
 
 def compare_start(device: str, count: int, sha256: str, what: str) -> Command:
-    """The same of the start of a device that cannot be read in blocks of ours, e.g. a UBI volume."""
+    """Compare the start of a device that has other blocks.
+
+    An example is a UBI volume.
+    """
     text = _piped(f"head -c {count} {device}", "sha256sum")
     return Command(text, _compared(sha256, what), limit_s(count))
 

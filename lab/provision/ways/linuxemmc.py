@@ -1,7 +1,7 @@
-"""The boot partitions of an eMMC and how it boots, from a Linux on the board.
+"""Boot partitions and boot settings of an eMMC, from Linux.
 
-Linux keeps the boot partitions read-only, each by a file `force_ro` (Documentation/driver-api/mmc/mmc-dev-parts.rst); how the eMMC boots is
-told to it by `mmc` of mmc-utils, whose texts are those of its sources (mmc_cmds.c of 2022 to 2024).
+Linux keeps the boot partitions read-only, each by a file `force_ro` (Documentation/driver-api/mmc/mmc-dev-parts.rst);
+the boot settings are set by `mmc` of mmc-utils, whose texts are those of its sources (mmc_cmds.c of 2022 to 2024).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def writable(device: str, command: Command) -> Command:
 
 
 def check(prompt: CommandPrompt, device: str, content: Content, planned: Sequence[Step]) -> None:
-    """Whether the eMMC has room for boot parts, and the board what tells an eMMC how to boot: before the first byte.
+    """Make sure that boot parts fit and the board has `mmc`.
+
+    It is called before the first byte.
 
     Raises:
         MediaMissingError: it has no such boot partition. ImageTooLargeError: a part does not fit into it.
@@ -60,10 +62,10 @@ def check(prompt: CommandPrompt, device: str, content: Content, planned: Sequenc
 
 
 def read(prompt: CommandPrompt, device: str) -> ExtCsd:
-    """How the eMMC boots now, without who accesses it.
+    """Read the boot settings of the eMMC, without the partition access.
 
     Raises:
-        ConfigurationError: the board's Linux has no `mmc`. MediaWriteFailedError: it does not say.
+        ConfigurationError: the board's Linux has no `mmc`. MediaWriteFailedError: the answer lacks them.
     """
     found = registers(prompt, device)
     config, bus = found["PARTITION_CONFIG"], found["BOOT_BUS_CONDITIONS"]
@@ -71,7 +73,7 @@ def read(prompt: CommandPrompt, device: str) -> ExtCsd:
 
 
 def holds(prompt: CommandPrompt, device: str, hardware: str, area: Area) -> bool:
-    """Whether a boot partition has these bytes.
+    """Return whether a boot partition has these bytes.
 
     Raises:
         BoardlabError: it could not be read.
@@ -85,17 +87,22 @@ def holds(prompt: CommandPrompt, device: str, hardware: str, area: Area) -> bool
 
 
 def registers(prompt: CommandPrompt, device: str) -> dict[str, int]:
-    """How the eMMC boots now: PARTITION_CONFIG and BOOT_BUS_CONDITIONS of its EXT_CSD. Raises as `read`."""
+    """Read PARTITION_CONFIG and BOOT_BUS_CONDITIONS of the EXT_CSD.
+
+    Raises as `read`.
+    """
     text = f"mmc extcsd read {_checked(device)} | grep -e {' -e '.join(_REGISTERS)}"
     lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _asked(text)))
     return {name: int(value, 16) for name, value in re.findall(r"\[(\w+): (0x[0-9a-f]+)\]", "\n".join(lines))}
 
 
 def set_extcsd(prompt: CommandPrompt, device: str, wanted: ExtCsd) -> None:
-    """Tell the eMMC how to boot, the partition last, and see after each that it took it. Bits that can be written once for ever are never touched.
+    """Set the boot settings of the eMMC, the partition last.
+
+    Each is read back. Write-once bits are never touched.
 
     Raises:
-        ExtCsdNotSetError: it says something else than it was told; it boots from the partition that it booted from.
+        ExtCsdNotSetError: it reads back something else; it boots from the same partition as before.
     """
     if wanted.bootbus:
         width, reset, mode = wanted.bootbus
@@ -111,10 +118,10 @@ def set_extcsd(prompt: CommandPrompt, device: str, wanted: ExtCsd) -> None:
 
 
 def check_extcsd(wanted: ExtCsd) -> None:
-    """What `mmc` of mmc-utils can say, without a board.
+    """Make sure that `mmc` can express the settings.
 
     Raises:
-        ConfigurationError: it has no word for it.
+        ConfigurationError: it cannot.
     """
     if wanted.bootbus and not all(
         value in range(len(words)) for value, words in zip(wanted.bootbus, (_WIDTHS, _RESETS, _MODES), strict=True)

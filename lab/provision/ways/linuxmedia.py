@@ -1,4 +1,7 @@
-"""How a Linux on the board writes and reads each kind of medium: block devices by dd, flash and UBI volumes by mtd-utils."""
+"""Media as Linux writes and reads them.
+
+Block devices are written by dd, flash and UBI volumes by mtd-utils.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _SPARE_BYTES: Final = 8 * 1024 * 1024  # that a Linux with a piece in its memory
 
 
 class Surface(Protocol):
-    """A medium as it was found. size_bytes: of it; None: its parts have sizes of their own. align: bytes in which it is written."""
+    """A medium as found on the board.
+
+    size_bytes: of it; None: its parts have sizes of their own. align: bytes in which it is written.
+    """
 
     @property
     def size_bytes(self) -> int | None: ...
@@ -42,7 +48,10 @@ class Surface(Protocol):
         """
 
     def check(self, prompt: CommandPrompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """Whether everything has a place here, and the board what writes it; raises before the first byte."""
+        """Make sure that everything fits, and that the board's tools exist.
+
+        Raises before the first byte.
+        """
 
     def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, /) -> None:
         """Write the piece that is in the board's memory."""
@@ -54,13 +63,16 @@ class Surface(Protocol):
 
 
 class LinuxMedium(Protocol):
-    """A medium as the environment names it. without: kinds of places that it cannot take (`lab.provision.ways.planning.steps`)."""
+    """A medium as the environment names it.
+
+    without: kinds of places that it cannot take (`lab.provision.ways.planning.steps`).
+    """
 
     @property
     def without(self) -> frozenset[str]: ...
 
     def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """What the release file alone tells, without a board; raises ConfigurationError."""
+        """Check the release file without a board; raises ConfigurationError."""
 
     def look(self, prompt: CommandPrompt) -> Surface:
         """Find it, unused.
@@ -72,24 +84,21 @@ class LinuxMedium(Protocol):
 
 @frozen
 class LinuxBlocks:
-    """A block device: SD card, eMMC, NVMe; of an eMMC its boot partitions, too."""
+    """A block device: SD card, NVMe, or eMMC with boot partitions."""
 
     device: str
 
     @property
     def without(self) -> frozenset[str]:
-        """See `LinuxMedium`."""
         usual = {"partition", "volume", "mtd"}
         return frozenset(usual if emmc.DEVICE.fullmatch(self.device) else usual | {"hardware"})
 
     def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """See `LinuxMedium`."""
         for step in planned:
             answers.check_offset(step.place.offset or 0 if step.place else 0)
         planning.check_ranges(content, answers.SECTOR_BYTES, hosts)
 
     def look(self, prompt: CommandPrompt) -> Surface:
-        """See `LinuxMedium`."""
         answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
         return _BlockSurface(
             self.device, answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
@@ -109,7 +118,10 @@ class _BlockSurface:
         return room
 
     def check(self, prompt: CommandPrompt, content: Content, planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
-        """Of an eMMC what it boots from; the size of the rest is compared by `planning.check_fits`."""
+        """Check an eMMC's boot partitions.
+
+        `planning.check_fits` compares the size of the rest.
+        """
         emmc.check(prompt, self.device, content, planned)
 
     def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, /) -> None:
@@ -128,22 +140,23 @@ class _BlockSurface:
 
 @frozen
 class Flash:
-    """A flash. device: e.g. "/dev/mtd0", for parts by offset; empty: for parts by the names of MTD partitions, and UBI volumes in them."""
+    """A flash memory.
+
+    device: e.g. "/dev/mtd0", for parts by offset; empty: for parts by the names of MTD partitions, and UBI volumes in
+    them.
+    """
 
     device: str = ""
 
     @property
     def without(self) -> frozenset[str]:
-        """See `LinuxMedium`."""
         usual = {"partition", "hardware"}
         return frozenset(usual | ({"mtd", "volume"} if self.device else {"offset", "image"}))
 
     def check(self, content: Content, _planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """See `LinuxMedium`."""
         planning.check_overwritten(content, hosts)
 
     def look(self, prompt: CommandPrompt) -> Surface:
-        """See `LinuxMedium`."""
         found = flash.partitions(carry_out(prompt, flash.list_partitions()))
         names = ", ".join(f"{each.device} {each.name}" for each in found) or "none"
         if self.device:

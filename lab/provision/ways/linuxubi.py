@@ -1,4 +1,6 @@
-"""A UBI on a flash, from a Linux on the board: what it is told, and what ubiattach, ubiformat, ubimkvol and ubiupdatevol answer.
+"""UBI on a flash, from Linux: commands and answers.
+
+The programs are ubiattach, ubiformat, ubimkvol and ubiupdatevol.
 
 The texts: mtd-utils 2.1.5 on Linux 6.1, recorded on the QEMU board (tests/unit/provision/test_linux_flash.py).
 """
@@ -42,14 +44,20 @@ _VID_OFFSETS: Final = (
 
 @frozen
 class Volumes:
-    """What lies in an attached UBI. ubi: its number. devices: name of a volume -> its device."""
+    """Volumes of an attached UBI.
+
+    ubi: its number. devices: name of a volume -> its device.
+    """
 
     ubi: int
     devices: dict[str, str]
 
 
 def attach(on: Partition, *, must: bool = False) -> Command:
-    """Have UBI take an MTD; one that it has already is good. must: an MTD without UBI is a failure."""
+    """Attach an MTD to UBI; an attached one is good.
+
+    must: an MTD without UBI is a failure.
+    """
     text = f"ubiattach -p {on.device}"
 
     def judge(lines: Sequence[str], status: int) -> None:
@@ -66,28 +74,33 @@ def detach(on: Partition) -> Command:
 
 
 def attached(lines: Sequence[str]) -> bool:
-    """Whether UBI has it, of `attach`."""
+    """Return whether UBI has the MTD, by the answer to `attach`."""
     return _ATTACHED.search("\n".join(lines)) is not None
 
 
 def count_ubi(on: Partition) -> Command:
-    """What counts the erase blocks of an MTD that begin as those of a UBI do, or cannot be read (drivers/mtd/ubi/ubi-media.h)."""
+    """Count an MTD's erase blocks with a UBI header or errors.
+
+    The header is that of drivers/mtd/ubi/ubi-media.h.
+    """
     return _count(on, _EC_MAGIC, (0,))
 
 
 def count_ubi_data(on: Partition) -> Command:
-    """What counts the erase blocks of an MTD that have the header of a volume, or cannot be read.
+    """Count an MTD's erase blocks with a volume header or errors.
 
-    A UBI without one, e.g. since a `ubiformat` was cut short, has nothing that a format would lose.
+    A UBI without such a header, e.g. after an interrupted `ubiformat`, has no data to lose.
     """
     return _count(on, _VID_MAGIC, tuple(each for each in _VID_OFFSETS if each < on.erase_bytes))
 
 
 def expect_no_ubi(lines: Sequence[str], on: Partition) -> None:
-    """Whether an MTD that does not attach has nothing of a UBI, of `count_ubi` or `count_ubi_data`.
+    """Make sure that an unattached MTD has no UBI data.
+
+    The lines are the answer to `count_ubi` or `count_ubi_data`.
 
     Raises:
-        TargetRefusedError: it has.
+        TargetRefusedError: it has such data.
     """
     if not is_none(lines):
         raise TargetRefusedError(
@@ -98,7 +111,7 @@ def expect_no_ubi(lines: Sequence[str], on: Partition) -> None:
 
 
 def is_none(lines: Sequence[str]) -> bool:
-    """Whether that counted none."""
+    """Return whether the count is 0."""
     return [line.strip() for line in lines if line.strip()] == ["0"]
 
 
@@ -131,7 +144,7 @@ def make_volume(ubi: int, name: str) -> Command:
 
 
 def list_volumes() -> Command:
-    """What asks for all UBIs, the room in them, their volumes, and how large these are."""
+    """Ask for all UBIs, their free space, volumes and sizes."""
     of_ubi, of_volume = ("mtd_num", "avail_eraseblocks", "eraseblock_size"), ("name", "reserved_ebs", "usable_eb_size")
     files = [*(f"{_SYSFS}/ubi*/{each}" for each in of_ubi), *(f"{_SYSFS}/ubi*_*/{each}" for each in of_volume)]
     text = f"grep -H . {' '.join(files)} 2>/dev/null; true"
@@ -153,7 +166,10 @@ def volumes(lines: Sequence[str], on: Partition) -> Volumes:
 
 
 def volume_bytes(lines: Sequence[str], on: Partition) -> dict[str, int]:
-    """What each volume of an MTD can hold, of `list_volumes`; empty: UBI has not attached it."""
+    """Size of each volume of an MTD, from `list_volumes`.
+
+    Empty: UBI has not attached it.
+    """
     text = "\n".join(lines)
     ubi = _number(text, on)
     blocks = dict(re.findall(rf"/(ubi{ubi}_\d+)/reserved_ebs:(\d+)", text))
@@ -166,7 +182,10 @@ def volume_bytes(lines: Sequence[str], on: Partition) -> dict[str, int]:
 
 
 def free_bytes(lines: Sequence[str], on: Partition) -> int:
-    """What a new volume of an attached MTD could hold, of `list_volumes`; the MTD's size where it does not say."""
+    """Room for a new volume of an attached MTD, from `list_volumes`.
+
+    Without an answer it is the MTD's size.
+    """
     text = "\n".join(lines)
     ubi = _number(text, on)
     free, size = (re.search(rf"/ubi{ubi}/{name}:(\d+)", text) for name in ("avail_eraseblocks", "eraseblock_size"))
@@ -178,13 +197,18 @@ def _number(text: str, on: Partition) -> int | None:
 
 
 def update(device: str, count: int) -> Command:
-    """Replace the content of a volume by the piece in memory; UBI counts it as whole only when all of it came."""
+    """Replace a volume's content by the piece in memory.
+
+    UBI counts it as whole only when all of it came.
+    """
     text = f"ubiupdatevol {device} {SPOOL}"
     return Command(text, done(text), limit_s(2 * count))
 
 
 def volume(prompt: CommandPrompt, on: Partition, name: str, *, only_there: bool = False) -> str:
-    """The device of a UBI volume, made where it is not there; a partition without UBI is formatted. only_there: nothing is written.
+    """Find or make a UBI volume and return its device.
+
+    A partition without UBI is formatted. only_there: nothing is written.
 
     Raises:
         MediaMissingError, TargetRefusedError, MediaWriteFailedError: there is none, or none can be made.
@@ -210,13 +234,16 @@ def volume(prompt: CommandPrompt, on: Partition, name: str, *, only_there: bool 
 
 
 def check(prompt: CommandPrompt, on: Partition, wanted: Mapping[str, int]) -> None:
-    """Whether volumes can be written: before the first byte. UBI takes the partition for it, where it can; nothing is formatted.
+    """Make sure that volumes can be written, before the first byte.
+
+    UBI attaches the partition if it can; nothing is formatted.
 
     Args:
         wanted: bytes by name of a volume.
 
     Raises:
-        TargetRefusedError: it has a UBI that does not attach. ImageTooLargeError: a volume is too small, or there is no room for it.
+        TargetRefusedError: it has a UBI that does not attach. ImageTooLargeError: a volume is too small, or there is
+            no room for it.
         ConfigurationError: more than one would have to be made.
     """
     has, room = dict[str, int](), on.size_bytes
@@ -248,7 +275,7 @@ def _expect_nothing_lost(prompt: CommandPrompt, on: Partition) -> None:
         expect_no_ubi(carry_out(prompt, count_ubi_data(on)), on)
 
 
-# --- What a Linux on the board is told to write a flash, and what mtd-utils answer. The texts: mtd-utils 2.1.5 on Linux 6.1, recorded on ---
+# --- Commands and answers of mtd-utils ---
 # the QEMU board (tests/unit/provision/test_linux_flash.py); those of a worn flash are of its sources.
 
 
@@ -283,7 +310,7 @@ class Partition:
 
 
 def list_partitions() -> Command:
-    """What asks for all MTDs and their types."""
+    """Ask for all MTDs and their types."""
     text = "cat /proc/mtd; grep -H . /sys/class/mtd/mtd*/type 2>/dev/null; true"
     return Command(text, done(text))
 
@@ -299,19 +326,21 @@ def partitions(lines: Sequence[str]) -> list[Partition]:
 
 
 def used() -> Command:
-    """What asks for all that is mounted, and for the MTDs that UBI has."""
+    """Ask for the mounts, and for the MTDs of UBI."""
     text = "cat /proc/mounts; grep -H . /sys/class/ubi/ubi*/mtd_num 2>/dev/null; true"
     return Command(text, done(text))
 
 
 def expect_unused(lines: Sequence[str], on: Partition, *, whole: bool) -> None:
-    """Whether nothing of an MTD is mounted, of `used`.
+    """Make sure that an MTD is not mounted.
+
+    The lines are the answer to `used`.
 
     Args:
         whole: it is written by offsets, so nothing on any flash may be in use: partitions have numbers of their own.
 
     Raises:
-        TargetRefusedError: something is.
+        TargetRefusedError: it is mounted.
     """
     ubis = dict(re.findall(r"/ubi(\d+)/mtd_num:(\d+)", "\n".join(lines)))
     for name, *where in (line.split() for line in lines if line.split()):
@@ -336,7 +365,10 @@ def erase(on: Partition, offset: int, count: int) -> Command:
 
 
 def copy(device: str, count: int) -> Command:
-    """Write the piece in memory to the start of an MTD, which is read back at once; only the end of what it says comes over the console."""
+    """Write the piece in memory to the start of an MTD.
+
+    `flashcp` reads it back at once. Only the end of its output comes over the console.
+    """
     text = f"flashcp -v {SPOOL} {device}"
     whole = f"{text} >{_LOG} 2>&1; s=$?; tr '\\r' '\\n' <{_LOG} | tail -n {_SHOWN_LINES}; (exit $s)"
 
@@ -349,10 +381,10 @@ def copy(device: str, count: int) -> Command:
 
 
 def ask(place: PartPlace | None) -> Command:
-    """Whether the board has what writes such a place.
+    """Ask whether the board has the programs for a place.
 
     Raises (its judge):
-        ConfigurationError: it has not.
+        ConfigurationError: it lacks one.
     """
     programs = _PROGRAMS[bool(place and place.mtd) + bool(place and place.volume)]
     text = f'for p in {" ".join(programs)}; do command -v $p >/dev/null || echo "no program $p"; done'

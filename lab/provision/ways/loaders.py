@@ -1,4 +1,4 @@
-"""Into the board's memory over its console, by U-Boot's `loady`: where there is no network. Slow, and it says how slow."""
+"""Loaders without network: over the console, and over USB."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class OverConsole:
 
     @property
     def note(self) -> str:
-        """How slow it is."""
+        """Speed of the transfer."""
         return f"over the console at {self.speed_bd} Bd: {self.rate / 1000:.1f} kB/s, so {1e6 / self.rate:.0f} s for each megabyte"
 
     def prepare(self, prompt: CommandPrompt) -> None:
-        """See `Loader`.
+        """Make sure that U-Boot has `loady`.
 
         Raises:
             ConfigurationError: this U-Boot has no `loady`.
@@ -53,7 +53,7 @@ class OverConsole:
             )
 
     def load(self, _prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
-        """See `Loader`.
+        """Send the bytes by YMODEM into the board's memory.
 
         Raises:
             RecoveryFailedError, WriteStalledError: as of `Sending.send`, or other bytes arrived than were sent.
@@ -68,10 +68,10 @@ class OverConsole:
             raise RecoveryFailedError(f"{name}: {len(data)} bytes were sent over the console, and {words}. Try again")
 
     def rest(self) -> None:
-        """See `Loader`: nothing was begun."""
+        """Do nothing; nothing was begun."""
 
 
-# --- Into the board's memory over USB: its U-Boot is a fastboot device meanwhile, and Snagboot's `snagflash` sends the bytes ---
+# --- Over USB, by fastboot and Snagboot's `snagflash` ---
 # What is written, and where, U-Boot's own commands say afterwards, as with every other loader; so nothing depends on which commands a
 # fastboot device offers. U-Boot: cmd/fastboot.c, `fastboot [-l addr] [-s size] usb <controller>`, which ctrl-C ends.
 
@@ -101,10 +101,11 @@ class OverUsb:
     note: str = "over USB, by snagflash"
 
     def prepare(self, prompt: CommandPrompt) -> None:
-        """See `Loader`.
+        """Make sure that U-Boot has `fastboot` and this host `snagflash`.
 
         Raises:
-            ConfigurationError: this U-Boot has no `fastboot`, or this host no `snagflash`, or there can be no such port.
+            ConfigurationError: this U-Boot has no `fastboot`, or this host no `snagflash`, or there can be no such
+                port.
         """
         snagboot.download_command(self.program(), self.port, Path())
         lines, _, _ = prompt.run("help fastboot", timeout=SHORT_S)
@@ -114,10 +115,11 @@ class OverUsb:
             )
 
     def load(self, _prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
-        """See `Loader`.
+        """Send the bytes by `snagflash` into the board's memory.
 
         Raises:
-            RecoveryFailedError, WriteStalledError: as of `snagboot.judge_download`, or U-Boot does not come back to its prompt.
+            RecoveryFailedError, WriteStalledError: as of `snagboot.judge_download`, or U-Boot does not come back to
+            its prompt.
         """
         with tempfile.TemporaryDirectory(prefix="boardlab-usb-") as folder:
             path = Path(folder) / name
@@ -129,7 +131,7 @@ class OverUsb:
         snagboot.judge_download(end)
 
     def rest(self) -> None:
-        """See `Loader`: `snagflash` has ended."""
+        """Do nothing; `snagflash` has ended."""
 
     def _back(self, name: str) -> None:
         """End fastboot, and wait for the prompt."""

@@ -1,4 +1,4 @@
-"""What all ways decide alike before the first byte, and the pieces in which they send what a plan says."""
+"""Planning for all writers: steps, checks, and pieces."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ class WritePiece:
 
 
 def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[str] = _NONE) -> tuple[Step, ...]:
-    """The steps of a medium's content: its image, then its parts, what the board starts from last.
+    """Steps of a medium's content: image, parts, first stages last.
 
     The bytes of an image with a block map are those that are mapped: only they are written.
 
     Args:
-        without: kinds of places that the way cannot write, of "partition", "hardware", "mtd", "volume", "offset", "image".
+        without: kinds of places that the way cannot write, of "partition", "hardware", "mtd", "volume", "offset",
+            "image".
 
     Raises:
-        ConfigurationError: the content has such a place. ImageUnreachableError, ImageDamagedError: as of `lab.provision.image`.
+        ConfigurationError: the content has such a place. ImageUnreachableError, ImageDamagedError: as of
+            `lab.provision.image`.
     """
     found = []
     for file in [*([content.image] if content.image else []), *order(content.parts)]:
@@ -65,7 +67,7 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
 def check_fits(
     content: Content, planned: tuple[Step, ...], size_bytes: int | None, hosts: Hosts | None = None
 ) -> None:
-    """Whether everything fits where it goes.
+    """Make sure that everything fits into its place.
 
     Raises:
         ImageTooLargeError: it does not; nothing was written.
@@ -89,7 +91,10 @@ def check_fits(
 
 
 def _check_apart(planned: tuple[Step, ...]) -> None:
-    """Parts by partition and by offset may meet, which only the table on the medium tells."""
+    """Make sure that parts by offset do not overlap.
+
+    Parts by partition are left out: only the table on the medium has their offsets.
+    """
     spans = sorted((begin, step.bytes, step.name) for step in planned if step.place and (begin := _begin(step.place)))
     for ((area, first), count, name), ((other, second), _, later) in pairwise(spans):
         if area == other and first + count > second:
@@ -99,16 +104,21 @@ def _check_apart(planned: tuple[Step, ...]) -> None:
 
 
 def placed(found: Iterable[WritePiece]) -> Iterator[tuple[WritePiece, int]]:
-    """Pieces of a medium that is one run of bytes, each with its offset from the medium's start."""
+    """Yield pieces with their offsets from the medium's start.
+
+    The medium is one run of bytes.
+    """
     for piece in found:
         yield piece, (piece.place.offset or 0 if piece.place else 0) + piece.offset
 
 
 def check_ranges(content: Content, block: int, hosts: Hosts | None = None) -> None:
-    """Whether an image can be written in its block map's ranges on a medium that is written in blocks of `block` bytes.
+    """Make sure that a block map's ranges begin at block boundaries.
+
+    `block` is the size in bytes of the medium's blocks.
 
     Raises:
-        ConfigurationError: a range begins within a block, so what stands before it there would be lost.
+        ConfigurationError: a range begins within a block, so the data before it would be lost.
     """
     mapped = images.block_map(content.image, hosts) if content.image is not None else None
     if mapped is not None and any(mapped.span(each)[0] % block for each in mapped.ranges):
@@ -119,7 +129,9 @@ def check_ranges(content: Content, block: int, hosts: Hosts | None = None) -> No
 
 
 def check_overwritten(content: Content, hosts: Hosts | None = None) -> None:
-    """Whether parts leave an image whole on a flash memory, which is erased in blocks: what a part shares a block with is lost.
+    """Make sure that no part lies inside an image on a flash.
+
+    A flash is erased in blocks, so a part destroys its blocks' other data.
 
     Raises:
         ConfigurationError: a part lies inside the image.
@@ -131,10 +143,12 @@ def check_overwritten(content: Content, hosts: Hosts | None = None) -> None:
 
 
 def kept(planned: tuple[Step, ...], found: Iterable[WritePiece], block: int) -> Iterator[WritePiece]:
-    """Of what was written, what no later step has overwritten: what can be read back.
+    """Yield the written pieces that no later step has overwritten.
+
+    These can be read back.
 
     Args:
-        block: bytes in which the medium is written: the rest of a later step's last one is not its.
+        block: size of the medium's blocks; the rest of a later step's last block is not overwritten.
     """
     spans = [_span(step, block) for step in planned]
     for piece in found:
@@ -144,14 +158,14 @@ def kept(planned: tuple[Step, ...], found: Iterable[WritePiece], block: int) -> 
 
 
 def _begin(place: PartPlace | None) -> tuple[str, int] | None:
-    """Hardware partition and offset; None: a place that is told by a name."""
+    """Hardware partition and offset; None: the place is a name."""
     if place is None:
         return "user", 0
     return (place.hardware, place.offset) if place.offset is not None else None
 
 
 def _span(step: Step, block: int) -> tuple[str, int, int] | None:
-    """Hardware partition, first byte, and the byte after the last block of a step."""
+    """Hardware partition, first byte, and the byte after the last block."""
     begin = _begin(step.place)
     return (*begin, -(-(begin[1] + step.bytes) // block) * block) if begin else None
 
@@ -176,9 +190,11 @@ def _slice(piece: WritePiece, begin: int, start: int, stop: int) -> WritePiece:
 def pieces(
     planned: tuple[Step, ...], most: int, hosts: Hosts | None = None, *, without: frozenset[int] = frozenset()
 ) -> Iterator[WritePiece]:
-    """What the steps write, in pieces of at most `most` bytes; the next one is made while one is used, so two are in memory.
+    """Yield the steps' data in pieces of at most `most` bytes.
 
-    A piece ends where the block map has a gap. `most` should be a multiple of what the medium is written in.
+    The next piece is made while one is used, so two are in memory.
+
+    A piece ends where the block map has a gap. `most` should be a multiple of the medium's blocks.
 
     Args:
         without: the numbers of steps that are left out.
@@ -265,14 +281,17 @@ def _kinds(place: PartPlace | None) -> set[str]:
 
 
 class ComparedPiece:
-    """The digest over everything that was compared, in the order of the plan. count: bytes."""
+    """Digest over all compared bytes, in the order of the plan.
+
+    count: bytes.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self._sha256 = hashlib.sha256()
 
     def add(self, data: bytes) -> None:
-        """These bytes were read back as they were sent."""
+        """Add bytes that were read back as sent."""
         self.count += len(data)
         self._sha256.update(data)
 

@@ -1,4 +1,7 @@
-"""SD by a multiplexer: the board off, the card at the host, written and read back there, and at the board again."""
+"""SD by a multiplexer.
+
+The board is off, the card is at the host, is written and read back there, and goes back to the board.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from lab.provision.ways import blockdevice, blockwriter, planning
 from lab.provision.ways.blockdevice import WAITS, BlockDevice, Opener
 from lab.provision.writer import Meter, Plan, Report, Verified, WriteTarget
 
-# --- Which disk of the lab host may be written: the multiplexer's own, and never one that the host uses ---
+# --- Disks that may be written ---
 # What the host uses is what the kernel says (proc(5) mountinfo and swaps; sysfs holders): a disk, or a partition of it, that is
 # mounted, swapped to, or held by LVM, RAID or dm-crypt.
 
@@ -55,13 +58,15 @@ class Disk:
 
 @frozen
 class Host:
-    """Where the kernel tells of disks."""
+    """Kernel's file systems about disks of this host."""
 
     sys: Path = Path("/sys")
     proc: Path = Path("/proc")
 
     def disk(self, path: str, identity: str = "") -> Disk:
-        """A disk that nobody uses, by the name that the kernel gives it: a link to it may lead elsewhere a moment later.
+        """Return an unused disk under the kernel's name.
+
+        A link to it may lead to another device a moment later.
 
         Raises:
             MediaMissingError: there is no such device, or no medium in it.
@@ -113,7 +118,10 @@ class Host:
                 yield f"{each.name} is part of {holder.name}"
 
     def _mounted(self) -> Iterator[tuple[str, str]]:
-        """Number or name of a device, and where it is mounted: btrfs gives numbers that no device has."""
+        """Yield each mount: number or name of the device, mount point.
+
+        btrfs gives numbers that no device has.
+        """
         for line in (self.proc / "self" / "mountinfo").read_text().splitlines():
             words, _, mount = line.partition(" - ")
             number, where = words.split()[2], words.split()[4]
@@ -131,7 +139,7 @@ class Host:
 
 
 def check_identity(disk: Disk, *, smallest: int, largest: int) -> None:
-    """Whether a disk is the one that the environment means, by its size.
+    """Make sure that a disk has the environment's size.
 
     Raises:
         TargetRefusedError: it is smaller or larger than the environment allows.
@@ -143,7 +151,7 @@ def check_identity(disk: Disk, *, smallest: int, largest: int) -> None:
         )
 
 
-# --- SD by a multiplexer: the board off, the card at the host, written and read back there, and at the board again ---
+# --- The writer of cards ---
 
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -169,7 +177,6 @@ class CardWay:
     opener: Callable[[Disk], blockdevice.Opener | None] = lambda _disk: None
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
-        """See `lab.provision.writer.Way`."""
         planned = planning.steps(content, self.hosts, without=_WITHOUT)
         if content.extcsd.given:
             raise ConfigurationError(f"{target.medium}: extcsd is an eMMC's; a card has none. Mend the release file")
@@ -182,7 +189,6 @@ class CardWay:
         return Plan(self.name, target, content, planned, estimate_s=sum(step.bytes for step in planned) / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.writer.Way`."""
         meter = Meter(plan.total_bytes, report, self.now_ns, self.stall_s)
         with self.at_host() as disk:
             planning.check_fits(plan.content, plan.steps, disk.size_bytes, self.hosts)
@@ -195,7 +201,10 @@ class CardWay:
             )
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.writer.Way`; every byte that was written, and not overwritten by a later part, is read from the card."""
+        """Read every written byte back from the card.
+
+        Bytes that a later part overwrote are left out.
+        """
         meter = Meter(plan.total_bytes, lambda _progress: None, self.now_ns, self.stall_s)
         with self.at_host() as disk:
             compared = blockdevice.compare(
@@ -207,11 +216,11 @@ class CardWay:
         return Verified(compared.digest, compared.count)
 
     def switch(self, plan: Plan) -> str:  # noqa: ARG002 - as of `Way`
-        """See `lab.provision.writer.Way`: a card has one place that a board boots from."""
+        """Do nothing: a card has one place to boot from."""
         return ""
 
 
-# --- The card of a multiplexer on another host: that host looks at the disk and writes it, and this one says through ssh what ---
+# --- Cards at another host, through ssh ---
 # There `lab farm card` runs, as the user that ssh logs in as; it refuses what `lab.provision.ways.sd_mux` refuses, looks again before it
 # writes, waits until no other program of that host writes at the same USB hub, and is `lab.provision.ways.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops what it
 # has not written.
@@ -224,7 +233,7 @@ _REFUSALS: Final = {error.failure: error for error in (MediaMissingError, Target
 
 
 def identity_of(path: str) -> str:
-    """What udev knows of a disk of this host, in words.
+    """Identity of a disk of this host, in udev's words.
 
     Raises:
         MediaMissingError: it has gone.
@@ -248,7 +257,10 @@ def disk_here(path: str) -> Disk:
 
 
 def opener_here(disk: Disk) -> Opener:
-    """What opens a block writer of a disk of this host, and looks again when it has it: what is open gives its name to no other disk."""
+    """Opener of a block writer for a disk of this host.
+
+    It checks the disk again when it is open, as an open disk keeps its name.
+    """
 
     @contextmanager
     def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
@@ -260,7 +272,7 @@ def opener_here(disk: Disk) -> Opener:
 
 
 def expect_same(disk: Disk, identity: str, size_bytes: int) -> None:
-    """Whether a disk is the one that was looked at before.
+    """Make sure that a disk is still the same.
 
     Raises:
         TargetRefusedError: it is another one.
@@ -273,7 +285,7 @@ def expect_same(disk: Disk, identity: str, size_bytes: int) -> None:
 
 
 def looked(path: str) -> str:
-    """What `lab farm card PATH` prints."""
+    """Output of `lab farm card PATH`."""
     try:
         return json.dumps(asdict(disk_here(path)))
     except BoardlabError as error:
@@ -281,7 +293,10 @@ def looked(path: str) -> str:
 
 
 def serve(path: str, identity: str, size_bytes: int, *, writable: bool) -> str:
-    """Be the block writer of a disk that is still the one that was looked at; returns why not, as `looked` does; empty: it was."""
+    """Be the block writer of a disk that is still the same.
+
+    Returns the error as `looked` does; empty: none.
+    """
     try:
         disk = disk_here(path)
         expect_same(disk, identity, size_bytes)
@@ -293,10 +308,12 @@ def serve(path: str, identity: str, size_bytes: int, *, writable: bool) -> str:
 
 
 def _turn(path: str, hub: str) -> AbstractContextManager[None]:
-    """Be the only one who writes or reads at a hub of this host; who waits says for whom on standard output, until nobody listens any more.
+    """Hold a hub of this host; waiting prints the holder.
+
+    It ends when nobody reads standard output any more.
 
     Raises (in the context):
-        LabTransientError: whoever wanted to write is gone.
+        LabTransientError: the other host is gone.
     """
     if not hub:
         return nullcontext()
@@ -350,7 +367,7 @@ class CardHost:
             ) from error
 
     def opened(self, disk: Disk) -> Opener:
-        """What opens a block writer there, as `blockdevice.opened` does here."""
+        """Opener of a block writer on the other host."""
 
         @contextmanager
         def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
@@ -372,7 +389,7 @@ class CardHost:
 
 
 def _refusal(line: str) -> BoardlabError | None:
-    """What the other host says in place of an answer; None: it is an answer."""
+    """Error in the other host's line; None: it is an answer."""
     if not line.startswith("{"):
         return None
     said = json.loads(line)

@@ -1,7 +1,7 @@
-"""A folder, given out over TFTP and HTTP by a process of its own: `python -m lab.provision.ways.serving FOLDER ...`.
+"""TFTP and HTTP server of a folder: `python -m lab.provision.ways.serving FOLDER ...`.
 
-It ends when its standard input is closed, so it never outlives who started it. TFTP (RFC 1350, with the options of RFC 2347 to
-2349) is tftpy's; HTTP is the standard library's. Both only read, and only below the folder.
+It ends when its standard input is closed, so it never outlives its parent. TFTP (RFC 1350, with the options of RFC
+2347 to 2349) is tftpy's; HTTP is the standard library's. Both only read, and only below the folder.
 """
 
 from __future__ import annotations

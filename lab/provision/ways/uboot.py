@@ -1,4 +1,7 @@
-"""From U-Boot over the network: each piece is loaded over TFTP, that of a part is compared, written, and read back."""
+"""Writer by U-Boot over the network.
+
+Each piece is loaded over TFTP, compared, written, and read back.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _UNSAFE: Final = re.compile(r"[^\w.+-]", re.ASCII)
 
 
 class Loader(Protocol):
-    """Gets bytes into the board's memory. rate: bytes a second, usually. note: what a person should know of it; may be empty."""
+    """Loads bytes into the board's memory.
+
+    rate: bytes a second, usually. note: a remark for a person; may be empty.
+    """
 
     @property
     def rate(self) -> float: ...
@@ -43,15 +49,19 @@ class Loader(Protocol):
         """Load these bytes; raises where not all of them came."""
 
     def rest(self) -> None:
-        """End what `prepare` began on this host, e.g. a server; the board stays as it is."""
+        """End the helpers on this host, e.g. a server.
+
+        The board stays as it is.
+        """
 
 
 @frozen
 class Network:
-    """How the board reaches the server in U-Boot, by its variables.
+    """Network settings of the board in U-Boot.
 
     Attributes:
-        server: the lab host's address as the board sees it. port: of the server; 69 needs nothing of U-Boot, another CONFIG_TFTP_PORT.
+        server: the lab host's address as the board sees it. port: of the server; 69 needs nothing of U-Boot, another
+            CONFIG_TFTP_PORT.
         board: the board's own address; empty: from DHCP. netmask: with it. block: TFTP's block size; 0: U-Boot's own.
     """
 
@@ -62,7 +72,7 @@ class Network:
     block: int = 1468
 
     def commands(self) -> list[Command]:
-        """What gives U-Boot its network; nothing of it is saved on the board."""
+        """Commands that set up U-Boot's network without saving it."""
         own = (
             [Command(f"setenv ipaddr {self.board}", _quiet), Command(f"setenv netmask {self.netmask}", _quiet)]
             if self.board
@@ -78,7 +88,10 @@ class Network:
 
 @frozen
 class Tftp:
-    """Over TFTP from a folder that a server of ours, or the lab's, gives out. prefix: of names, below the server's root."""
+    """Loader over TFTP from a served folder.
+
+    The server is boardlab's or the lab's. prefix: of names, below the server's root.
+    """
 
     folder: Path
     network: Network
@@ -87,12 +100,10 @@ class Tftp:
     note: str = ""
 
     def prepare(self, prompt: CommandPrompt) -> None:
-        """See `Loader`."""
         for command in self.network.commands():
             carry_out(prompt, command)
 
     def load(self, prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
-        """See `Loader`."""
         path = self.folder / name
         path.write_bytes(data)
         path.chmod(0o644)  # the server may be another user's
@@ -104,7 +115,7 @@ class Tftp:
             path.unlink(missing_ok=True)
 
     def rest(self) -> None:
-        """See `Loader`: the server is somebody else's."""
+        """Do nothing; the server has another owner."""
 
 
 @frozen
@@ -126,7 +137,10 @@ class UbootWay:
     device: str = ""
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
-        """See `lab.provision.writer.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
+        """Plan a write.
+
+        A board that the loader does not reach is refused, and a lab host without the loader's programs.
+        """
         planned = planning.steps(content, self.hosts)
         if content.extcsd.given and self._places.mmc is None:
             raise ConfigurationError(
@@ -154,7 +168,6 @@ class UbootWay:
         return Plan(self.name, target, content, planned, estimate_s=total / self.loader.rate, notes=notes)
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.writer.Way`."""
         try:
             session = Session.begin(self.begin())
             self.loader.prepare(session.prompt)
@@ -177,7 +190,10 @@ class UbootWay:
             raise
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.writer.Way`; the board reads back and computes the digest of all that was written and is still there."""
+        """Have the board read back and digest the written bytes.
+
+        Bytes that a later part overwrote are left out.
+        """
         try:
             session = Session.begin(self.begin())
             compared, chosen = planning.ComparedPiece(), None
@@ -203,7 +219,6 @@ class UbootWay:
         return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)
 
     def switch(self, plan: Plan) -> str:
-        """See `lab.provision.writer.Way`."""
         if not plan.content.extcsd.given or self._places.mmc is None:
             return ""
         try:

@@ -1,5 +1,7 @@
-"""What U-Boot's answers mean. The texts: its sources of v2023.01 to v2025.01 (cmd/mmc.c, cmd/nvme.c, cmd/virtio.c, cmd/sf.c,
-cmd/mtd.c, cmd/ubi.c, cmd/flash.c, drivers/mtd/cfi_flash.c, net/tftp.c, cmd/mem.c, common/hash.c).
+"""Parsers of U-Boot's answers.
+
+The texts: its sources of v2023.01 to v2025.01 (cmd/mmc.c, cmd/nvme.c, cmd/virtio.c, cmd/sf.c, cmd/mtd.c, cmd/ubi.c,
+cmd/flash.c, drivers/mtd/cfi_flash.c, net/tftp.c, cmd/mem.c, common/hash.c).
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _BLOCKS: Final = re.compile(r"(-?\d+) blocks (?:written|read): (OK|ERROR)")
 
 
 def refuse(lines: Sequence[str], status: int, what: str) -> None:
-    """Raise what an answer complains of, whatever command it answers; return where it does not complain."""
+    """Raise the error that an answer complains of, if any."""
     text = "\n".join(lines)
     if unknown := _UNKNOWN.search(text):
         raise ConfigurationError(
@@ -78,7 +80,10 @@ def done(what: str) -> Judge:
 
 
 def says(pattern: str, what: str) -> Judge:
-    """The judge of a command whose answer must have a line with `pattern` (a regular expression), and no complaint."""
+    """Judge that expects a line with `pattern` and no complaint.
+
+    The pattern is a regular expression.
+    """
     good = re.compile(pattern)
 
     def judge(lines: Sequence[str], status: int) -> None:
@@ -90,7 +95,10 @@ def says(pattern: str, what: str) -> Judge:
 
 
 def blocks(count: int, what: str, first: int | None = None) -> Judge:
-    """The judge of `mmc|nvme|virtio write|read`: all blocks, and OK; from block `first` on, as far as U-Boot says where."""
+    """Judge of `mmc|nvme|virtio write|read`: all blocks, and OK.
+
+    The blocks begin at `first`, if U-Boot prints that.
+    """
 
     def judge(lines: Sequence[str], status: int) -> None:
         text = "\n".join(lines)
@@ -151,7 +159,10 @@ def loaded(count: int, name: str) -> Judge:
 
 
 def misread(lines: Sequence[str], what: str) -> MediaWriteFailedError:
-    """What is raised where U-Boot says another place or count than it was told: a command lost characters on the console."""
+    """Error for a place or count other than the command's.
+
+    The command lost characters on the console.
+    """
     return MediaWriteFailedError(
         f"`{what}`: U-Boot took it for another place or count: {said(lines)}. The console lost or changed characters of the command; where it "
         "was a write, what lay there is lost. Look at the console's cable, then try again"
@@ -181,7 +192,10 @@ def digest_is(expected: str, what: str, of: tuple[int, int] | None = None) -> Ju
 
 
 def partition_config(ack: int, boot: int, what: str) -> Judge:
-    """The judge of `mmc partconf DEV`: the eMMC boots as it was told (JEDEC JESD84-B51, EXT_CSD[179])."""
+    """Judge of `mmc partconf DEV`: the settings were taken.
+
+    They are EXT_CSD[179] (JEDEC JESD84-B51).
+    """
 
     def judge(lines: Sequence[str], status: int) -> None:
         text = "\n".join(lines)
@@ -199,10 +213,12 @@ def partition_config(ack: int, boot: int, what: str) -> Judge:
 
 
 def check_boot_bus(found: int | None, wanted: int) -> None:
-    """Whether EXT_CSD[177], as it was read back, has what it was told; bits 0 to 4 count.
+    """Make sure that EXT_CSD[177] reads back as set.
+
+    Bits 0 to 4 count.
 
     Raises:
-        ExtCsdNotSetError: it has something else, or was not shown (None).
+        ExtCsdNotSetError: it has another value, or was not read (None).
     """
     if found is None or found & 0x1F != wanted:
         shown = "U-Boot did not show it" if found is None else f"it says {found:#04x}"
@@ -218,12 +234,14 @@ def partition_blocks(lines: Sequence[str]) -> int:
 
 
 def has_command(lines: Sequence[str]) -> bool:
-    """Whether U-Boot has a command, from what `help COMMAND` said."""
+    """Return whether U-Boot has a command, by `help COMMAND`."""
     return not _UNKNOWN.search("\n".join(lines))
 
 
 def ram(lines: Sequence[str]) -> tuple[int, int]:
-    """From where to where the memory is free for loads: behind U-Boot's `loadaddr` everything below its own stack. Of `bdinfo`.
+    """Free memory for loads, from `bdinfo`.
+
+    It begins at U-Boot's `loadaddr` and ends below U-Boot's own stack.
 
     Raises:
         BoardStableError: the answer has no memory bank.

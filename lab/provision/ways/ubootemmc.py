@@ -1,7 +1,9 @@
-"""How an eMMC boots, from U-Boot: read, set, and read back (registers: JEDEC JESD84-B51; commands: cmd/mmc.c of v2023.01 to v2025.01).
+"""Boot settings of an eMMC, from U-Boot.
 
-What `mmc partconf` shows is what U-Boot read when it found the eMMC, or what it sent since; so the eMMC is found anew (`mmc rescan`) before it
-says what it took. BOOT_BUS_CONDITIONS only `mmc reg read` shows (v2023.10, CONFIG_CMD_MMC_REG, which few builds have).
+Registers: JEDEC JESD84-B51; commands: cmd/mmc.c of v2023.01 to v2025.01.
+
+`mmc partconf` prints U-Boot's copy of the settings; so the eMMC is read anew (`mmc rescan`) before each check. Only
+`mmc reg read` prints BOOT_BUS_CONDITIONS (v2023.10, CONFIG_CMD_MMC_REG, which few builds have).
 """
 
 from __future__ import annotations
@@ -27,10 +29,13 @@ NOT_READ_BACK: Final = "how wide the eMMC's bus is while it boots (bootbus) was 
 
 
 def read(prompt: CommandPrompt, device: int) -> ExtCsd:
-    """How the eMMC boots now, without who accesses it; `bootbus` is empty where this U-Boot cannot tell.
+    """Read the eMMC's boot settings; `bootbus` may be empty.
+
+    This U-Boot cannot tell it then. The partition access is left out.
 
     Raises:
-        MediaWriteFailedError: it does not say all of it: a line may be damaged on the console. MediaMissingError: there is no such eMMC.
+        MediaWriteFailedError: the answer lacks some; a line may be damaged on the console. MediaMissingError: there is
+            no such eMMC.
     """
     text = f"mmc partconf {fits(device, _MOST_DEVICE)}"
     lines = carry_out(prompt, Command(text, answers.done(text)))
@@ -40,7 +45,7 @@ def read(prompt: CommandPrompt, device: int) -> ExtCsd:
 
 
 def holds(prompt: CommandPrompt, device: int, partition: str, area: Area) -> bool:
-    """Whether a boot partition has these bytes, by their CRC-32.
+    """Return whether a boot partition has these bytes, by their CRC-32.
 
     Raises:
         BoardlabError: it could not be read.
@@ -59,12 +64,14 @@ def holds(prompt: CommandPrompt, device: int, partition: str, area: Area) -> boo
 
 
 def set_extcsd(prompt: CommandPrompt, device: int, wanted: ExtCsd) -> str:
-    """Tell the eMMC how to boot, the partition last, and read it back. Bits that can be written once for ever are never touched.
+    """Set the boot settings of the eMMC, the partition last.
 
-    Returns: what could not be read back, as a sentence; empty: nothing.
+    They are read back. Write-once bits are never touched.
+
+    Returns: a sentence about settings that could not be read back; empty: none.
 
     Raises:
-        ExtCsdNotSetError: it says something else than it was told.
+        ExtCsdNotSetError: it reads back something else.
         MediaWriteFailedError: U-Boot did not do it.
     """
     note = ""
@@ -87,7 +94,10 @@ def set_extcsd(prompt: CommandPrompt, device: int, wanted: ExtCsd) -> str:
 
 
 def register(lines: Sequence[str], number: int) -> int | None:
-    """A byte of what `mmc reg read extcsd all` shows, ten in a row behind the number of the first; None: it is not there."""
+    """Byte of `mmc reg read extcsd all`; None: it is not there.
+
+    A row has ten bytes behind the number of the first.
+    """
     for line in lines:
         row = _ROW.match(line)
         if row and int(row[1]) <= number < int(row[1]) + len(row[2].split()):

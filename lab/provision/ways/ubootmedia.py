@@ -1,6 +1,9 @@
-"""How U-Boot writes and reads each kind of medium, as text. Offsets and counts are bytes; each medium says what they must be multiples of.
+"""Media as U-Boot writes and reads them, as command texts.
 
-The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` for eMMC, `sf` for OSPI NOR, `mtd` for NAND.
+Offsets and counts are bytes, multiples of the medium's `align`.
+
+The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` for eMMC, `sf` for OSPI NOR, `mtd` for
+NAND.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from lab.provision.failures import MediaMissingError
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import Command, Judge, fits, limit_s, said
 
-# --- How large a medium is and in which blocks it is erased, as U-Boot says it ---
+# --- Sizes and erase blocks of media ---
 # The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c, cmd/mtd.c,
 # drivers/mtd/cfi_flash.c and cmd/ubi.c of v2023.01 to v2025.01.
 
@@ -43,13 +46,16 @@ _UNITS: Final = {
 
 
 def block_device(lines: Sequence[str], number: int = 0) -> int | None:
-    """Bytes of a block device, of `nvme info`, `virtio info` or `mmc info`; None: it does not say.
+    """Bytes of a block device; None: the answer lacks them.
 
-    The first two list all devices. `mmc info` rounds to a tenth of its unit; this is the most that it can mean, and only a read tells
-    the rest.
+    The answer is that of `nvme info`, `virtio info` or `mmc info`.
+
+    The first two list all devices. `mmc info` rounds to a tenth of its unit; this is the upper limit, and only a read
+    tells the rest.
 
     Raises:
-        ConfigurationError: its blocks are not of 512 bytes: U-Boot counts in the device's own (drivers/nvme, drivers/virtio).
+        ConfigurationError: its blocks are not of 512 bytes: U-Boot counts in the device's own (drivers/nvme,
+            drivers/virtio).
     """
     text = "\n".join(lines)
     _, *listed = _DEVICE.split(text)
@@ -72,7 +78,9 @@ def spi_flash(lines: Sequence[str]) -> int | None:
 
 
 def mtd(lines: Sequence[str], name: str, erase_bytes: int) -> int | None:
-    """Bytes of an MTD device or a part of one, of `mtd list`; None: it does not say.
+    """Bytes of an MTD or its part, from `mtd list`.
+
+    None: the answer lacks them.
 
     Raises:
         MediaMissingError: it is not in the list.
@@ -91,7 +99,9 @@ def mtd(lines: Sequence[str], name: str, erase_bytes: int) -> int | None:
 
 
 def cfi(lines: Sequence[str], base: int, erase_bytes: int) -> int | None:
-    """Bytes of a parallel flash from an address on, of `flinfo`; None: it does not say.
+    """Bytes of a parallel flash from an address on, from `flinfo`.
+
+    None: the answer lacks them.
 
     Raises:
         ConfigurationError: its sectors are such that `erase_bytes` is no multiple of them.
@@ -105,7 +115,10 @@ def cfi(lines: Sequence[str], base: int, erase_bytes: int) -> int | None:
 
 
 def ubi_volume(lines: Sequence[str], name: str) -> int | None:
-    """Bytes of a UBI volume, of `ubi info l`; None: it does not say."""
+    """Bytes of a UBI volume, from `ubi info l`.
+
+    None: the answer lacks them.
+    """
     found = {volume: int(blocks) * int(size) for blocks, size, volume in _UBI_VOLUME.findall("\n".join(lines))}
     return found.get(name)
 
@@ -117,7 +130,7 @@ def _check_erased(what: str, block: int, erase_bytes: int) -> None:
         )
 
 
-# --- How U-Boot writes and reads each kind of medium, as text. Offsets and counts are bytes; each medium says what they must be multiples of ---
+# --- Block devices ---
 # The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` for eMMC, `sf` for OSPI NOR, `mtd` for NAND.
 
 
@@ -125,7 +138,10 @@ HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
 
 
 class UBootMedium(Protocol):
-    """A medium as U-Boot sees it. align: offsets and counts of writes are multiples of it. size: what asks for its size, or None."""
+    """A medium as U-Boot sees it.
+
+    align: offsets and counts of writes are multiples of it. size: the command for its size, or None.
+    """
 
     @property
     def align(self) -> int: ...
@@ -134,7 +150,7 @@ class UBootMedium(Protocol):
         """Make it the one that the following commands are for."""
 
     def size(self) -> Command | None:
-        """What asks for its size; None: nothing does."""
+        """Command for the size; None: there is none."""
 
     def sized(self, lines: Sequence[str]) -> int | None:
         """Bytes of it, of what that answered; None: it does not say.
@@ -144,7 +160,7 @@ class UBootMedium(Protocol):
         """
 
     def before(self, offset: int, count: int, /) -> list[Command]:
-        """What comes before all writes of a part, e.g. an erase."""
+        """Commands before all writes of a part, e.g. an erase."""
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
         """From memory at `address` to the medium at `offset`."""
@@ -174,7 +190,6 @@ class UBootBlocks:
     align: int = BLOCK_BYTES
 
     def select(self) -> list[Command]:
-        """See `UBootMedium`."""
         if self.interface == "mmc":
             text = f"mmc dev {self.number} {HARDWARE[self.hardware]}"
             good = rf"switch to partitions #{HARDWARE[self.hardware]}, OK|is current device"
@@ -187,33 +202,28 @@ class UBootBlocks:
         ]
 
     def size(self) -> Command | None:
-        """See `UBootMedium`."""
         text = f"{self.interface} info"
         return Command(text, answers.done(text))
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `UBootMedium`."""
         return block_device(lines, self.number)
 
     def partition(self, number: int) -> list[Command]:
-        """What asks where a partition begins, and how large it is (cmd/part.c)."""
+        """Ask for begin and size of a partition (cmd/part.c)."""
         texts = [f"part {what} {self.interface} {self.number} {number:x}" for what in ("start", "size")]
         return [Command(text, answers.says(r"^\s*[0-9a-f]+\s*$", text)) for text in texts]
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `UBootMedium`."""
         return []
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         return [self._move("write", address, offset, count)]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         return [self._move("read", address, offset, count)]
 
     def finish(self) -> list[Command]:
-        """See `UBootMedium`: later commands find the user area again."""
+        """Select the user area again for later commands."""
         if self.hardware == "user":
             return []
         text = f"mmc dev {self.number} 0"
@@ -226,7 +236,9 @@ class UBootBlocks:
 
 
 def parse(text: str, *, erase_bytes: int = 128 * 1024) -> UBootMedium:
-    """A medium as environments name it: "mmc 0", "nvme 0", "virtio 0", "sf", "sf 0:0", "mtd NAME", "cfi 0x4000000".
+    """Parse the environment's name of a medium.
+
+    "mmc 0", "nvme 0", "virtio 0", "sf", "sf 0:0", "mtd NAME", "cfi 0x4000000".
 
     Raises:
         ConfigurationError: it is none of these.
@@ -247,7 +259,7 @@ def parse(text: str, *, erase_bytes: int = 128 * 1024) -> UBootMedium:
     )
 
 
-# --- How U-Boot writes and reads flash memories, as text: NOR behind `sf`, NAND and NOR behind `mtd`, parallel NOR by `cp.b`, UBI ---
+# --- Flash memories: `sf`, `mtd`, `cp.b`, UBI ---
 
 
 MOST: Final = (1 << 48) - 1
@@ -263,46 +275,47 @@ def _name(_instance: object, _attribute: object, value: str) -> None:
 
 @frozen
 class SpiFlash:
-    """A NOR flash behind `sf`. device: bus and chip select, e.g. "0:0"; empty: U-Boot's usual one."""
+    """A NOR flash behind `sf`.
+
+    device: bus and chip select, e.g. "0:0"; empty: U-Boot's usual one.
+    """
 
     device: str = field(default="", validator=validators.matches_re(r"|\d+(:\d+)?"))
     align: int = 1
 
     def select(self) -> list[Command]:
-        """See `UBootMedium`."""
         text = f"sf probe {self.device}".strip()
         return [Command(text, answers.says("SF: Detected", text))]
 
     def size(self) -> Command | None:
-        """See `UBootMedium`: `sf probe` tells it."""
+        """Command for the size: `sf probe` prints it."""
         return self.select()[0]
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `UBootMedium`."""
         return spi_flash(lines)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `UBootMedium`: `sf update` erases what it must, and keeps what shares a block with it."""
+        """Do nothing: `sf update` erases and keeps the other data of blocks."""
         return []
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         text = f"sf update {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
         return [Command(text, _updated(offset, count, text), limit_s(2 * count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         text = f"sf read {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
         return [Command(text, answers.says(rf"SF: {count} bytes @ (?:0x)?{offset:x} Read: OK", text), limit_s(count))]
 
     def finish(self) -> list[Command]:
-        """See `UBootMedium`."""
         return []
 
 
 @frozen
 class Mtd:
-    """A NAND or NOR flash, or a part of one, behind `mtd`. name: as `mtd list` has it. erase_bytes: of an erase block."""
+    """A NAND or NOR flash, or its part, behind `mtd`.
+
+    name: as in `mtd list`. erase_bytes: of an erase block.
+    """
 
     name: str = field(validator=_name)
     erase_bytes: int = field(default=128 * 1024, validator=validators.gt(0))
@@ -313,7 +326,6 @@ class Mtd:
         return self.erase_bytes
 
     def select(self) -> list[Command]:
-        """See `UBootMedium`."""
         return [
             Command(
                 "mtd list",
@@ -322,29 +334,23 @@ class Mtd:
         ]
 
     def size(self) -> Command | None:
-        """See `UBootMedium`."""
         return Command("mtd list", answers.done("mtd list"))
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `UBootMedium`."""
         return mtd(lines, self.name, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
-        """See `UBootMedium`."""
         whole = -(-count // self.erase_bytes) * self.erase_bytes
         text = f"mtd erase {self.name} {fits(offset, MOST):#x} {whole:#x}"
         return [Command(text, answers.says("^Erasing ", text), limit_s(whole))]
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         return [self._move("write", "Writing", address, offset, count)]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         return [self._move("read", "Reading", address, offset, count)]
 
     def finish(self) -> list[Command]:
-        """See `UBootMedium`."""
         return []
 
     def _move(self, verb: str, says: str, address: int, offset: int, count: int) -> Command:
@@ -354,7 +360,10 @@ class Mtd:
 
 @frozen
 class Cfi:
-    """A parallel NOR flash in the address space, by `erase` and `cp.b`. base: its address. erase_bytes: of a sector."""
+    """A parallel NOR flash in the address space.
+
+    It is written by `erase` and `cp.b`. base: its address. erase_bytes: of a sector.
+    """
 
     base: int = field(validator=validators.ge(0))
     erase_bytes: int = field(default=128 * 1024, validator=validators.gt(0))
@@ -365,19 +374,15 @@ class Cfi:
         return self.erase_bytes
 
     def select(self) -> list[Command]:
-        """See `UBootMedium`."""
         return [Command("flinfo", answers.says("CFI conformant", "flinfo"))]
 
     def size(self) -> Command | None:
-        """See `UBootMedium`."""
         return self.select()[0]
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `UBootMedium`."""
         return cfi(lines, self.base, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
-        """See `UBootMedium`."""
         whole = -(-count // self.erase_bytes) * self.erase_bytes
         at = f"{fits(self.base + offset, MOST):#x} +{whole:#x}"
         return [
@@ -386,23 +391,23 @@ class Cfi:
         ]
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         text = f"cp.b {fits(address, MOST):#x} {fits(self.base + offset, MOST):#x} {count:#x}"
         return [Command(text, answers.says(r"Copy to Flash\.\.\. done", text), limit_s(count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         text = f"cp.b {fits(self.base + offset, MOST):#x} {fits(address, MOST):#x} {count:#x}"
         return [Command(text, answers.done(text), limit_s(count))]
 
     def finish(self) -> list[Command]:
-        """See `UBootMedium`."""
         return []
 
 
 @frozen
 class UbiVolume:
-    """A volume in UBI on an MTD part. It is written from its start to its end: `total` bytes in all."""
+    """A UBI volume on an MTD part, written as a whole.
+
+    `total` is the number of its bytes.
+    """
 
     mtd: str = field(validator=_name)
     volume: str = field(validator=_name)
@@ -410,43 +415,44 @@ class UbiVolume:
     align: int = 1
 
     def select(self) -> list[Command]:
-        """See `UBootMedium`."""
         text = f"ubi part {self.mtd}"
         return [Command(text, answers.says("ubi0: attached|^ubi0: volume|is already attached", text), limit_s(0))]
 
     def size(self) -> Command:
-        """See `UBootMedium`."""
         return Command("ubi info l", answers.done("ubi info l"))
 
     def sized(self, lines: Sequence[str]) -> int | None:
-        """See `UBootMedium`."""
         return ubi_volume(lines, self.volume)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `UBootMedium`: a volume of this name must be there already."""
+        """Make sure that a volume of this name exists."""
         text = f"ubi check {self.volume}"
         return [Command(text, answers.done(text))]
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`."""
         whole = f" {self.total:#x}" if offset == 0 else ""
         verb = "ubi write" if offset == 0 and count == self.total else "ubi write.part"
         text = f"{verb} {fits(address, MOST):#x} {self.volume} {count:#x}" + (whole if verb.endswith("part") else "")
         return [Command(text, answers.says(rf"{count} bytes written to volume", text), limit_s(count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `UBootMedium`: U-Boot reads a volume from its start only, up to `offset` + `count`, and so much of its memory is written."""
+        """Read a volume from its start up to `offset` + `count`.
+
+        U-Boot cannot begin elsewhere, and fills so much of its memory.
+        """
         whole = offset + count
         text = f"ubi read {fits(address, MOST):#x} {self.volume} {whole:#x}"
         return [Command(text, answers.says(rf"Read {whole} bytes from volume", text), limit_s(whole))]
 
     def finish(self) -> list[Command]:
-        """See `UBootMedium`."""
         return []
 
 
 def _updated(offset: int, count: int, what: str) -> Judge:
-    """Of `sf update`, which says where first (drivers/mtd/mtd_uboot.c), and what it did in the end."""
+    """Judge of `sf update`: its place, then its result.
+
+    It prints the place first (drivers/mtd/mtd_uboot.c).
+    """
 
     def judge(lines: Sequence[str], status: int) -> None:
         text = "\n".join(lines)
@@ -462,7 +468,10 @@ def _updated(offset: int, count: int, what: str) -> Judge:
 
 
 def _moved(says: str, offset: int, count: int, what: str) -> Judge:
-    """Of `mtd read|write`, which says where and how much before it does it, of a NAND with its pages, to whose size it rounds (cmd/mtd.c)."""
+    """Judge of `mtd read|write`: its place and count.
+
+    It prints them before it works, for a NAND rounded to pages (cmd/mtd.c).
+    """
 
     def judge(lines: Sequence[str], status: int) -> None:
         text = "\n".join(lines)

@@ -1,4 +1,7 @@
-"""Where the parts of a release lie on a medium as U-Boot sees it, and whether they can lie there: decided before the first byte."""
+"""Places of a release's parts on a medium of U-Boot.
+
+They are checked before the first byte.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _FLASHES: Final = (Cfi, Mtd, SpiFlash)
 
 @frozen
 class UBootPlaces:
-    """The places of a medium. medium: the whole of it, as the environment names it."""
+    """Places of a medium.
+
+    medium: the whole of it, as the environment names it.
+    """
 
     medium: UBootMedium
 
@@ -34,7 +40,9 @@ class UBootPlaces:
         return medium.number if isinstance(medium, UBootBlocks) and medium.interface == "mmc" else None
 
     def of(self, place: PartPlace | None, count: int) -> tuple[UBootMedium, int]:
-        """Where a step of `count` bytes goes: the medium or a part of it, and the offset in that.
+        """Return the medium and offset of a step's place.
+
+        `count` is the number of its bytes; the medium may be a part of the whole.
 
         Raises:
             ConfigurationError: this medium has no such place.
@@ -62,10 +70,10 @@ class UBootPlaces:
         return medium, offset
 
     def check(self, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> None:
-        """What the release file alone tells, without a board.
+        """Check the release file without a board.
 
         Raises:
-            ConfigurationError: a part cannot lie where it shall, or the image not where it must.
+            ConfigurationError: a part or the image has an impossible place.
         """
         for step in planned:
             if step.place is None or step.place.partition is None:
@@ -79,10 +87,10 @@ class UBootPlaces:
             planning.check_overwritten(content, hosts)
 
     def look(self, session: Session) -> list[str]:
-        """What U-Boot says of the medium; empty: nothing.
+        """Ask U-Boot for the medium's description; empty: none.
 
         Raises:
-            BoardlabError: it is not there. ConfigurationError: it cannot be written so, whatever the release has.
+            BoardlabError: it is not there. ConfigurationError: no release can be written so.
         """
         session.run(self.medium.select())
         asked = self.medium.size()
@@ -91,7 +99,7 @@ class UBootPlaces:
         return lines
 
     def resolved(self, session: Session, planned: tuple[Step, ...]) -> tuple[Step, ...]:
-        """The steps, with the offsets of the partitions that they go to, as the table on the medium has them now.
+        """Resolve partitions of steps to offsets, by the medium's current table.
 
         Raises:
             MediaMissingError: there is no such partition. ImageTooLargeError: it is too small.
@@ -115,7 +123,9 @@ class UBootPlaces:
     def fit(
         self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None, lines: list[str]
     ) -> int | None:
-        """What only the board tells: whether everything fits. Returns the size of the medium; None: U-Boot does not say.
+        """Make sure that everything fits on the board's medium.
+
+        Returns the size of the medium; None: U-Boot does not say.
 
         Args:
             lines: of `look`.
@@ -136,7 +146,10 @@ class UBootPlaces:
         return size
 
     def _probe(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> None:
-        """Read the last block that will be written of each area: `mmc info` rounds, and tells nothing of boot partitions."""
+        """Read the last block that will be written of each area.
+
+        `mmc info` rounds, and lacks boot partitions.
+        """
         ends: dict[UBootMedium, int] = {}
         for step in planned:
             medium, offset = self.of(step.place, step.bytes)

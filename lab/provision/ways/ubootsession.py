@@ -1,4 +1,4 @@
-"""A board at its U-Boot prompt: what it can do, where its memory is free, and digests of what is in it."""
+"""A board at U-Boot's prompt: abilities, free memory, and digests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _WORD_BYTES: Final = 4  # of `mw.l`
 
 @frozen
 class Session:
-    """A board at its U-Boot prompt. memory: from where to where it is free."""
+    """A board at its U-Boot prompt.
+
+    memory: begin and end of the free memory.
+    """
 
     prompt: CommandPrompt
     has_hash: bool
@@ -40,16 +43,21 @@ class Session:
 
     @property
     def address(self) -> int:
-        """Where pieces are loaded to."""
+        """Load address of pieces."""
         return -(-self.memory[0] // _ALIGN) * _ALIGN
 
     @property
     def back(self) -> int:
-        """Where they are read back to, behind the largest of what is loaded: a read that moves nothing finds something else there."""
+        """Read-back address, behind the largest loaded piece.
+
+        A read that moves nothing finds other data there.
+        """
         return self.address + min(PIECE_BYTES, (self.memory[1] - self.address) // 2) // _ALIGN * _ALIGN
 
     def most(self, align: int) -> int:
-        """The largest piece that fits into the memory twice: what is loaded and what is read back.
+        """Largest piece that fits into the memory twice.
+
+        One copy is loaded, one is read back.
 
         Raises:
             ConfigurationError: not even one block fits.
@@ -84,9 +92,9 @@ class Session:
         carry_out(self.prompt, command)
 
     def spoil(self, data: bytes, address: int) -> None:
-        """Put something else than `data` where it shall come to, so that a command which moves nothing is found.
+        """Overwrite the destination of `data`, so that a missing transfer is found.
 
-        What was compared there before, also by an earlier try, is still in the memory of a board that kept its power.
+        The memory of a powered board still has the data of an earlier comparison.
         """
         other = f"{data[0] ^ 0xFF:02x}" * _WORD_BYTES
         text = f"mw.l {address:#x} 0x{other} {-(-len(data) // _WORD_BYTES):#x}"
