@@ -149,7 +149,7 @@ def draft(
         )
     maker, chosen = _Maker(folder, base), images or {}
     if any(each.image or each.parts for each in media.values()):
-        return _as_laid_out(maker, board, media, security, chosen, _said(kernel, build_id))
+        return _as_laid_out(maker, board, media, security, chosen, _expected(kernel, build_id))
     whole, boot = _image(maker, chosen.get("", "")), _boot_parts(maker, security)
     found: dict[str, Any] = {}
     for medium in media:
@@ -162,7 +162,7 @@ def draft(
             f"{folder}: it has no *.wic image and no tiboot3.bin, so there is nothing to put on {', '.join(media)}"
             + "".join(f"; {dead}" for dead in _dead_links(folder))
         )
-    identity = _identity(folder, boot.get("u-boot.img"), _said(kernel, build_id))
+    identity = _identity(folder, boot.get("u-boot.img"), _expected(kernel, build_id))
     remarks = ["offsets of parts are those of TI's K3 boards: compare them with your SDK's guide"] if boot else []
     remarks += _dead_links(folder)
     if security == "none" and (states_ := states(boot["tiboot3.bin"]) if "tiboot3.bin" in boot else []):
@@ -190,7 +190,7 @@ def _as_laid_out(
     media: Mapping[str, Medium],
     security: str,
     chosen: Mapping[str, str],
-    said: dict[str, str],
+    expected: dict[str, str],
 ) -> Drafted:
     """Draft a release by the board type's layout of its media."""
     found: dict[str, Any] = {}
@@ -216,11 +216,11 @@ def _as_laid_out(
             f"{maker.folder}: nothing of what {board} boots from is there: {', '.join(['*.wic', *wanted])}"
         )
     uboot = next((maker.folder / each for medium in media.values() for each in medium.parts if each in _UBOOTS), None)
-    identity = _identity(maker.folder, uboot if uboot and uboot.is_file() else None, said)
+    identity = _identity(maker.folder, uboot if uboot and uboot.is_file() else None, expected)
     return Drafted({"boards": [board], "security": security, "media": found, "identity": identity}, missing)
 
 
-def _said(kernel: str, build_id: str) -> dict[str, str]:
+def _expected(kernel: str, build_id: str) -> dict[str, str]:
     return {name: pattern for name, pattern in (("kernel", kernel), ("build_id", build_id)) if pattern}
 
 
@@ -344,12 +344,12 @@ def _ram(folder: Path) -> Iterator[tuple[str, Path]]:
         yield from (("Image", kernel), (trees[0].name, trees[0]), (memory[0].name, memory[0]))
 
 
-def _identity(folder: Path, uboot: Path | None, said: Mapping[str, str]) -> dict[str, str]:
+def _identity(folder: Path, uboot: Path | None, expected: Mapping[str, str]) -> dict[str, str]:
     image = folder / "Image"
     there = {
         "uboot": _banner(uboot, "uboot") if uboot else "",
         "kernel": _banner(image, "kernel") if image.is_file() else "",
-        **said,
+        **expected,
     }
     found = {name: pattern for name, pattern in there.items() if pattern}
     if not found:

@@ -102,9 +102,9 @@ def fetched(file: File, hosts: Hosts) -> Path:
             kept.
     """
     hosts.check(file.source)
-    kept = hosts.cache / file.sha256
-    if kept.is_file():
-        return kept
+    cached = hosts.cache / file.sha256
+    if cached.is_file():
+        return cached
     hosts.cache.mkdir(parents=True, exist_ok=True)
     try:
         with _part(hosts.cache) as part:
@@ -119,8 +119,8 @@ def fetched(file: File, hosts: Hosts) -> Path:
                     f"{file.label}: what was fetched has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "
                     "The file there was replaced: correct the release file if the new one is meant"
                 )
-            kept.unlink(missing_ok=True)
-            os.link(part.name, kept)
+            cached.unlink(missing_ok=True)
+            os.link(part.name, cached)
     except (requests.RequestException, HTTPError) as error:
         raise ImageUnreachableError(
             f"{file.label}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and the proxy, or "
@@ -128,7 +128,7 @@ def fetched(file: File, hosts: Hosts) -> Path:
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{hosts.cache}: cannot be written: {error.strerror}; make room there") from error
-    return kept
+    return cached
 
 
 @contextmanager

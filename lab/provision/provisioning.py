@@ -347,13 +347,13 @@ def content_digest(content: Content) -> str:
     Sources do not count.
     """
 
-    def kept(document: object) -> object:
+    def stripped(document: object) -> object:
         if isinstance(document, dict):
             left_out = {"source", "bmap"} | ({"packed"} if not document.get("packed") else set())
-            return {key: kept(value) for key, value in document.items() if key not in left_out}
-        return [kept(each) for each in document] if isinstance(document, list) else document
+            return {key: stripped(value) for key, value in document.items() if key not in left_out}
+        return [stripped(each) for each in document] if isinstance(document, list) else document
 
-    return hashlib.sha256(json.dumps(kept(asdict(content)), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(stripped(asdict(content)), sort_keys=True).encode()).hexdigest()
 
 
 # --- Rollback to the previous boot partition ---
@@ -395,7 +395,7 @@ def after(
     try:
         switch_back(board, plan, way, media)
     except BoardlabError as failed:
-        return told(
+        return extended(
             error,
             f"{medium} could not be switched back to {kept}, which {what}: [{failed.failure}] {failed} So {medium} is taken to "
             f"boot from {boots} still. Provision it again from another medium (`boot_from`) or with --from-nothing: that switches back before "
@@ -408,7 +408,7 @@ def after(
     )
     if not plan.spare.bus and (plan.content.extcsd.bootbus or plan.target.untried):
         rest += f". How wide its bus is while it boots (bootbus) could not be read before, and stays as it was set for {boots}"
-    return told(error, f"{medium} boots from {kept} again, which {what}; {boots} has what was written now{rest}")
+    return extended(error, f"{medium} boots from {kept} again, which {what}; {boots} has what was written now{rest}")
 
 
 def switch_back(board: Selectable, plan: Plan, way: Way, media: Sequence[str]) -> None:
@@ -431,7 +431,7 @@ def switch_back(board: Selectable, plan: Plan, way: Way, media: Sequence[str]) -
     raise last
 
 
-def told(error: BoardlabError, what: str) -> BoardlabError:
+def extended(error: BoardlabError, what: str) -> BoardlabError:
     """The same error with a sentence more."""
     found = copy.copy(error)
     found.args = (f"{str(error).rstrip('.')}. Now {what}", *error.args[1:])

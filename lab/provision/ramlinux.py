@@ -165,7 +165,7 @@ class Start:
     prompt: str
     failures: Mapping[str, str]
     up: bool = field(default=False, init=False)
-    said: str = field(default="", init=False)
+    last_line: str = field(default="", init=False)
     _line: str = field(default="", init=False)
 
     def feed(self, data: bytes) -> None:
@@ -185,7 +185,7 @@ class Start:
     def late(self, limit_s: float) -> BoardTransientError:
         """Error for a Linux that keeps printing without a prompt."""
         return BoardTransientError(
-            f"the Linux in memory did not come to its prompt within {limit_s:g} s, and the last it said was {self.said!r}. Is `prompt` of "
+            f"the Linux in memory did not come to its prompt within {limit_s:g} s, and the last it said was {self.last_line!r}. Is `prompt` of "
             "`ram` in the env that of its shell? The console's log shows what repeats",
             failure="hang_kernel",
         )
@@ -193,13 +193,13 @@ class Start:
     def ended(self, silent_s: float) -> BoardTransientError:
         """Error for a Linux that fell silent without a prompt."""
         return BoardTransientError(
-            f"the Linux in memory did not come to its prompt: nothing for {silent_s:g} s, and the last it said was {self.said!r}. Is its "
+            f"the Linux in memory did not come to its prompt: nothing for {silent_s:g} s, and the last it said was {self.last_line!r}. Is its "
             "console the board's, and does its initramfs open a shell there? docs/releases.md says what it needs",
             failure="hang_kernel",
         )
 
     def _judge(self, line: str) -> None:
-        self.said = line.strip() or self.said
+        self.last_line = line.strip() or self.last_line
         error: BoardlabError | None = None
         if _REFUSED.search(line):
             error = RecoveryFailedError(

@@ -52,10 +52,10 @@ def load(path: Path) -> Release:
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(error, path="$", format_exception=_reason)
         reason = min(reasons, key=lambda each: not _EXTRA.search(each))  # a wrong key before the one that is missing
-        said, _, where = reason.rpartition(" @ $")
-        line, key = _located(text, where, said)
+        problem, _, where = reason.rpartition(" @ $")
+        line, key = _located(text, where, problem)
         raise ConfigurationError(
-            f"{path}:{line}: {key}{redacted(plain(said.removeprefix(key.rpartition('.')[2])))}; mend it: {_DOCUMENTED}"
+            f"{path}:{line}: {key}{redacted(plain(problem.removeprefix(key.rpartition('.')[2])))}; mend it: {_DOCUMENTED}"
         ) from None
     if f"{found.name}{SUFFIX}" != path.name:
         raise ConfigurationError(
@@ -101,10 +101,10 @@ def _refuse_other_keys(path: Path, node: Any) -> None:
             _refuse_other_keys(path, value)
 
 
-def _located(text: str, where: str, said: str) -> tuple[int, str]:
+def _located(text: str, where: str, problem: str) -> tuple[int, str]:
     """Line of cattrs' error, and its key as a message's prefix."""
     steps = [name or key or int(index) for name, key, index in _STEP.findall(where)]
-    if inner := _EXTRA.search(said) or _NAMED.match(said):
+    if inner := _EXTRA.search(problem) or _NAMED.match(problem):
         steps.append(inner[1])
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     line = node.start_mark.line + 1
@@ -331,15 +331,15 @@ def answer(name: str, output: str) -> str:
     return ""
 
 
-def differences(expected: Expected, said: Mapping[str, str]) -> list[str]:
+def differences(expected: Expected, answers: Mapping[str, str]) -> list[str]:
     """Differences between a booted board and the release, one phrase each.
 
     A missing answer counts.
     """
     return [
-        f"{_TITLES[name]} is {said.get(name, '').strip()[:120]!r}, expected {pattern!r}"
-        if said.get(name)
+        f"{_TITLES[name]} is {answers.get(name, '').strip()[:120]!r}, expected {pattern!r}"
+        if answers.get(name)
         else f"{_TITLES[name]} was not seen, expected {pattern!r}"
         for name, pattern in asdict(expected).items()
-        if pattern and not re.search(pattern, said.get(name, ""))
+        if pattern and not re.search(pattern, answers.get(name, ""))
     ]

@@ -132,12 +132,12 @@ def run_here(arguments: Sequence[str], timeout_s: float) -> ProgramEnd:
         errors="replace",
     ) as process:
         try:
-            said, _ = process.communicate(timeout=timeout_s)
+            output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            said, _ = process.communicate()
-            return ProgramEnd(tuple(said.splitlines()), None)
-    return ProgramEnd(tuple(said.splitlines()), process.returncode)
+            output, _ = process.communicate()
+            return ProgramEnd(tuple(output.splitlines()), None)
+    return ProgramEnd(tuple(output.splitlines()), process.returncode)
 
 
 def _complains(end: ProgramEnd) -> bool:
@@ -145,25 +145,25 @@ def _complains(end: ProgramEnd) -> bool:
 
 
 def _raise(end: ProgramEnd, program: str) -> NoReturn:
-    said = redacted(" / ".join(line.strip() for line in end.lines if line.strip())[-_SHOWN_CHARACTERS:])
-    words = f"it said {said!r}" if said else "it said nothing"
+    output = redacted(" / ".join(line.strip() for line in end.lines if line.strip())[-_SHOWN_CHARACTERS:])
+    answer = f"it said {output!r}" if output else "it said nothing"
     if end.status is None:
         raise WriteStalledError(
-            f"{program} did not end in time, and was ended: {words}. The next try switches the board off and on"
+            f"{program} did not end in time, and was ended: {answer}. The next try switches the board off and on"
         )
     if _NO_RIGHT.search("\n".join(end.lines)):
         raise LabStableError(
-            f"{program} may not use the USB device: {words}. `snagrecover --udev` prints the rules for udev",
+            f"{program} may not use the USB device: {answer}. `snagrecover --udev` prints the rules for udev",
             failure="usb_refused",
         )
     if _NO_DEVICE.search("\n".join(end.lines)):
         raise RecoveryFailedError(
-            f"{program} saw no board on USB: {words}. Is the cable in the board's USB-C port, and do its switches select USB boot (DFU)?"
+            f"{program} saw no board on USB: {answer}. Is the cable in the board's USB-C port, and do its switches select USB boot (DFU)?"
         )
     hint = {"snagrecover": "Are the files the recovery set for this board's security state?"}.get(
         program, "Is the cable in the board's USB device port, and is `usb_port` of the env that of its U-Boot?"
     )
-    raise RecoveryFailedError(f"{program} failed with status {end.status}: {words}. {hint}")
+    raise RecoveryFailedError(f"{program} failed with status {end.status}: {answer}. {hint}")
 
 
 def _checked(port: str) -> str:

@@ -307,7 +307,7 @@ def inside(content: Content, image_bytes: int) -> list[Part]:
     ]
 
 
-def said_inside(part: Part) -> str:
+def inside_reason(part: Part) -> str:
     """Reason to refuse such a part on a flash memory."""
     return (
         f"{part.name} ({part.to.label}) lies inside the image: a flash memory is erased in blocks, so the part would take some of the image "

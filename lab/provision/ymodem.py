@@ -86,16 +86,16 @@ class Sending:
         self._end()
 
     def _await_question(self, within_s: float) -> None:
-        said, pattern = b"", _ASKS if self.batch else _ROM_ASKS
+        received, pattern = b"", _ASKS if self.batch else _ROM_ASKS
         deadline = self.line.now_ns() + round(within_s * 1e9)
         while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
-            asks = pattern.search(said) and (not self.batch or _INTRODUCED.search(said))
+            asks = pattern.search(received) and (not self.batch or _INTRODUCED.search(received))
             came = self.line.read(min(left_s, _QUIET_S) if asks else left_s)
             if not came and asks:
                 return
-            said += came
-        tail = said[-_SHOWN_BYTES:].decode("latin-1").strip()
-        if self.batch and said.strip(_CONTROLS) and not said.strip(_CONTROLS + _ASK):
+            received += came
+        tail = received[-_SHOWN_BYTES:].decode("latin-1").strip()
+        if self.batch and received.strip(_CONTROLS) and not received.strip(_CONTROLS + _ASK):
             raise RecoveryFailedError(
                 f"{self.name}: the board's ROM asks again for what it got before, so it refused that: is it damaged, or for another board "
                 "type or security state?"

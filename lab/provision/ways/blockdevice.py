@@ -61,11 +61,11 @@ class BlockDevice:
         self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._in, False)
         self.pid = process.pid
-        self._said, self._unwritten_bytes = b"", 0
+        self._received, self._unwritten_bytes = b"", 0
         self._answers: list[list[str]] = []
-        while (said := self._answer())[0] != "open":
-            if said[0] == WAITS:
-                self._meter.begin(" ".join(["waits for the write of", *said[1:]]))
+        while (answer := self._answer())[0] != "open":
+            if answer[0] == WAITS:
+                self._meter.begin(" ".join(["waits for the write of", *answer[1:]]))
 
     def write(self, offset: int, data: bytes) -> None:
         """Send an order; it is done later."""
@@ -117,19 +117,19 @@ class BlockDevice:
             got = os.read(self._out, 65536)
             if not got:
                 raise MediaWriteFailedError(f"{self._device}: its writer ended; was it killed? Try again")
-            self._said += got
-            *lines, self._said = self._said.split(b"\n")
+            self._received += got
+            *lines, self._received = self._received.split(b"\n")
             for line in lines:
                 if (refused := self._refusal(line.decode())) is not None:
                     raise refused
-                words = line.decode().split()
-                if words[0] == "failed":
-                    raise said_by_kernel(self._device, int(words[1]), " ".join(words[2:]))
-                if words[0] == "written":
-                    self._unwritten_bytes -= int(words[1])
-                    self._meter.add(int(words[1]))
+                fields = line.decode().split()
+                if fields[0] == "failed":
+                    raise kernel_error(self._device, int(fields[1]), " ".join(fields[2:]))
+                if fields[0] == "written":
+                    self._unwritten_bytes -= int(fields[1])
+                    self._meter.add(int(fields[1]))
                 else:
-                    self._answers.append(words)
+                    self._answers.append(fields)
             found, wait_s = True, 0
         return found
 
@@ -143,9 +143,9 @@ def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice
     Args:
         meter: counts the written bytes, and ends a stalled write.
     """
-    words = [sys.executable, "-P", "-m", blockwriter.__name__, device, "--parent", str(os.getpid())]
-    words += [] if writable else ["--read-only"]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    argv = [sys.executable, "-P", "-m", blockwriter.__name__, device, "--parent", str(os.getpid())]
+    argv += [] if writable else ["--read-only"]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with closing(process):
         yield BlockDevice(process, device, meter)
 
@@ -209,7 +209,7 @@ def compare(
     return compared
 
 
-def said_by_kernel(device: str, number: int, reason: str) -> BoardlabError:
+def kernel_error(device: str, number: int, reason: str) -> BoardlabError:
     """Error for an errno of a medium."""
     match number:
         case errno.EBUSY:

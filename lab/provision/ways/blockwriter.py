@@ -179,8 +179,8 @@ def _carry_out(
         _say("synced")
 
 
-def _say(*words: str) -> None:
-    os.write(1, " ".join(words).encode() + b"\n")
+def _say(*fields: str) -> None:
+    os.write(1, " ".join(fields).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.provision.failures import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, said
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, quoted
 from lab.provision.ways.linuxanswers import SECTOR_BYTES, SPOOL, refuse
 from lab.provision.writer import Meter
 
@@ -35,8 +35,8 @@ def ask(packing: str) -> Command:
 
     packing: as of `lab.provision.image.packing`.
     """
-    words = [f"command -v {program}" for program in ("bmaptool", *_UNPACKERS.get(packing, ()))]
-    return Command("; ".join([*words, "true"]), lambda lines, status: refuse(lines, status, words[0]))
+    commands = [f"command -v {program}" for program in ("bmaptool", *_UNPACKERS.get(packing, ()))]
+    return Command("; ".join([*commands, "true"]), lambda lines, status: refuse(lines, status, commands[0]))
 
 
 def there(lines: Sequence[str], packing: str) -> bool:
@@ -102,9 +102,9 @@ class BmapProgress:
 def progress(lines: Sequence[str]) -> BmapProgress:
     """Parse the answer to `look`."""
     numbers = [line.split() for line in lines if line.replace(" ", "").strip().isdigit()]
-    stat = next((words for words in numbers if len(words) >= _STAT_FIELDS), None)
+    stat = next((fields for fields in numbers if len(fields) >= _STAT_FIELDS), None)
     written = int(stat[_SECTORS_WRITTEN]) * SECTOR_BYTES if stat else None
-    return BmapProgress(any(len(words) == 1 for words in numbers), written)
+    return BmapProgress(any(len(fields) == 1 for fields in numbers), written)
 
 
 def finished(url: str, bmap_url: str, device: str) -> Command:
@@ -113,19 +113,21 @@ def finished(url: str, bmap_url: str, device: str) -> Command:
 
     def judge(lines: Sequence[str], status: int) -> None:
         plain = [_COLOURS.sub("", line) for line in lines]
-        words = "\n".join(plain)
-        if status == 0 and _COPIED.search(words):
+        output = "\n".join(plain)
+        if status == 0 and _COPIED.search(output):
             return
-        if "checksum mismatch for bmap file" in words:
-            raise ImageDamagedError(f"{text}: {said(plain)}. Make the block map anew (`bmaptool create`)")
-        if "checksum mismatch for blocks range" in words:
-            raise MediaVerifyFailedError(f"{text}: what came is not what the block map says: {said(plain)}. Try again")
-        if _UNREACHED.search(words):
+        if "checksum mismatch for bmap file" in output:
+            raise ImageDamagedError(f"{text}: {quoted(plain)}. Make the block map anew (`bmaptool create`)")
+        if "checksum mismatch for blocks range" in output:
+            raise MediaVerifyFailedError(
+                f"{text}: what came is not what the block map says: {quoted(plain)}. Try again"
+            )
+        if _UNREACHED.search(output):
             raise TftpTimeoutError(
-                f"{text}: {said(plain)}. Is the board's cable plugged in, and does a firewall let it reach the lab host?"
+                f"{text}: {quoted(plain)}. Is the board's cable plugged in, and does a firewall let it reach the lab host?"
             )
         refuse(plain, status, text)
-        raise MediaWriteFailedError(f"{text}: it did not say that it copied: {said(plain)}. Try again")
+        raise MediaWriteFailedError(f"{text}: it did not say that it copied: {quoted(plain)}. Try again")
 
     return Command(f"tail -n {_SHOWN_LINES} {_LOG}; (exit $(cat {_END}))", judge)
 

@@ -83,7 +83,7 @@ def limit_s(count: int) -> float:
     return _LEAST_S + count / _SLOWEST
 
 
-def said(lines: Sequence[str]) -> str:
+def quoted(lines: Sequence[str]) -> str:
     """The end of an answer, for a message."""
     text = " / ".join(line.strip() for line in lines if line.strip())
     return f"it said {text[-_SHOWN_CHARACTERS:]!r}" if text else "it said nothing"

@@ -120,7 +120,7 @@ class SpareBootWay:
 
     def _areas(self, made: Plan) -> tuple[Area, ...]:
         steps = tuple(step for step in made.steps if step.place and step.place.hardware in _BOOT)
-        found = planning.kept(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
+        found = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
         return tuple(Area.of(offset, piece.data) for piece, offset in planning.placed(found))
 
 

@@ -221,7 +221,7 @@ class LinuxWay:
             surface = self._medium.look(prompt)
             carry_out(prompt, answers.forget_cache())
             found = planning.pieces(plan.steps, self._most(prompt, surface, plan.steps), self.hosts)
-            for piece, offset in planning.placed(planning.kept(plan.steps, found, surface.align)):
+            for piece, offset in planning.placed(planning.not_overwritten(plan.steps, found, surface.align)):
                 digest = hashlib.sha256(piece.data).hexdigest()
                 what = f"{plan.steps[piece.step].name}: read back at {offset:#x}"
                 surface.compare(prompt, piece.place, offset, len(piece.data), digest, what)

@@ -20,7 +20,7 @@ from lab.provision.failures import (
     TargetRefusedError,
     TftpTimeoutError,
 )
-from lab.provision.ways.command import Command, Judge, limit_s, said
+from lab.provision.ways.command import Command, Judge, limit_s, quoted
 
 SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody but root writes
 _SYSFS: Final = "/sys/class/block/"
@@ -54,9 +54,11 @@ def refuse(lines: Sequence[str], status: int, what: str) -> None:
         )
     for pattern, kind, hint in _COMPLAINTS:
         if pattern.search(text):
-            raise kind(f"{what}: {said(lines)}; {hint}")
+            raise kind(f"{what}: {quoted(lines)}; {hint}")
     if status != 0:
-        raise MediaWriteFailedError(f"{what}: exit status {status}, {said(lines)}. Try again; then look at the medium")
+        raise MediaWriteFailedError(
+            f"{what}: exit status {status}, {quoted(lines)}. Try again; then look at the medium"
+        )
 
 
 def done(what: str) -> Judge:
@@ -119,7 +121,7 @@ def memory_bytes(lines: Sequence[str]) -> int:
     found, room = re.search(r"MemAvailable:\s+(\d+) kB", text), _ROOM.search(text)
     if found is None:
         raise BoardStableError(
-            f"the board's Linux does not say how much memory is free: {said(lines)}", failure="media_write_failed"
+            f"the board's Linux does not say how much memory is free: {quoted(lines)}", failure="media_write_failed"
         )
     return min([int(found[1]), *([int(room[1])] if room else [])]) * 1024
 
@@ -138,7 +140,7 @@ def sectors(lines: Sequence[str], device: str) -> int:
     """
     found = next((line.strip() for line in lines if line.strip().isdigit()), "0")
     if int(found) == 0:
-        raise MediaMissingError(f"{device}: the board's Linux sees no medium there: {said(lines)}")
+        raise MediaMissingError(f"{device}: the board's Linux sees no medium there: {quoted(lines)}")
     return int(found) * SECTOR_BYTES
 
 
@@ -176,10 +178,12 @@ def expect_unused(lines: Sequence[str], device: str) -> None:
             "was written. Let it run from another medium (`boot_from`) without it, or from memory"
         )
     numbers = {line.partition(":")[2].strip() for line in of_it}
-    for words in map(str.split, lines):
-        name, number = (words[0] if words else ""), (words[2] if len(words) > 4 else "")
+    for fields in map(str.split, lines):
+        name, number = (fields[0] if fields else ""), (fields[2] if len(fields) > 4 else "")
         if used.fullmatch(name) or number in numbers or (name == _ROOT and not numbers):
-            what = f"{name} ({words[1] if len(words) > 1 else ''})" if name.startswith("/") else f"it for {words[4]}"
+            what = (
+                f"{name} ({fields[1] if len(fields) > 1 else ''})" if name.startswith("/") else f"it for {fields[4]}"
+            )
             raise TargetRefusedError(
                 f"{device}: the board's Linux uses {what}; nothing was written. Let it run from another medium (`boot_from`), or "
                 "from memory"
@@ -241,12 +245,12 @@ def fetched(url: str) -> Judge:
             refuse(lines, status, "wget")
         if _FULL.search("\n".join(lines)):
             raise ConfigurationError(
-                f"{url}: the board's Linux has no room for it in /run: {said(lines)}. Give /run more (`mount -o remount,size=50% /run` as "
+                f"{url}: the board's Linux has no room for it in /run: {quoted(lines)}. Give /run more (`mount -o remount,size=50% /run` as "
                 "`prepare` in the env), or write this medium from U-Boot"
             )
         if status != 0:
             raise TftpTimeoutError(
-                f"{url}: the board could not load it: {said(lines)}. Is its cable plugged in, and does a firewall let it reach the lab host?"
+                f"{url}: the board could not load it: {quoted(lines)}. Is its cable plugged in, and does a firewall let it reach the lab host?"
             )
 
     return judge
@@ -258,7 +262,7 @@ def _written(count: int, size: int, what: str) -> Judge:
         out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
         if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
             raise MediaWriteFailedError(
-                f"{what}: not all of {count} bytes were written: {said(lines)}. Try again; then look at the medium"
+                f"{what}: not all of {count} bytes were written: {quoted(lines)}. Try again; then look at the medium"
             )
 
     return judge
@@ -266,7 +270,7 @@ def _written(count: int, size: int, what: str) -> Judge:
 
 def _silent(lines: Sequence[str]) -> None:
     raise BoardStableError(
-        f"the board's Linux does not say what is mounted: {said(lines)}", failure="media_write_failed"
+        f"the board's Linux does not say what is mounted: {quoted(lines)}", failure="media_write_failed"
     )
 
 
@@ -326,18 +330,18 @@ def compare_start(device: str, count: int, sha256: str, what: str) -> Command:
 
 def _streamed(url: str, count: int, size: int, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
-        first, told = _ends(lines)
+        first, output = _ends(lines)
         if status:  # of `dd`; what wget says of it then is of no interest
-            refuse([line for line in told if not line.startswith("wget:")], status, what)
+            refuse([line for line in output if not line.startswith("wget:")], status, what)
         if first:
-            fetched(url)(told, first)
-        refuse(told, status, what)
-        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(told))
+            fetched(url)(output, first)
+        refuse(output, status, what)
+        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(output))
         if out is None:
-            raise MediaWriteFailedError(f"{what}: {said(told)}. Try again; then look at the medium")
+            raise MediaWriteFailedError(f"{what}: {quoted(output)}. Try again; then look at the medium")
         if (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
             raise TftpTimeoutError(
-                f"{url}: not all of {count} bytes came to the board: {said(told)}. Try again; then look at its network"
+                f"{url}: not all of {count} bytes came to the board: {quoted(output)}. Try again; then look at its network"
             )
 
     return judge
@@ -345,12 +349,14 @@ def _streamed(url: str, count: int, size: int, what: str) -> Judge:
 
 def _compared(sha256: str, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
-        first, told = _ends(lines)
+        first, output = _ends(lines)
         try:
-            digest_is(sha256, what)(told, status)
+            digest_is(sha256, what)(output, status)
         except MediaVerifyFailedError:
-            if first and first != _SIGPIPE and not any(map(_ENOUGH.search, told)):
-                refuse([line for line in told if not _DIGEST.match(line)], first, f"{what}: the medium cannot be read")
+            if first and first != _SIGPIPE and not any(map(_ENOUGH.search, output)):
+                refuse(
+                    [line for line in output if not _DIGEST.match(line)], first, f"{what}: the medium cannot be read"
+                )
             raise
 
     return judge

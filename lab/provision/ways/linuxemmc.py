@@ -16,7 +16,7 @@ from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxanswers as pipes
-from lab.provision.ways.command import Command, CommandPrompt, Judge, carry_out, said
+from lab.provision.ways.command import Command, CommandPrompt, Judge, carry_out, quoted
 from lab.provision.writer import Step
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
@@ -106,8 +106,8 @@ def set_extcsd(prompt: CommandPrompt, device: str, wanted: ExtCsd) -> None:
     """
     if wanted.bootbus:
         width, reset, mode = wanted.bootbus
-        words = f"{_MODES[mode]} {_RESETS[reset]} {_WIDTHS[width]}"
-        text = f"mmc bootbus set {words} {_checked(device)}"
+        settings = f"{_MODES[mode]} {_RESETS[reset]} {_WIDTHS[width]}"
+        text = f"mmc bootbus set {settings} {_checked(device)}"
         carry_out(prompt, Command(text, answers.done(text)))
         _check_taken(prompt, device, "BOOT_BUS_CONDITIONS", mode << 3 | reset << 2 | width, 0x1F)
     if wanted.partconf:
@@ -151,7 +151,7 @@ def _asked(what: str) -> Judge:
         answers.refuse(lines, status, what)
         if missing := [name for name in _REGISTERS if not any(f"[{name}: 0x" in line for line in lines)]:
             raise MediaWriteFailedError(
-                f"{what}: it does not tell {' and '.join(missing)}: {said(lines)}. Is it an eMMC?"
+                f"{what}: it does not tell {' and '.join(missing)}: {quoted(lines)}. Is it an eMMC?"
             )
 
     return judge

@@ -22,7 +22,7 @@ from lab.provision.failures import (
     TargetRefusedError,
 )
 from lab.provision.release import PartPlace
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, limit_s, said
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, limit_s, quoted
 from lab.provision.ways.linuxanswers import SPOOL, done, refuse
 
 _ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
@@ -138,7 +138,7 @@ def make_volume(ubi: int, name: str) -> Command:
     def judge(lines: Sequence[str], status: int) -> None:
         refuse(lines, status, text)
         if f'name "{name}"' not in "\n".join(lines):
-            raise MediaWriteFailedError(f"{text}: {said(lines)}. Look at what else lies in this UBI (`ubinfo -a`)")
+            raise MediaWriteFailedError(f"{text}: {quoted(lines)}. Look at what else lies in this UBI (`ubinfo -a`)")
 
     return Command(text, judge)
 
@@ -160,7 +160,7 @@ def volumes(lines: Sequence[str], on: Partition) -> Volumes:
     text = "\n".join(lines)
     ubi = _number(text, on)
     if ubi is None:
-        raise MediaWriteFailedError(f"{on.device}: UBI does not have it: {said(lines)}. Try again")
+        raise MediaWriteFailedError(f"{on.device}: UBI does not have it: {quoted(lines)}. Try again")
     names = re.findall(rf"/(ubi{ubi}_\d+)/name:(\S+)", text)
     return Volumes(ubi, {name: f"/dev/{device}" for device, name in names})
 
@@ -375,7 +375,7 @@ def copy(device: str, count: int) -> Command:
     def judge(lines: Sequence[str], status: int) -> None:
         refuse(lines, status, text)
         if not _VERIFIED.search("\n".join(lines)):
-            raise MediaVerifyFailedError(f"{text}: it did not read back what it wrote: {said(lines)}")
+            raise MediaVerifyFailedError(f"{text}: it did not read back what it wrote: {quoted(lines)}")
 
     return Command(whole, judge, limit_s(3 * count))
 

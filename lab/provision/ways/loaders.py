@@ -13,7 +13,7 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError
-from lab.provision.ways.command import SHORT_S, CommandPrompt, said
+from lab.provision.ways.command import SHORT_S, CommandPrompt, quoted
 from lab.provision.ways.ubootanswers import has_command
 from lab.provision.ymodem import BITS_PER_BYTE, BLOCK_BYTES, Sending, YmodemLine
 
@@ -64,8 +64,8 @@ class OverConsole:
         while (total := _TOTAL.search(heard)) is None and (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
             heard += self.line.read(left_s)
         if total is None or int(total[1]) != len(data):
-            words = said(heard.decode("latin-1").splitlines())
-            raise RecoveryFailedError(f"{name}: {len(data)} bytes were sent over the console, and {words}. Try again")
+            answer = quoted(heard.decode("latin-1").splitlines())
+            raise RecoveryFailedError(f"{name}: {len(data)} bytes were sent over the console, and {answer}. Try again")
 
     def rest(self) -> None:
         """Do nothing; nothing was begun."""
@@ -143,7 +143,7 @@ class OverUsb:
             heard += self.line.read(left_s)
             if re.search(self.prompt.encode(), heard):
                 return
-        words = said(heard.decode("latin-1").splitlines())
+        answer = quoted(heard.decode("latin-1").splitlines())
         raise RecoveryFailedError(
-            f"{name}: U-Boot did not come back from `fastboot`: {words}. The next try switches it off and on"
+            f"{name}: U-Boot did not come back from `fastboot`: {answer}. The next try switches it off and on"
         )

@@ -15,7 +15,7 @@ from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
 from lab.provision.image import Hosts
 from lab.provision.release import Content, Image, PartPlace
-from lab.provision.writer import Step, inside, order, rooms, said_inside
+from lab.provision.writer import Step, inside, inside_reason, order, rooms
 
 T = TypeVar("T")
 _NONE: Final = frozenset[str]()
@@ -139,10 +139,10 @@ def check_overwritten(content: Content, hosts: Hosts | None = None) -> None:
     if content.image is None or not content.parts:
         return
     if lost := inside(content, images.unpacked_bytes(content.image, hosts)):
-        raise ConfigurationError(said_inside(lost[0]))
+        raise ConfigurationError(inside_reason(lost[0]))
 
 
-def kept(planned: tuple[Step, ...], found: Iterable[WritePiece], block: int) -> Iterator[WritePiece]:
+def not_overwritten(planned: tuple[Step, ...], found: Iterable[WritePiece], block: int) -> Iterator[WritePiece]:
     """Yield the written pieces that no later step has overwritten.
 
     These can be read back.

@@ -123,8 +123,8 @@ class Host:
         btrfs gives numbers that no device has.
         """
         for line in (self.proc / "self" / "mountinfo").read_text().splitlines():
-            words, _, mount = line.partition(" - ")
-            number, where = words.split()[2], words.split()[4]
+            fields, _, mount = line.partition(" - ")
+            number, where = fields.split()[2], fields.split()[4]
             source = mount.split()[1]
             yield number, where
             if source.startswith("/dev/"):
@@ -209,7 +209,9 @@ class CardWay:
         with self.at_host() as disk:
             compared = blockdevice.compare(
                 disk.path,
-                planning.placed(planning.kept(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), 1)),
+                planning.placed(
+                    planning.not_overwritten(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), 1)
+                ),
                 meter,
                 self.opener(disk),
             )
@@ -355,10 +357,10 @@ class CardHost:
                 failure="multiplexer_failed",
             ) from error
         try:
-            said = json.loads(done.stdout)
-            if "error" in said:
-                raise _REFUSALS.get(said["failure"], TargetRefusedError)(f"on {self.link.host}: {said['error']}")
-            return Disk(said["path"], said["size_bytes"], said["identity"], self.link.host)
+            answer = json.loads(done.stdout)
+            if "error" in answer:
+                raise _REFUSALS.get(answer["failure"], TargetRefusedError)(f"on {self.link.host}: {answer['error']}")
+            return Disk(answer["path"], answer["size_bytes"], answer["identity"], self.link.host)
         except (ValueError, KeyError, TypeError) as error:
             why = "there is no such program" if done.returncode == _NO_PROGRAM else done.stderr.strip()[-200:]
             raise ConfigurationError(
@@ -371,7 +373,7 @@ class CardHost:
 
         @contextmanager
         def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
-            words = [
+            argv = [
                 self.program,
                 "farm",
                 "card",
@@ -381,7 +383,7 @@ class CardHost:
                 "--bytes",
                 str(disk.size_bytes),
             ]
-            process = self.link.started([*words, "--write" if writable else "--read"])
+            process = self.link.started([*argv, "--write" if writable else "--read"])
             with blockdevice.closing(process):
                 yield BlockDevice(process, disk.label, meter, _refusal)
 
@@ -392,5 +394,5 @@ def _refusal(line: str) -> BoardlabError | None:
     """Error in the other host's line; None: it is an answer."""
     if not line.startswith("{"):
         return None
-    said = json.loads(line)
-    return _REFUSALS.get(said["failure"], TargetRefusedError)(str(said["error"]))
+    answer = json.loads(line)
+    return _REFUSALS.get(answer["failure"], TargetRefusedError)(str(answer["error"]))

@@ -198,7 +198,7 @@ class UbootWay:
             session = Session.begin(self.begin())
             compared, chosen = planning.ComparedPiece(), None
             pieces = planning.pieces(plan.steps, session.most(self.medium.align), self.hosts)
-            for piece in planning.kept(plan.steps, pieces, self.medium.align):
+            for piece in planning.not_overwritten(plan.steps, pieces, self.medium.align):
                 step = plan.steps[piece.step]
                 medium, offset = self._places.of(step.place, step.bytes)
                 if medium != chosen:

@@ -21,7 +21,7 @@ from lab.provision.failures import (
     MediaWriteProtectedError,
     TftpTimeoutError,
 )
-from lab.provision.ways.command import Judge, said
+from lab.provision.ways.command import Judge, quoted
 
 _UNKNOWN: Final = re.compile(r"Unknown command '([^']*)'")
 _MISSING: Final = re.compile(
@@ -58,17 +58,17 @@ def refuse(lines: Sequence[str], status: int, what: str) -> None:
         )
     if _MISSING.search(text):
         raise MediaMissingError(
-            f"{what}: U-Boot does not see the medium: {said(lines)}. Is it there, and its number in the env right?"
+            f"{what}: U-Boot does not see the medium: {quoted(lines)}. Is it there, and its number in the env right?"
         )
     if _PROTECTED.search(text):
         raise MediaWriteProtectedError(
-            f"{what}: the medium is write-protected: {said(lines)}. Take the protection away; nothing else helps"
+            f"{what}: the medium is write-protected: {quoted(lines)}. Take the protection away; nothing else helps"
         )
     if _TOO_LARGE.search(text):
-        raise ImageTooLargeError(f"{what}: {said(lines)}. The release's part is too large for its place")
+        raise ImageTooLargeError(f"{what}: {quoted(lines)}. The release's part is too large for its place")
     if _BAD_BLOCK.search(text):
         raise MediaBadBlockError(
-            f"{what}: a bad block where the release needs a good one: {said(lines)}. Let the part lie in UBI, or change the board"
+            f"{what}: a bad block where the release needs a good one: {quoted(lines)}. Let the part lie in UBI, or change the board"
         )
     if _FAILED.search(text) or status != 0:
         _failed(lines, what)
@@ -125,7 +125,7 @@ def addressed(lines: Sequence[str], _status: int) -> None:
         )
     if "DHCP client bound" not in text:
         raise TftpTimeoutError(
-            f"dhcp: the board got no address in U-Boot: {said(lines)}. Is its cable plugged in, and a DHCP server on that network? Else give it "
+            f"dhcp: the board got no address in U-Boot: {quoted(lines)}. Is its cable plugged in, and a DHCP server on that network? Else give it "
             "one (`board_address` in the env)"
         )
 
@@ -144,15 +144,15 @@ def loaded(count: int, name: str) -> Judge:
             return
         if "TFTP error" in text:
             raise TftpTimeoutError(
-                f"{name}: the TFTP server refused it: {said(lines)}. Was its folder emptied by somebody else? Try again"
+                f"{name}: the TFTP server refused it: {quoted(lines)}. Was its folder emptied by somebody else? Try again"
             )
         if "No ethernet found" in text or "address not set" in text:
             raise MediaMissingError(
-                f"{name}: the board has no network in U-Boot: {said(lines)}. Is its cable plugged in?"
+                f"{name}: the board has no network in U-Boot: {quoted(lines)}. Is its cable plugged in?"
             )
         got = f"{found[1]} of {count} bytes came" if found else "it did not come"
         raise TftpTimeoutError(
-            f"{name}: {got} over TFTP: {said(lines)}. Is the board's cable plugged in, and does a firewall let UDP pass to the lab host?"
+            f"{name}: {got} over TFTP: {quoted(lines)}. Is the board's cable plugged in, and does a firewall let UDP pass to the lab host?"
         )
 
     return judge
@@ -164,7 +164,7 @@ def misread(lines: Sequence[str], what: str) -> MediaWriteFailedError:
     The command lost characters on the console.
     """
     return MediaWriteFailedError(
-        f"`{what}`: U-Boot took it for another place or count: {said(lines)}. The console lost or changed characters of the command; where it "
+        f"`{what}`: U-Boot took it for another place or count: {quoted(lines)}. The console lost or changed characters of the command; where it "
         "was a write, what lay there is lost. Look at the console's cable, then try again"
     )
 
@@ -205,7 +205,7 @@ def partition_config(ack: int, boot: int, what: str) -> Judge:
         }
         if values != {"BOOT_ACK": ack, "BOOT_PARTITION_ENABLE": boot} or status != 0:
             raise ExtCsdNotSetError(
-                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {said(lines)}. The eMMC boots as that says (1: boot0, "
+                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {quoted(lines)}. The eMMC boots as that says (1: boot0, "
                 "2: boot1), not as it was told. Try again; then change the eMMC, or the board"
             )
 
@@ -221,9 +221,9 @@ def check_boot_bus(found: int | None, wanted: int) -> None:
         ExtCsdNotSetError: it has another value, or was not read (None).
     """
     if found is None or found & 0x1F != wanted:
-        shown = "U-Boot did not show it" if found is None else f"it says {found:#04x}"
+        answer = "U-Boot did not show it" if found is None else f"it says {found:#04x}"
         raise ExtCsdNotSetError(
-            f"BOOT_BUS_CONDITIONS (EXT_CSD[177]) was set to {wanted:#04x}, and {shown}; the partition that the eMMC boots from "
+            f"BOOT_BUS_CONDITIONS (EXT_CSD[177]) was set to {wanted:#04x}, and {answer}; the partition that the eMMC boots from "
             "was not changed. Try again; then change the eMMC, or the board"
         )
 
@@ -250,15 +250,15 @@ def ram(lines: Sequence[str]) -> tuple[int, int]:
     start = re.search(r"-> start\s+= (0x[0-9a-f]+)", text)
     size = re.search(r"-> size\s+= (0x[0-9a-f]+)", text)
     if start is None or size is None:
-        raise BoardStableError(f"`bdinfo` told of no memory: {said(lines)}", failure="media_write_failed")
+        raise BoardStableError(f"`bdinfo` told of no memory: {quoted(lines)}", failure="media_write_failed")
     begin = int(start[1], 16)
     end = begin + int(size[1], 16)
-    kept = [int(each, 16) for each in re.findall(r"(?:\[|= )(?:0x)?([0-9a-f]{8,16})(?:-0x[0-9a-f]+\])?", text)]
-    inside = [each for each in kept if begin + (end - begin) // 2 < each < end]
+    addresses = [int(each, 16) for each in re.findall(r"(?:\[|= )(?:0x)?([0-9a-f]{8,16})(?:-0x[0-9a-f]+\])?", text)]
+    inside = [each for each in addresses if begin + (end - begin) // 2 < each < end]
     return begin, min([end, *inside])
 
 
 def _failed(lines: Sequence[str], what: str) -> NoReturn:
     raise MediaWriteFailedError(
-        f"{what}: U-Boot did not do it: {said(lines)}. Try again; if it stays so, look at the medium"
+        f"{what}: U-Boot did not do it: {quoted(lines)}. Try again; if it stays so, look at the medium"
     )

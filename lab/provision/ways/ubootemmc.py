@@ -16,7 +16,7 @@ from lab.provision.failures import MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
 from lab.provision.spare import Area
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, fits, limit_s, said
+from lab.provision.ways.command import Command, CommandPrompt, carry_out, fits, limit_s, quoted
 from lab.provision.ways.ubootmedia import UBootBlocks
 from lab.provision.ways.ubootsession import Session
 
@@ -109,7 +109,7 @@ def _value(lines: Sequence[str], name: str, what: str) -> int:
     found = [int(match[1], 16) for line in lines if (match := re.fullmatch(rf"\s*{name}: (0x[0-9a-fA-F]+)\s*", line))]
     if len(found) != 1 or found[0] not in _VALUES[name]:
         raise MediaWriteFailedError(
-            f"{what}: U-Boot does not say {name}: {said(lines)}; nothing was written. Try again; if it stays so, look at the console's cable"
+            f"{what}: U-Boot does not say {name}: {quoted(lines)}; nothing was written. Try again; if it stays so, look at the console's cable"
         )
     return found[0]
 

@@ -17,7 +17,7 @@ from attrs import field, frozen, validators
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaMissingError
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, Judge, fits, limit_s, said
+from lab.provision.ways.command import Command, Judge, fits, limit_s, quoted
 
 # --- Sizes and erase blocks of media ---
 # The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c, cmd/mtd.c,
@@ -94,7 +94,7 @@ def mtd(lines: Sequence[str], name: str, erase_bytes: int) -> int | None:
             _check_erased(name, int(block[1], 16), erase_bytes)
         return int(span[2], 16) - int(span[1], 16) if span else None
     raise MediaMissingError(
-        f"MTD {name}: this U-Boot has no such device or part: {said(lines)}. Mend the release file, the env, or U-Boot's mtdparts"
+        f"MTD {name}: this U-Boot has no such device or part: {quoted(lines)}. Mend the release file, the env, or U-Boot's mtdparts"
     )
 
 

@@ -303,7 +303,7 @@ def test_a_writer_whose_orders_end_within_one_ends_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_kernel_says_of_a_card_has_its_class(number: int, kind: type[Exception]) -> None:
-    assert type(blockdevice.said_by_kernel("/dev/sdz", number, os.strerror(number))) is kind
+    assert type(blockdevice.kernel_error("/dev/sdz", number, os.strerror(number))) is kind
 
 
 @pytest.fixture
