@@ -1,4 +1,7 @@
-"""labgrid resources and drivers of boardlab. Importing this module registers them (`imports: [lab.drivers]`)."""
+"""labgrid resources and drivers of boardlab; the import registers them.
+
+An environment has `imports: [lab.drivers]`.
+"""
 
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver

@@ -1,4 +1,4 @@
-"""TI's Automation Interface as labgrid sees it: a power switch with resets, and boot-mode straps."""
+"""TI's Automation Interface: power switch with resets, and boot-mode straps."""
 
 from __future__ import annotations
 
@@ -64,11 +64,9 @@ class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
 
     @property
     def outlet(self) -> Outlet:
-        """See `EdgePowerDriver`."""
         return Outlet("", "automation", str(self.port.port))
 
     def order(self, command: str) -> None:
-        """See `EdgePowerDriver`."""
         self._command(f"auto power {command}")
 
     @Driver.check_active
@@ -80,7 +78,7 @@ class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
     @Driver.check_active
     @step()
     def power_on_reset(self) -> None:
-        """A pulse on PORz: the board reads its boot-mode straps anew, and its supplies stay on."""
+        """Pulse PORz; the board reads its straps anew, its supplies stay."""
         self._command("auto por")
 
     def _command(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Servers for a board that run from the first use to their end, over TFTP for U-Boot and over HTTP for Linux."""
+"""TFTP and HTTP servers for a board, started at the first use."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ class BoardServer:
     _http: FolderServer | None = field(default=None, init=False)
 
     def check_reached(self, elsewhere: str) -> None:
-        """See, before anything is decided, that the board can reach this host; choose the address where that is left to us.
+        """Make sure that the board reaches this host.
+
+        With `listen: auto` the address is chosen here, before any other decision.
 
         Args:
-            elsewhere: the other host that the board is on; empty: this one.
+            elsewhere: the board's host; empty: this one.
 
         Raises:
             ConfigurationError: it cannot.
@@ -70,7 +72,10 @@ class BoardServer:
             )
 
     def prepare(self, prompt: CommandPrompt) -> None:
-        """See `lab.provision.ways.uboot.Loader`; the server of an earlier use ends before, as it may have the port."""
+        """Start the TFTP server, after the end of an earlier one.
+
+        The earlier one may have the port.
+        """
         self.rest()
         folder = self._made(self._over_tftp, self.folder)
         if self.folder:
@@ -82,7 +87,6 @@ class BoardServer:
         tftp.prepare(prompt)
 
     def load(self, prompt: CommandPrompt, address: int, data: bytes, name: str) -> None:
-        """See `lab.provision.ways.uboot.Loader`."""
         if self._tftp is None:
             self.prepare(prompt)
         if self._tftp is not None:
@@ -90,18 +94,19 @@ class BoardServer:
 
     @contextmanager
     def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `lab.provision.ways.linux.FileServer`."""
         with self._over_http().offered(name, data) as url:
             yield url
 
     @contextmanager
     def offered_file(self, name: str, path: Path) -> Iterator[str]:
-        """See `lab.provision.ways.linux.FileServer`."""
         with self._over_http().offered_file(name, path) as url:
             yield url
 
     def rest(self) -> None:
-        """End the TFTP server until the next `prepare`, so that the port is free for another medium's."""
+        """End the TFTP server until the next `prepare`.
+
+        The port is free for another medium's server.
+        """
         self._tftp = None
         self._over_tftp.close()
 

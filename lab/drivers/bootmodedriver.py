@@ -26,7 +26,7 @@ def _lines(_instance: object, _attribute: object, lines: object) -> None:
 @target_factory.reg_driver
 @attr.s(eq=False)
 class BootModeDriver(Driver):
-    """BootModeDriver - sets the value of the boot-mode straps, one DigitalOutputProtocol per strap.
+    """BootModeDriver - sets boot-mode straps, one DigitalOutputProtocol per strap.
 
     Args:
         lines (dict): bit number -> name of the driver that controls this strap

@@ -1,9 +1,9 @@
-"""The one way in which boardlab calls a driver: with a time limit, and every failure in our error tree.
+"""Calls of drivers, with time limits and boardlab's errors.
 
-labgrid's drivers raise whatever the libraries below them raise, and wait for as long as those wait. Here each failure gets
-its class (whose fault, transient or stable), and a message that names the driver, its resource and the mend. The classes of
-a kind of driver begin with its name: `strap_timeout`, `strap_unreachable`, `strap_refused`, `strap_failed`,
-`strap_missing`, `strap_broken`.
+labgrid's drivers raise the exceptions of the libraries below them, and wait for as long as those wait. Here each
+failure gets its class (fault, transient or stable), and a message that names the driver, its resource and the remedy.
+The classes of a kind of driver begin with its name: `strap_timeout`, `strap_unreachable`, `strap_refused`,
+`strap_failed`, `strap_missing`, `strap_broken`.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ Result = TypeVar("Result")
 
 @frozen
 class DriverRole:
-    """What a driver is to the lab.
+    """Role of a driver in the lab.
 
     Attributes:
-        name: its failure classes begin with it. noun: how messages call it.
+        name: its failure classes begin with it. noun: its name in messages.
         mend: what to look at when it fails.
-        passing, lasting: the errors for what may pass and for what will not.
+        passing, lasting: the errors for transient and for stable failures.
     """
 
     name: str
@@ -145,7 +145,7 @@ def deactivate(driver: Any, kind: DriverRole, limit_s: float = ACTIVATE_LIMIT_S)
 
 
 def described(driver: Any) -> str:
-    """How a message calls a driver: its name, its class, and the resources that it is bound to."""
+    """Describe a driver: its name, class and resources."""
     cls, name = type(driver).__name__, getattr(driver, "name", None)
     places = ", ".join(sorted(_places(driver)))
     at = f" on {places}" if places else ""
@@ -153,7 +153,10 @@ def described(driver: Any) -> str:
 
 
 def _interrupted(error: BaseException | None, handled: BaseException | None) -> bool:
-    """Whether an error came while a Ctrl-C of the same call was on its way; `handled` is older than the call."""
+    """Return whether a Ctrl-C of the same call caused an error.
+
+    `handled` is older than the call.
+    """
     while error is not None and error is not handled:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -183,7 +186,10 @@ def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> Board
 
 
 def _unread(driver: Any, error: BaseException) -> str:
-    """The mend where a relay behind HTTP answered what is none of the two answers that its resource names; else empty."""
+    """Remedy for an HTTP relay with an unknown answer; else empty.
+
+    The answer is none of the two that its resource names.
+    """
     resource = getattr(driver, "http", None)
     if not isinstance(resource, HttpDigitalOutput) or not isinstance(error, ExecutionError):
         return ""
@@ -196,26 +202,38 @@ def _unread(driver: Any, error: BaseException) -> str:
 
 
 def _is_gone(driver: Any, error: BaseException) -> bool:
-    """Whether a driver failed since its place's resource is offered no more, or is not available; labgrid has nothing in an entry that is gone."""
+    """Return whether a driver failed since its place's resource is gone.
+
+    labgrid leaves an entry without content then.
+    """
     lacks = isinstance(error, NoResourceFoundError) or (isinstance(error, KeyError) and error.args == ("params",))
     target = getattr(driver, "target", None)
     return lacks and any(isinstance(each, RemotePlace) for each in getattr(target, "resources", ()))
 
 
 def _limit(driver: Any, limit_s: float) -> float:
-    """A person's; else no less than the driver itself says that it may need (`needs_s`), e.g. to connect anew with another host."""
+    """Time limit of a call.
+
+    A person has a limit of his own; a driver may need more (`needs_s`), e.g. to reconnect to another host.
+    """
     return PERSON_LIMIT_S if _asks_a_person(driver) else max(limit_s, getattr(driver, "needs_s", 0.0))
 
 
 def _asks_a_person(driver: Any) -> bool:
-    """Whether it, or what it drives, is done by hand: a DigitalOutputPowerDriver may be on a ManualSwitchDriver."""
+    """Return whether the driver, or a supplier of it, is manual.
+
+    A DigitalOutputPowerDriver may be on a ManualSwitchDriver.
+    """
     if any(cls.__name__ in _PERSONS for cls in type(driver).__mro__):
         return True
     return any(_asks_a_person(supplier) for supplier in getattr(driver, "suppliers", ()))
 
 
 def missing(error: NoResourceFoundError) -> str:
-    """The resources that labgrid waited for in vain, by their class and what they must match; else labgrid's own words."""
+    """Describe the resources that labgrid waited for in vain.
+
+    These are their classes and matches, else labgrid's own text.
+    """
     waiting = [(type(each).__name__, dict(getattr(each, "match", {}))) for each in error.filter or ()]
     return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)
 
@@ -228,14 +246,17 @@ def _places(driver: Any) -> Iterator[str]:
 
 
 def _said(error: BaseException) -> str:
-    """An error's own words on one line, without a URL's password and without what moves a terminal's cursor."""
+    """Text of an error on one line.
+
+    It has neither a URL's password nor control sequences of a terminal.
+    """
     if isinstance(error, NoResourceFoundError):
         return f"nothing is there that fits {missing(error)}"
     text = redacted(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
     return text if len(text) <= _SAID_CHARACTERS else f"{text[:_SAID_CHARACTERS]} …"
 
 
-# --- What the exceptions of labgrid's drivers, and of the libraries below them, mean ---
+# --- Classification of drivers' exceptions ---
 
 
 @frozen
@@ -303,7 +324,7 @@ _BROKEN: Final = FailureMeaning(
 
 
 def meaning(error: Exception) -> FailureMeaning:
-    """What an exception means that a driver has raised."""
+    """Classify an exception of a driver."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return FailureMeaning("refused", transient=error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR)
     if isinstance(error, requests.RequestException) and any(
@@ -320,7 +341,7 @@ def meaning(error: Exception) -> FailureMeaning:
 
 
 def root(error: Exception) -> BaseException:
-    """The exception that says what happened: of a failed request, the one that the libraries have wrapped."""
+    """Innermost exception that a failed request wraps."""
     found: BaseException = error
     while isinstance(error, requests.ConnectionError) and found.__context__ is not None:
         found = found.__context__
@@ -328,7 +349,10 @@ def root(error: Exception) -> BaseException:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those that it came from; urllib3 hands them on as arguments, too."""
+    """Yield an exception and its causes.
+
+    urllib3 hands them on as arguments, too.
+    """
     seen: list[BaseException] = [error]
     for each in seen:
         more = [each.__cause__, each.__context__, *each.args, getattr(each, "reason", None)]
@@ -336,7 +360,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield each
 
 
-# --- A time limit for calls that have none: blocking HTTP, ssh and serial calls of labgrid's drivers ---
+# --- Time limits for blocking calls ---
 # The call is interrupted by a timer's signal rather than left behind in a thread: a call that is left behind goes on later,
 # e.g. connects at last and moves a strap in the middle of another boot, and labgrid's stack of steps knows no threads. What
 # is interrupted unwinds as with Ctrl-C: sockets are closed, and programs that it has started are killed.
@@ -354,7 +378,10 @@ class TimeLimitError(Exception):
 
 
 class _RingError(BaseException):
-    """Interrupts a call; no Exception, so that no library takes it for a failed connection."""
+    """Interrupts a call.
+
+    It is no Exception, so that no library takes it for a failed connection.
+    """
 
 
 def within(limit_s: float, work: Callable[[], Result]) -> Result:
@@ -406,7 +433,7 @@ def _limited(limit_s: float, work: Callable[[], Result], outer_s: float) -> Resu
 
 
 def _children() -> frozenset[int]:
-    """The programs that this thread has started and that have not been waited for; proc_pid_task(5)."""
+    """Running child processes of this thread (proc_pid_task(5))."""
     try:
         text = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text(encoding="ascii")
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN

@@ -1,4 +1,7 @@
-"""A digital output that is a command of a host: what no driver of labgrid can do, e.g. a CAN frame, or a strap of another host."""
+"""A digital output that is a command of a host.
+
+It does what no driver of labgrid can do, e.g. a CAN frame, or a strap of another host.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ def _words(_instance: object, attribute: object, words: object) -> None:
 @target_factory.reg_driver
 @attr.s(eq=False)
 class CommandOutputDriver(Driver, DigitalOutputProtocol):
-    """CommandOutputDriver - runs a command of a host when it is asserted or deasserted.
+    """CommandOutputDriver - runs a host's command when asserted or deasserted.
 
     Args:
         asserted (list): program and arguments, e.g. [cansend, can0, "123#00"]; no shell is between
         deasserted (list): the same; empty: nothing is done
-        reads (list): the same, which prints 1 where it is asserted, else 0, e.g. [gpioget, gpiochip0, "4"]; empty: what was set last is
-            what it is
+        reads (list): the same, which prints 1 where it is asserted, else 0, e.g. [gpioget, gpiochip0, "4"]; empty: the
+            last set value counts
         at (str): the host that it runs on: empty, this one; "console", that of the board's console, through ssh
         timeout (float): seconds until it must have ended
     """
@@ -52,7 +55,10 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
 
     @property
     def needs_s(self) -> float:
-        """See `lab.drivers.calls`: a strap's limit must not be over before ssh says what is wrong, or has mended it."""
+        """Time for ssh to connect or to report its error.
+
+        A strap's limit must not end before.
+        """
         return 0.0 if self._link is None else self._link.needs_s(self.timeout)
 
     @Driver.check_active
@@ -72,7 +78,7 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
     @Driver.check_active
     @step(result=True)
     def get(self) -> bool:
-        """What it is, as `reads` prints it; else what was set last.
+        """Return the state that `reads` prints, else the last set one.
 
         Raises:
             As `set`; LabTransientError: `reads` prints something else.

@@ -1,4 +1,4 @@
-"""The host of a board's console, for drivers whose hardware is plugged in there (`at: console`)."""
+"""Host of a board's console, for drivers with `at: console`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.host.ssh import SshLink
 
 
 def console_of(target: Any) -> StampedConsoleDriver | None:
-    """The console of a target's strategy; None: it has none, or one that does not say where it is."""
+    """Console of a target's strategy; None: none that names its host."""
     try:
         console = getattr(target.get_strategy(), "console", None)
     except NoStrategyFoundError:
@@ -23,13 +23,13 @@ def console_of(target: Any) -> StampedConsoleDriver | None:
 
 
 def link_of(target: Any, what: str) -> SshLink | None:
-    """The ssh connection to the host of the console of a target's strategy; None: that is this host.
+    """ssh connection to the console's host; None: it is this host.
 
     Args:
-        what: asks, for messages.
+        what: the caller's name, for messages.
 
     Raises:
-        ConfigurationError: the console is none that says where it is.
+        ConfigurationError: the console does not name its host.
     """
     console = console_of(target)
     if console is None:

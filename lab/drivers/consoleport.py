@@ -1,4 +1,4 @@
-"""A port of labgrid's at the console server: what the drivers of a console have in common."""
+"""Ports of labgrid at the console server, for all console drivers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.host.runtime import runtime_dir, server_pid
 
 
 class ConsoleReader(Protocol):
-    """Who reads a port and writes to it; see `ConsoleClient`."""
+    """Reader and writer of a port, e.g. `ConsoleClient`."""
 
     def read_event(self, timeout_s: float) -> Event | None: ...
     def write(self, data: bytes) -> None: ...
@@ -56,7 +56,7 @@ class ConsolePort(Protocol):
         ...
 
     def relation(self) -> ClockRelation | None:
-        """How the clock of its stamps is related to this host's; None: it is the same."""
+        """Relation of the stamps' clock to this host's; None: the same."""
         ...
 
     def device(self) -> str:
@@ -64,7 +64,7 @@ class ConsolePort(Protocol):
         ...
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """What a failure is, seen by who else reads the port now."""
+        """Explain a failure by other readers of the port."""
         ...
 
 
@@ -83,16 +83,14 @@ class LocalPort:
 
     @property
     def label(self) -> str:
-        """See `ConsolePort`."""
         return str(self.port.port)
 
     @property
     def pty(self) -> bool:
-        """See `ConsolePort`; the recording says it."""
+        """False; the recording knows pseudo terminals."""
         return False
 
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
-        """See `ConsolePort`."""
         with new_client(self.runtime) as client:
             info = client.open(
                 self.port.port,
@@ -104,25 +102,22 @@ class LocalPort:
         return client, info
 
     def relation(self) -> ClockRelation | None:
-        """See `ConsolePort`."""
         return None
 
     def device(self) -> str:
-        """See `ConsolePort`."""
         port = Path(self.port.port)
         return os.path.normpath(port.parent / port.readlink()) if port.is_symlink() else str(port)
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """See `ConsolePort`."""
         folder = Path(self.runtime) if self.runtime else runtime_dir()
         return blamed(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
 
 
 def check_plugged(port: Any) -> None:
-    """See that a serial port of labgrid's has a device now, or an exporter that serves it.
+    """Make sure that a serial port has a device or an exporter.
 
     Raises:
-        ConfigurationError: it has none. LabTransientError: of one that an exporter has: nobody serves it now.
+        ConfigurationError: it has none. LabTransientError: no exporter serves it now.
     """
     if port.port:
         return
@@ -140,7 +135,10 @@ def check_plugged(port: Any) -> None:
 
 @contextmanager
 def new_client(runtime: str) -> Iterator[ConsoleClient]:
-    """A client of the console server of this runtime directory (empty: the usual one), closed only if the block fails."""
+    """Client of a runtime directory's console server.
+
+    Empty: the usual directory. The client is closed only if the block fails.
+    """
     client = ConsoleClient(ensure_server(Path(runtime) if runtime else None))
     try:
         yield client
@@ -149,7 +147,7 @@ def new_client(runtime: str) -> Iterator[ConsoleClient]:
         raise
 
 
-# --- A console as a line for files: bytes in both directions, and a clock ---
+# --- A console as a line for files ---
 
 
 @frozen
@@ -164,13 +162,10 @@ class ConsoleLine:
     clock: Any
 
     def read(self, timeout_s: float) -> bytes:
-        """See `SerialLine`."""
         return bytes(self.console.receive(timeout_s))
 
     def write(self, data: bytes) -> None:
-        """See `SerialLine`."""
         self.console.send(data)
 
     def now_ns(self) -> int:
-        """See `SerialLine`."""
         return int(self.clock.now_ns())

@@ -1,4 +1,4 @@
-"""How long a board took between two texts that it printed, by the stamps of the console server."""
+"""Time between two printed texts, by the console server's stamps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class ConsoleStamps:
     timing: Callable[[], LineTiming]
 
     def since_now(self) -> Callable[[Marks], OutputSpan]:
-        """See `lab.run.session.Stamps`."""
         before = len(self.console.capture)
 
         def span(marks: Marks) -> OutputSpan:
@@ -39,7 +38,10 @@ class ConsoleStamps:
 
 
 def _span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming) -> OutputSpan:
-    """Of the events behind the first `before`; those are looked at, too, since they tell how late the reader is."""
+    """Measure the span in the events behind the first `before`.
+
+    Earlier events are evaluated, too, as they show the lateness of the reader.
+    """
     _check(events[before:])
     start = next((event.position for event in events[before:] if isinstance(event, Chunk)), 0)
     patterns = [MomentPattern(_BEGIN, marks.begin), MomentPattern(_END, marks.end)]

@@ -1,4 +1,4 @@
-"""Writes media from a Linux on the board, over HTTP or over ssh."""
+"""Writer of media by a Linux on the board."""
 
 from __future__ import annotations
 
@@ -47,23 +47,27 @@ _MORE: Final = ("arguments", "prompt")
 @target_factory.reg_driver
 @attr.s(eq=False)
 class LinuxWriterDriver(Driver, ProvisionProtocol):
-    """LinuxWriterDriver - writes block devices and flash from a Linux on the board, which fetches over HTTP from a server of its own; or over ssh
+    """LinuxWriterDriver - writes media from a Linux on the board
+
+    The board fetches over HTTP from a server of this driver, or takes files over ssh.
 
     An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.emmc_boot_partitions`).
 
     Args:
-        media (dict): medium -> as that Linux calls it, e.g. /dev/mmcblk0, /dev/mtd0, or mtd
-        boot_from (str): the medium that Linux is booted from, never one of `media`; "ram": it runs in memory, from U-Boot over TFTP
+        media (dict): medium -> its name in that Linux, e.g. /dev/mmcblk0, /dev/mtd0, or mtd
+        boot_from (str): the medium that Linux is booted from, never one of `media`; "ram": it runs in memory, from
+            U-Boot over TFTP
         listen (str): this host's address where the board can reach it; "auto": as its routes say
         server (str): the same as the board sees it; empty: `listen`
         over (str): "http"; or "ssh": commands and files go by the SSHDriver of the environment
-        prepare (str): a command at its prompt once in each boot before anything else, e.g. what loads drivers and brings the network
-            up; empty: none
-        ram (dict): for "ram": the files `kernel`, `device_tree` and `initramfs`, in place of the release's `recovery: ram:`; more
-            `arguments` for the kernel; the `prompt` of its shell, where it is not that of `lab release ram-linux`
+        prepare (str): a command at its prompt once in each boot before anything else, e.g. to load drivers and bring
+            the network up; empty: none
+        ram (dict): for "ram": the files `kernel`, `device_tree` and `initramfs`, in place of the release's `recovery:
+            ram:`; more `arguments` for the kernel; the `prompt` of its shell, where it is not that of `lab release
+            ram-linux`
         uboot_from (str): for "ram": the medium whose U-Boot loads it; empty: the one that is selected
         port (int): for "ram": of the TFTP server; 0: a free one, which takes CONFIG_TFTP_PORT in U-Boot
-        folder (str): for "ram": what a TFTP server gives out that runs already, at `server`; empty: one is started
+        folder (str): for "ram": the folder of a running TFTP server at `server`; empty: one is started
         board_address (str): for "ram": the board's own address; empty: from DHCP
     """
 
@@ -90,7 +94,6 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             )
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
-        """See `ProvisionProtocol`."""
         if self.boot_from in self.media:
             raise ConfigurationError(
                 f"LinuxWriterDriver: {self.boot_from} is what Linux runs from (boot_from), and it is in media: a medium is not written by "
@@ -130,10 +133,10 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         return emmc_boot_partitions.from_linux(way) if linuxemmc.DEVICE.fullmatch(device) else way
 
     def _over_ssh(self, strategy: Any, console: CommandPrompt) -> CommandPrompt:
-        """The prompt over ssh, of the same running Linux as that of the console.
+        """Prompt over ssh, of the console's own running Linux.
 
         Raises:
-            TargetRefusedError: another machine answers at the address, or it cannot be told.
+            TargetRefusedError: another machine answers at the address, or the machine is unknown.
         """
         boot = _boot_id(console)
         late = f"{strategy.board} does not answer over ssh"
@@ -182,13 +185,15 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
 
 @frozen
 class _Watched:
-    """A prompt on the console; a kernel that ended there says so in place of the command that did not end."""
+    """A console prompt that reports a kernel's end.
+
+    The report replaces the time-out of the command.
+    """
 
     prompt: CommandPrompt
     board: Any
 
     def run(self, cmd: str, timeout: float = SHORT_S) -> tuple[list[str], list[str], int]:
-        """See `CommandPrompt`."""
         before = len(self.board.console.captured())
         try:
             return self.prompt.run(cmd, timeout=timeout)
@@ -207,13 +212,19 @@ class _Watched:
 
 
 def _boot_id(prompt: CommandPrompt) -> str:
-    """Of the running kernel (proc_sys_kernel(5)): no two boots of any machine have the same. Empty: it does not say."""
+    """Identifier of the running boot (proc_sys_kernel(5)); empty: none.
+
+    No two boots of any machines have the same.
+    """
     lines = carry_out(prompt, Command(f"cat {_BOOT_ID}", lambda _lines, _status: None))
     return next((found[0] for line in lines if (found := _UUID.search(line))), "")
 
 
 def _stage(kind: str, path: str) -> RecoveryStage:
-    """A file of this host's; what it is, is said by its key and not by its name."""
+    """A stage from a file of this host.
+
+    Its key gives the kind, not its name.
+    """
     try:
         with Path(path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The card of an SD multiplexer, written while it is at the host that the multiplexer is plugged into: over labgrid's drivers for the real ones."""
+"""Writer of the card of an SD multiplexer, at its host."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ _PLACES: Final = {
 @target_factory.reg_driver
 @attr.s(eq=False)
 class MultiplexedCardDriver(Driver, ProvisionProtocol):
-    """MultiplexedCardDriver - writes the card of an SD multiplexer, while the board is off and the card at the host
+    """MultiplexedCardDriver - writes the card of an SD multiplexer
+
+    The board is off and the card at the host meanwhile.
 
     Args:
-        medium (str): which medium of the board type the card is
-        id_path (str): the card reader's ID_PATH or ID_SERIAL, as `udevadm info` has it; empty: what the multiplexer's resource names
+        medium (str): the card's name among the board type's media
+        id_path (str): the card reader's ID_PATH or ID_SERIAL, as `udevadm info` has it; empty: that of the
+            multiplexer's resource
         smallest_gib (float): a card that is smaller is not the board's
         largest_gib (float): a disk that is larger is not the board's
         stall_s (float): a write without progress for so long is ended
@@ -65,7 +68,6 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
     program: str = attr.ib(default="lab", validator=attr.validators.instance_of(str))
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
-        """See `ProvisionProtocol`."""
         return {
             self.medium: CardWay("sd-mux", partial(self._card, strategy), stall_s=self.stall_s, opener=self._opener)
         }
@@ -90,7 +92,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
     @step(args=["place"])
     def switch(self, place: str) -> None:
-        """Move the card to the host or to the board ("dut"), and verify it.
+        """Move the card to the host or the board ("dut"), verified.
 
         Raises:
             MultiplexerFailedError: it is not there. LabError: the multiplexer does not answer.
@@ -104,7 +106,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
             )
 
     def position(self) -> str:
-        """Where the card is: "host", "dut" or "off"; else the tool's own word."""
+        """Position of the card: "host", "dut", "off", or the tool's word."""
         said = calls.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
         word = str(said).strip().rpartition(" ")[2].strip().lower()
         return _PLACES.get(word, word)

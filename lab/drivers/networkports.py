@@ -1,4 +1,7 @@
-"""Serial ports of other hosts: behind a console server there, or bare TCP ports of labgrid's stock exporter."""
+"""Serial ports of other hosts.
+
+They are behind a console server there, or bare TCP ports of labgrid's stock exporter.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def port_of(port: Any, runtime: str, transport: str = AUTO) -> ConsolePort:
 
 @define
 class RemotePort:
-    """A port behind a console server, on another host or on this one.
+    """A port behind a console server, here or on another host.
 
     Attributes:
         transport: "auto": directly where the server is on this host, else through ssh. "ssh": so, also on this host.
@@ -61,21 +64,17 @@ class RemotePort:
 
     @property
     def label(self) -> str:
-        """See `ConsolePort`."""
         return f"{self.published.host}:{self.published.device}"
 
     @property
     def pty(self) -> bool:
-        """See `ConsolePort`."""
         return self.published.pty
 
     @property
     def elsewhere(self) -> str:
-        """See `ConsolePort`."""
         return "" if self.published.is_here else self.published.host
 
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
-        """See `ConsolePort`."""
         published = self.published
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
         connect: Callable[[], ConsoleClient]
@@ -95,7 +94,6 @@ class RemotePort:
         return client, client.info
 
     def relation(self) -> ClockRelation | None:
-        """See `ConsolePort`."""
         return None if self._relation is None or self._relation.same else self._relation
 
     def rails_server(self) -> RailsServer:
@@ -119,7 +117,7 @@ class RemotePort:
 
     @property
     def _is_here(self) -> bool:
-        """Whether the sockets are this host's."""
+        """Return whether the sockets are on this host."""
         return self.published.is_here and os.access(self.published.socket, os.W_OK)
 
     def _link(self) -> SshLink:
@@ -130,17 +128,19 @@ class RemotePort:
         return prepare(Path(self.runtime) if self.runtime else runtime_dir())
 
     def device(self) -> str:
-        """See `ConsolePort`."""
         return self.label
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """Who else reads a port of another host is not seen from here."""
+        """Return the error; other readers are not visible from here."""
         return error
 
 
 @define
 class BareNetworkPort:
-    """A NetworkSerialPort of labgrid's stock exporter, or of any other server of RFC 2217 or raw TCP: without stamps."""
+    """A NetworkSerialPort without stamps.
+
+    It is of labgrid's stock exporter, or of another server of RFC 2217 or raw TCP.
+    """
 
     port: Any
     is_local: bool = False
@@ -148,30 +148,26 @@ class BareNetworkPort:
 
     @property
     def label(self) -> str:
-        """See `ConsolePort`."""
         return f"{self.port.host}:{self.port.port}"
 
     @property
     def elsewhere(self) -> str:
-        """See `ConsolePort`."""
         return "" if is_own(str(self.port.host)) else str(self.port.host)
 
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
-        """See `ConsolePort`."""
         host, tcp = proxymanager.get_host_and_port(self.port)
         client = RawTcpClient(RawTcpPort(host, int(tcp), self.port.protocol, order.speed_bd or self.port.speed))
         return client, client.info
 
     def relation(self) -> ClockRelation | None:
-        """See `ConsolePort`: the stamps are this host's."""
+        """None: the stamps are this host's."""
         return None
 
     def device(self) -> str:
-        """See `ConsolePort`."""
         return self.label
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """Who else reads it is not seen from here."""
+        """Return the error; other readers are not visible from here."""
         return error
 
 

@@ -1,4 +1,4 @@
-"""A board's prompt, of Linux or of U-Boot: labgrid's driver behind a time limit and our error tree."""
+"""Prompt of Linux or U-Boot: labgrid's driver with limits and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Prompt:
     around: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def run(self, cmd: str, timeout: float = COMMAND_S) -> tuple[list[str], list[str], int]:
-        """Run a command to its end: lines of output, lines of errors, exit status.
+        """Run a command: lines of output, of errors, and exit status.
 
         Raises:
             BoardlabError: it did not end in time, or its answer came in pieces; see `lab.drivers.calls`.

@@ -26,16 +26,16 @@ GLANCE_S = 1.0  # the slowest backend reads each rail once
 @target_factory.reg_driver
 @attr.s(eq=False)
 class RailsDriver(Driver):
-    """RailsDriver - samples the power of a board's rails, in a process of its own
+    """RailsDriver - samples the power of a board's rails
 
-    Which board it is, the target's strategy knows.
+    The sampler is a process of its own. The target's strategy names the board.
     """
 
     bindings = {"sensors": "RailSensors"}
 
     @property
     def config(self) -> RailsConfig:
-        """How the rails are wired.
+        """Wiring of the rails.
 
         Raises:
             ConfigurationError: the environment says too little or something wrong.
@@ -51,7 +51,10 @@ class RailsDriver(Driver):
 
     @Driver.check_active
     def sampling(self, trace: Path, wanted: AdcRange = AdcRange.ACTIVE) -> AbstractContextManager[Sampler]:
-        """See `lab.rails.sampling`; where the console is another host's, the samples have stamps of that host's clock."""
+        """Sample the rails in a context (see `lab.rails.sampling`).
+
+        If the console is on another host, the samples have stamps of that host's clock.
+        """
         port, relation = self._port(), getattr(self._console(), "relation", None)
         if isinstance(port, RemotePort) and (relation is not None or not port.published.is_here):
             line = relation.line if relation is not None else ""
@@ -59,10 +62,10 @@ class RailsDriver(Driver):
         return sampling(self.config, trace, wanted)
 
     def check_clock(self) -> None:
-        """See that samples and console moments are stamped by one clock.
+        """Make sure that one clock stamps samples and console moments.
 
         Raises:
-            LabStableError: they are not (`clock_unrelated`).
+            LabStableError: two unrelated clocks do (`clock_unrelated`).
             ConfigurationError: as `sampling`.
         """
         if getattr(self._console(), "relation", None) is not None and self._port() is None:
@@ -73,7 +76,7 @@ class RailsDriver(Driver):
             )
 
     def volts(self, seconds: float = GLANCE_S) -> dict[str, float]:
-        """What each rail reads now, without those whose sensor does not answer; nothing is kept.
+        """Read each rail now, without silent sensors; nothing is stored.
 
         Raises:
             ConfigurationError, LabError: as of `lab.rails.live.watch`.
@@ -94,10 +97,11 @@ class RailsDriver(Driver):
             return None
 
     def _port(self) -> ConsolePort | None:
-        """The console's port, beside which the sensors are; None: they are this host's.
+        """Console's port with the sensors; None: they are this host's.
 
         Raises:
-            ConfigurationError: no program of ours is where the console is; or an exporter offers sensors, whose port is another host's.
+            ConfigurationError: the console's host runs no boardlab; or an exporter offers sensors, whose port is
+                another host's.
         """
         if self.sensors.at != AT_CONSOLE:
             if getattr(self.sensors, "parent", None) is not None:
@@ -118,7 +122,7 @@ class RailsDriver(Driver):
         return port
 
 
-# --- Where a board's rails are measured: a labgrid resource ---
+# --- The labgrid resource of rail sensors ---
 
 
 AT_CONSOLE: Final = "console"

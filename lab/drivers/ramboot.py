@@ -1,4 +1,4 @@
-"""Starting a Linux in the memory of a board that is at U-Boot's prompt, and logging in to it."""
+"""Boot of a Linux in memory, from U-Boot's prompt to login."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SILENT_S: Final = 60.0  # a kernel that unpacks itself, a PHY that negotiates, 
 
 @frozen
 class RamBoot:
-    """How a board comes to a Linux in its memory.
+    """Boot of a Linux in a board's memory.
 
     Attributes:
         files: read when the board is booted. loader: gets them there. address: the board's own; empty: DHCP.

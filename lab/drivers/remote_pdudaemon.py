@@ -28,7 +28,9 @@ Connect = Callable[[float | None], socket.socket]
 
 @define
 class RemotePdudaemon:
-    """Sends a session's requests to it, by a socket of this user alone: every user of this host could use a forwarded TCP port.
+    """Requests to a pdudaemon of another host, through ssh.
+
+    The socket belongs to this user alone: a forwarded TCP port would be open to every user of this host.
 
     Attributes:
         at: host:port there.
@@ -48,7 +50,9 @@ class RemotePdudaemon:
         self._generation = self.link.generation()
 
     def reconnected(self) -> bool:
-        """Whether ssh's connection is a new one, since the old one was cut, or hung and was ended.
+        """Return whether ssh had to connect anew.
+
+        The old connection was cut, or hung and was ended.
 
         Raises:
             LabTransientError: there is none now.
@@ -79,7 +83,10 @@ class _Pool(HTTPConnectionPool):
         return connection
 
     def _put_conn(self, conn: Any) -> None:
-        """End it: a server that says nothing of that may keep it for a further request, or end it while that is sent."""
+        """End the connection, as the server may close it at any time.
+
+        A server that does not announce that may keep the connection for a further request, or end it during that.
+        """
         if conn is not None:
             conn.close()
 
@@ -105,5 +112,5 @@ class _ConnectAdapter(HTTPAdapter):
         proxies: Mapping[str, str] | None = None,
         cert: Any = None,
     ) -> Any:
-        """See the base."""
+        """Return the pool of the ssh connection."""
         return self._pool

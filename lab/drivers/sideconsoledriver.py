@@ -1,4 +1,4 @@
-"""A UART beside the console: somebody else speaks there, e.g. the MCU's firmware."""
+"""A UART beside the console, e.g. of the MCU's firmware."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from lab.errors import LabTransientError
 @target_factory.reg_driver
 @attr.s(eq=False)
 class SideConsoleDriver(Driver):
-    """SideConsoleDriver - a UART that is no console of U-Boot or Linux; the console server reads and records it too.
+    """SideConsoleDriver - a UART beside the console, read and recorded too
 
-    A port of another host is read as by StampedConsoleDriver. It is no ConsoleProtocol, so that no other driver takes it for the board's console.
+    It is no console of U-Boot or Linux.
+
+    A port of another host is read as by StampedConsoleDriver. It is no ConsoleProtocol, so that no other driver takes
+    it for the board's console.
 
     Args:
         runtime (str): the console server's runtime directory; default as `lab console` has it
@@ -43,7 +46,7 @@ class SideConsoleDriver(Driver):
     @Driver.check_active
     @step(result=True)
     def take(self) -> str:
-        """What came since the last call."""
+        """Return the bytes since the last call."""
         said = b""
         try:
             self._connected().status(self._name)  # its answer comes behind what the server had read before

@@ -1,4 +1,4 @@
-"""labgrid's console through the console server: a drop-in for SerialDriver whose bytes carry stamps."""
+"""Console through the console server: a SerialDriver whose bytes carry stamps."""
 
 from __future__ import annotations
 
@@ -78,28 +78,31 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     @property
     def local_device(self) -> str | None:
-        """The port's device on this host; None where it is another's, or is away."""
+        """Port's device on this host; None: another host's, or away."""
         return self.port.port if isinstance(self.port, SerialPort) else None
 
     @property
     def simulated(self) -> bool:
-        """Whether the exporter of the port says that it is a pseudo terminal."""
+        """Return whether the port's exporter reports a pseudo terminal."""
         return not isinstance(self.port, SerialPort) and port_of(self.port, self.runtime).pty
 
     @property
     def elsewhere(self) -> str:
-        """The host of the board, where the port is another host's; empty: it is this one's."""
+        """Host of the port and board; empty: this one."""
         return port_of(self.port, self.runtime, self.transport).elsewhere
 
     @property
     def board_host(self) -> str:
-        """The other host that the board's USB and network are known to be at; empty: this one, or a terminal server, which tells nothing of them."""
+        """Known other host of the board's USB and network.
+
+        Empty: this one, or a terminal server, which knows nothing of them.
+        """
         way = port_of(self.port, self.runtime, self.transport)
         return "" if isinstance(way, BareNetworkPort) and self.port.parent is None else way.elsewhere
 
     @property
     def relation(self) -> ClockRelation | None:
-        """How the clock of the stamps is related to this host's; None where it is the same."""
+        """Relation of the stamps' clock to this host's; None: the same."""
         return self._way.relation() if self._way is not None else None
 
     def _connected(self) -> ConsoleReader:
@@ -132,14 +135,20 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._overruns_before = self._overruns()
 
     def overruns(self) -> int:
-        """How many characters the port's driver has lost since `start_capture`; 0 where it does not count."""
+        """Characters that the port's driver lost since `start_capture`.
+
+        0: the driver does not count.
+        """
         return max(0, self._overruns() - self._overruns_before)
 
     def check_clock(self, since_ns: int) -> None:
-        """See that the stamps' clock, where it is another host's, is related to this host's from an instant of it until now.
+        """Make sure that the stamps' clock is related to this host's.
+
+        It must be from the given instant of it until now.
 
         Raises:
-            LabTransientError: it is not (`clock_unrelated`), or its host does not answer; what was measured is to be thrown away.
+            LabTransientError: it is not (`clock_unrelated`), or its host does not answer; the measurement has to be
+                discarded.
         """
         if self.relation is None or not isinstance(self._client, ReconnectingReader):
             return
@@ -153,9 +162,9 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     @Driver.check_active
     def sync(self) -> bool:
-        """Wait until the console server has handed on everything that its ports had; it is in `capture` then.
+        """Wait until the server has delivered all bytes into `capture`.
 
-        Returns: whether anything came.
+        Returns: True: bytes came.
 
         Raises:
             LabTransientError: the server does not answer.
@@ -164,12 +173,12 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         return bool(self.poll(0))
 
     def forget_input(self) -> None:
-        """What came so far is nobody's answer; `capture` keeps it."""
+        """Drop the unread input; `capture` keeps it."""
         self._unread = b""
         self._expect.buffer = b""
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """What a failure is, seen by who else reads the port now: `console_shared`, or what it was."""
+        """Explain a failure by other readers: `console_shared`, or unchanged."""
         return self._way.blamed(error) if self._way is not None else error
 
     def captured(self) -> bytes:
@@ -178,7 +187,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     @Driver.check_active
     def poll(self, timeout: float) -> bool:
-        """Whether bytes came within `timeout` seconds; they are in `capture` then, and in labgrid's log."""
+        """Wait for bytes; True: they are in `capture` and labgrid's log."""
         data = self._fetch(timeout)
         if data:
             self._unread += data
@@ -193,7 +202,10 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     @Driver.check_active
     def receive(self, timeout: float) -> bytes:
-        """What comes within `timeout` seconds and no other reader has taken; empty: nothing. It is no step of labgrid's."""
+        """Return the bytes that come within `timeout` seconds.
+
+        Bytes of another reader are left out. It is no step of labgrid's.
+        """
         try:
             return self._read(timeout=timeout)
         except TIMEOUT:
@@ -201,11 +213,17 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     @Driver.check_active
     def send(self, data: bytes) -> None:
-        """Send bytes that are no text, e.g. a file's; they are no step of labgrid's, whose log would hold them all."""
+        """Send binary data without a step of labgrid's.
+
+        The log of such a step would hold a whole file.
+        """
         self._write(data)
 
     def unread(self, data: bytes) -> None:
-        """Give bytes back to the next read, e.g. a prompt that another driver wants to see."""
+        """Return bytes to the next read, e.g. a prompt.
+
+        Another driver wants to see it.
+        """
         self._unread = data + self._unread
 
     def _read(self, size: int = 1, timeout: float = 0.0, max_size: int | None = None) -> bytes:
@@ -218,7 +236,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         return data
 
     def _fetch(self, timeout: float) -> bytes:
-        """All bytes that have come by now, after waiting for the first event; none when none came in time."""
+        """Wait for an event and return all bytes; empty: none in time."""
         data = []
         event = self._next_event(timeout)
         while event is not None:
@@ -246,7 +264,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         return next((port for port in ports if port.info.name == name), None)
 
     def _lost(self) -> LabTransientError:
-        """What has become of an adapter that went away: whether it is back in time, and as which device."""
+        """Wait for a lost adapter and describe its return."""
         was, back = self._device, False
         while not back and (event := self._next_event(RETURN_S)) is not None:
             self.capture.append(event)

@@ -63,21 +63,21 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     @property
     def limit_s(self) -> float:
-        """See `EdgePowerDriver`: connecting and each part of the answer have `timeout`, all of it has this."""
+        """Time limit of a whole order.
+
+        `timeout` limits the connection and each part of the answer.
+        """
         return 2 * self.timeout
 
     @property
     def outlet(self) -> Outlet:
-        """See `EdgePowerDriver`."""
         return outlet_of(self, "")
 
     def prepare(self) -> None:
-        """See `EdgePowerDriver`."""
         if self._remote is not None:
             self._remote.prepare()
 
     def order(self, command: str) -> None:
-        """See `EdgePowerDriver`."""
         place = f"pdudaemon at {self._shown or self._address}, pdu {self.port.pdu}, port {self.port.index}"
         try:
             answer = self._asked(command)

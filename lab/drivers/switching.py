@@ -1,4 +1,4 @@
-"""What power switches have in common: when they switched, a limit, and whether their outlet is on."""
+"""Power switches: edges, limits, and the state of outlets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.host.clock import Clock, MonotonicRaw, utc_now
 from lab.host.runtime import OutletStatus, runtime_dir
 from lab.redaction import redacted
 
-# --- Which outlet a power driver switches, and a word to who watches the lab's outlets ---
+# --- Outlets and their last commands ---
 
 
 PDUDAEMON_PORT = 16421
@@ -51,7 +51,7 @@ class Outlet:
 
 
 def outlet_of(driver: Any, board: str) -> Outlet:
-    """What any power driver switches: of its resource, or the board that it is for."""
+    """Outlet of any power driver, by its resource or board."""
     for supplier in getattr(driver, "suppliers", ()):
         index = getattr(supplier, "index", None)
         if isinstance(supplier, Resource) and index is not None:
@@ -65,19 +65,22 @@ def outlet_of(driver: Any, board: str) -> Outlet:
 
 
 def pdudaemon_of(port: Any) -> str:
-    """host:port of a PDUDaemonPort's pdudaemon; two of them may have a PDU of the same name."""
+    """host:port of a PDUDaemonPort's pdudaemon.
+
+    Two pdudaemons may have a PDU of the same name.
+    """
     place = urlsplit(f"//{port.host}")
     return f"{place.hostname}:{place.port or PDUDAEMON_PORT}"
 
 
 def last_command(outlet: Outlet) -> OutletStatus | None:
-    """What a program of this host's user told this outlet last; None: nothing is known."""
+    """Last command of this user to an outlet; None: unknown."""
     found = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
     return next((each for each in found if (each.server, each.pdu, each.outlet) == _key(outlet)), None)
 
 
 def record_command(outlet: Outlet, command: str, at: float, duration_s: float, *, done: bool) -> None:
-    """Note an order, and whether it was obeyed. It is no reason to fail if that cannot be written."""
+    """Record a command and its success; a failed write is ignored."""
     before = last_command(outlet)
     commands, failures = (before.commands, before.failures) if before else (0, 0)
     status = OutletStatus(*_key(outlet), command, at, duration_s, commands + 1, failures + (not done))
@@ -88,7 +91,7 @@ def _key(outlet: Outlet) -> tuple[str, str, str]:
     return outlet.server, outlet.pdu, outlet.number
 
 
-# --- What power switches have in common: when they switched, a limit, and whether their outlet is on ---
+# --- Switches ---
 
 
 class Switch(Protocol):
@@ -112,9 +115,11 @@ class Switch(Protocol):
 
 @attr.s(eq=False)
 class EdgePowerDriver(Driver, PowerProtocol):
-    """A power switch that keeps when it switched (`edge`), and counts for `lab exporter` what it was told.
+    """A power switch that records its edges and counts commands.
 
-    A driver of it gives its orders in `order`, and says in `outlet` which one it switches.
+    `edge` is the last one; `lab exporter` publishes the commands.
+
+    A subclass implements `order` and `outlet`.
 
     Args:
         delay (float): seconds between off and on in `cycle`
@@ -129,7 +134,6 @@ class EdgePowerDriver(Driver, PowerProtocol):
 
     @property
     def driver(self) -> EdgePowerDriver:
-        """See `Switch`."""
         return self
 
     @property
@@ -139,11 +143,11 @@ class EdgePowerDriver(Driver, PowerProtocol):
 
     @property
     def limit_s(self) -> float:
-        """How long an order may take."""
+        """Time limit of an order."""
         return POWER_LIMIT_S
 
     def prepare(self) -> None:
-        """What can be done before an order is timed, e.g. connect with the switch.
+        """Prepare an order before it is timed, e.g. connect.
 
         Raises:
             LabError: there is no way to it.
@@ -166,7 +170,7 @@ class EdgePowerDriver(Driver, PowerProtocol):
     @Driver.check_active
     @step()
     def off(self) -> None:
-        """Switch off. Returning means that the switch was told, not that the board is off."""
+        """Switch off; the switch has the order, the board may be on."""
         self._switch("off")
 
     @Driver.check_active
@@ -184,10 +188,10 @@ class EdgePowerDriver(Driver, PowerProtocol):
 
 @define(eq=False)
 class ForeignSwitch:
-    """A power driver of labgrid's own or of somebody else's, which keeps no time and knows no limit.
+    """A power driver without edges and limits, e.g. labgrid's own.
 
     Attributes:
-        board: whose power it is.
+        board: the powered board.
     """
 
     driver: Any
@@ -197,15 +201,12 @@ class ForeignSwitch:
 
     @property
     def outlet(self) -> Outlet:
-        """See `Switch`."""
         return outlet_of(self.driver, self.board)
 
     def on(self) -> None:
-        """See `EdgePowerDriver.on`."""
         self._switch("on", self.driver.on)
 
     def off(self) -> None:
-        """See `EdgePowerDriver.off`."""
         self._switch("off", self.driver.off)
 
     def _switch(self, command: str, order: Callable[[], None]) -> None:
@@ -213,12 +214,12 @@ class ForeignSwitch:
 
 
 def switch_of(driver: Any, board: str = "") -> Switch:
-    """Any driver with labgrid's PowerProtocol as a switch that keeps time and has limits."""
+    """Wrap any PowerProtocol driver as a switch with edges and limits."""
     return driver if isinstance(driver, EdgePowerDriver) else ForeignSwitch(driver, board)
 
 
 def is_on(switch: Switch) -> bool | None:
-    """Whether the switch says that its outlet is on; None: its driver has no `get`, or knows no answer.
+    """Ask the switch for its outlet; None: it cannot tell.
 
     Raises:
         LabError: it could tell, and does not answer.
@@ -239,7 +240,7 @@ def is_on(switch: Switch) -> bool | None:
 
 @frozen
 class _Order:
-    """An order to a driver, "on" or "off", and the outlet that it is for."""
+    """An order "on" or "off" to a driver and its outlet."""
 
     driver: Any
     command: str
@@ -247,7 +248,10 @@ class _Order:
     outlet: Outlet
 
     def give(self, order: Callable[[], None], limit_s: float, prepare: Callable[[], None] = lambda: None) -> PowerEdge:
-        """When it was obeyed; the lab's watchers are told, whatever becomes of it."""
+        """Give the order and return its edge.
+
+        The record for the lab's watchers is written in each case.
+        """
 
         def obeyed() -> PowerEdge:  # what the limit itself takes stays out of the edge
             prepare()
@@ -267,7 +271,10 @@ class _Order:
             record_command(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)
 
     def _wait(self) -> None:
-        """Where a lab staggers its power-ons: until the last one at the same switch is long enough ago."""
+        """Wait until the last power-on at the switch is old enough.
+
+        A lab may stagger its power-ons.
+        """
         gap_s = locks.power_on_gap_s()
         if gap_s:
             locks.keep_gap(f"power on {self.outlet.server} {self.outlet.pdu}", gap_s)

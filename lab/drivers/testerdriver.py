@@ -1,4 +1,7 @@
-"""TesterDriver: commands on the PC at the other end of a board's links, through any program that takes them."""
+"""TesterDriver: commands on the PC at a board's links.
+
+Any program that takes commands will do.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
     def run(
         self, cmd: str, timeout: float = 30.0, codec: str = "utf-8", decodeerrors: str = "strict"
     ) -> tuple[list[str], list[str], int]:
-        """Run a command to its end: lines of output, lines of errors, exit status.
+        """Run a command: lines of output, of errors, and exit status.
 
         Raises:
             LabTransientError: it did not end in time.
@@ -78,6 +81,9 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
 
 
 def _found(program: str) -> str:
-    """Where a program is: on the PATH, or beside our own Python, where `lab` is when nothing was activated."""
+    """Find a program on the PATH or beside our own Python.
+
+    `lab` is there when no environment was activated.
+    """
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
     return shutil.which(program, path=path) or program

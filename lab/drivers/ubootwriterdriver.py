@@ -1,4 +1,4 @@
-"""Writes media from U-Boot, over the network, over USB, or over the console."""
+"""Writer of media from U-Boot: network, USB, or console."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _USB: Final = "usb"
 @target_factory.reg_driver
 @attr.s(eq=False)
 class UBootWriterDriver(Driver, ProvisionProtocol):
-    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own or the lab's; or over USB or
-    the console, where there is no network
+    """UBootWriterDriver - writes media from U-Boot's prompt
+
+    Data comes over TFTP, from a server of this driver or the lab's; without a network over USB or the console.
 
     An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.emmc_boot_partitions`).
 
     Args:
-        media (dict): medium -> as U-Boot calls it: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"
+        media (dict): medium -> its name in U-Boot: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"
         listen (str): this host's address where the board can reach it; "auto": as its routes say
         server (str): the same as the board sees it; empty: `listen`
         port (int): of the TFTP server; 0: a free one, which takes CONFIG_TFTP_PORT in U-Boot
-        folder (str): what a TFTP server gives out that runs already, at `server`; empty: one is started
+        folder (str): the folder of a running TFTP server at `server`; empty: one is started
         board_address (str): the board's own address; empty: from DHCP
         boot_from (str): the medium whose U-Boot writes; empty: the one that is selected
         erase_kib (int): erase block of a flash
@@ -60,7 +61,6 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
     usb_port: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
-        """See `ProvisionProtocol`."""
         if not self.media:
             raise ConfigurationError("UBootWriterDriver: media: expected e.g. {emmc: mmc 0, ospi: sf}")
         return {name: self._way(strategy, as_uboot) for name, as_uboot in self.media.items()}
@@ -93,10 +93,12 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         return way
 
     def _check_host(self, elsewhere: str, served: BoardServer) -> None:
-        """See that what this host sends reaches a board that may be on another one.
+        """Make sure that this host can send data to the board.
+
+        The board may be on another host.
 
         Raises:
-            ConfigurationError: it does not.
+            ConfigurationError: it cannot.
         """
         if self.over == _TFTP:
             served.check_reached(elsewhere)

@@ -1,4 +1,4 @@
-"""The SD multiplexer of a virtual board: the same calls as labgrid's drivers of real ones."""
+"""SD multiplexer of a virtual board, with labgrid's calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class VirtualSDMux(Resource):
 @target_factory.reg_driver
 @attr.s(eq=False)
 class VirtualSDMuxDriver(Driver):
-    """VirtualSDMuxDriver - switches the card of a virtual board between board and host"""
+    """VirtualSDMuxDriver - switches a virtual board's card to board or host"""
 
     bindings = {"mux": {"VirtualSDMux"}}
 
@@ -64,7 +64,7 @@ class VirtualSDMuxDriver(Driver):
     @Driver.check_active
     @step(title="sdmux_get")
     def get_mode(self) -> str:
-        """Where the card is."""
+        """Position of the card."""
         return self._ask(None)
 
     def _ask(self, mode: str | None) -> str:

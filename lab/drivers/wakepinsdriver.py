@@ -31,7 +31,7 @@ def _pins(_instance: object, _attribute: object, pins: object) -> None:
 @target_factory.reg_driver
 @attr.s(eq=False)
 class WakePinsDriver(Driver):
-    """WakePinsDriver - wakes the board by a pulse on a pin, one DigitalOutputProtocol per wake-up source.
+    """WakePinsDriver - wakes the board, one DigitalOutputProtocol per wake-up source.
 
     Args:
         pins (dict): wake-up source ("gpio", "can") -> name of the driver of its output

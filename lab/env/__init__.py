@@ -1,1 +1,1 @@
-"""Environment files: found by a bare name, and checked for what labgrid itself lets pass."""
+"""Environment files: lookup by name, and checks beyond labgrid's."""

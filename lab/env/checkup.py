@@ -1,4 +1,7 @@
-"""A check of a board before it takes runs: power cycle, console, medium, rails; through the same drivers as a run."""
+"""Check of a board before runs: power, console, medium, rails.
+
+It uses the drivers of a run.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,12 @@ class CheckUp:
     _heard: bool = field(default=False, init=False)
 
     def run(self) -> tuple[CheckedPart, ...]:
-        """Check everything, and leave the board off; the parts, in the order of PARTS.
+        """Check all parts in the order of PARTS; switch off.
+
+        Returns the checked parts.
 
         Raises:
-            ConfigurationError: the environment is wrong; nothing was found out then.
+            ConfigurationError: the environment is wrong; nothing was checked.
         """
         try:
             self._at_a_prompt()
@@ -74,7 +79,7 @@ class CheckUp:
         return tuple(self.parts[name] for name in PARTS)
 
     def _at_a_prompt(self) -> None:
-        """Boot it as a run does, and type at it. Where the software on it does not boot, at its U-Boot."""
+        """Boot the board and type at Linux, else at U-Boot."""
         error = self._booted()
         if error is None:
             self._found("boot", "it booted to its login prompt")
@@ -87,7 +92,10 @@ class CheckUp:
             self._part("console", self._echo_in_uboot)
 
     def _booted(self) -> BoardlabError | None:
-        """Power-cycle and boot it, and log in; the error where that fails, for the second time where it may pass."""
+        """Power-cycle, boot and log in; return the last error.
+
+        A transient error has a second try.
+        """
         for left in reversed(range(TRIES)):
             try:
                 self.strategy.boot()
@@ -153,7 +161,10 @@ class CheckUp:
         return f"{booted}, and {READ_MIB} MiB of {device} were read"
 
     def _rails(self) -> str:
-        """Each rail against its nominal voltage; one that software scales against its range, or whether it is on."""
+        """Compare each rail with its nominal voltage or range.
+
+        A scaled rail without a known range only has to be on.
+        """
         volts = self._volts()
         wanted = {rail.name: rail.volts for rail in self.strategy.rails.config.measured}
         silent = [name for name in wanted if name not in volts]
@@ -177,7 +188,7 @@ class CheckUp:
         return f"{len(wanted) - len(free)} rails within {NEAR:.0%} of their nominal voltages{shown}"
 
     def _switched_off(self) -> None:
-        """Switch it off; a board that was heard must fall silent, and rails must fall."""
+        """Switch off; a heard board falls silent, and rails fall."""
         if "power" in self.parts:
             return
         self._part("power", self._power)
@@ -237,7 +248,10 @@ class CheckUp:
 
 
 def _amiss(name: str, volts: float, nominal: float, scaled: Sequence[float] | None) -> str:
-    """What is wrong with what a rail reads; empty: nothing. `scaled`: its range, empty where nobody knows it; None: it is fixed."""
+    """Problem of a rail's reading; empty: none.
+
+    `scaled`: its range, empty: unknown; None: it is fixed.
+    """
     if scaled is not None and not scaled:
         return "" if volts >= RAIL_OFF_V else f"{name} reads {volts:.3f} V, it is off"
     low, high = scaled or (nominal, nominal)
@@ -253,9 +267,9 @@ def part_of(failure: str) -> str:
 
 
 def host_of(strategy: Any) -> str:
-    """The host that a board is plugged into, by the same name wherever this runs: where its console's port is.
+    """Host of a board's console, by one name everywhere.
 
-    That is what the port's exporter says of itself. Its address tells nothing: on loopback a port is reached through ssh.
+    The port's exporter names it. Its address is no name: on loopback a port is reached through ssh.
     """
     console = strategy.console
     published = PublishedPort.of(getattr(getattr(console, "port", None), "extra", None) or {})

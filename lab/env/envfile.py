@@ -1,4 +1,4 @@
-"""labgrid environments: found by a bare name, and checked for what labgrid itself lets pass."""
+"""labgrid environments: lookup by name, and checks beyond labgrid's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OLD_STRATEGIES = "strategies"
 
 
 def find(name: str, root: Path) -> Path:
-    """The environment file: `name` as it stands, or in the folder `envs` of `root`.
+    """Find an environment by its path, or in `envs` of `root`.
 
     Raises:
         ConfigurationError: there is no such file.
@@ -68,7 +68,9 @@ def check(path: Path) -> None:
 
 
 def problems(path: Path) -> Iterator[str]:
-    """What is wrong with an environment: keys that stand twice, unknown keys and classes, wrong shapes, types and wirings; each with its mend.
+    """Yield an environment's mistakes, each with a remedy.
+
+    These are keys that stand twice, unknown keys and classes, wrong shapes, types and wirings.
 
     A mistake that hides others ends the list.
     """
@@ -101,8 +103,9 @@ def problems(path: Path) -> Iterator[str]:
 
 
 def refusals(path: Path) -> Iterator[str]:
-    """What a run would refuse, or fail on, of an environment without `problems`: values that are still the template's, straps and
-    prompts that are not the board type's, misspelt options.
+    """Yield problems that a run would meet in a sound environment.
+
+    These are values of the template, straps and prompts of another board type, misspelt options.
 
     Raises:
         ConfigurationError: the file cannot be understood.
@@ -125,7 +128,9 @@ def refusals(path: Path) -> Iterator[str]:
 
 
 def names(path: Path, cls: str) -> bool:
-    """Whether a target has a driver of that class. A file that cannot be understood has one where it says the word.
+    """Return whether a target has a driver of that class.
+
+    In a file that cannot be understood the class's name counts.
 
     Raises:
         ConfigurationError: it cannot be read, or is no YAML.
@@ -142,7 +147,9 @@ def names(path: Path, cls: str) -> bool:
 
 
 def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
-    """The arguments of the first driver (or, in the room "resources", resource) of that class; none where there is none.
+    """Arguments of the first driver of that class, or {}.
+
+    With the room "resources" it is a resource.
 
     Raises:
         ConfigurationError: the file cannot be understood.
@@ -155,10 +162,10 @@ def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
 
 
 def board_of(path: Path) -> tuple[str, str]:
-    """The type and the name of the board, as its BoardStrategy has them.
+    """Type and name of the board in its BoardStrategy.
 
     Raises:
-        ConfigurationError: it has none, or one that lacks them; or the file cannot be understood.
+        ConfigurationError: there is no BoardStrategy, or it lacks them; or the file cannot be understood.
     """
     strategy = arguments_of(path, "BoardStrategy")
     lacks = [name for name in ("board_type", "board") if not strategy.get(name)]
@@ -181,7 +188,10 @@ def target_options(path: Path, role: str = "main") -> dict[str, Any]:
 
 
 def _unedited(path: Path) -> Iterator[str]:
-    """Lines with the mark LAB that are as the template has them, and addresses that are reserved for documentation."""
+    """Yield values of the template, and addresses reserved for documentation.
+
+    Template lines have the mark LAB.
+    """
     templates = {
         _value(line)
         for each in shipped.folder(shipped.ENVS).glob("*.yaml")
@@ -201,7 +211,10 @@ def _value(line: str) -> str:
 
 
 def _misspelt(path: Path, place: str, given: object, known: Iterable[str]) -> Iterator[str]:
-    """Options that look like ours: tests of the user's own may have any other."""
+    """Yield options that look like boardlab's.
+
+    Tests of the user's own may have any other.
+    """
     if given is not None and not isinstance(given, dict):
         yield f"{path}: {place}: expected `name: value`, got {given!r}"
         return
@@ -319,7 +332,7 @@ def _own_files(imports: Sequence[str]) -> list[str]:
 
 
 def _hint(imports: Sequence[str]) -> str:
-    """Where our strategy would have come from."""
+    """Hint at the right import of the strategy."""
     if OLD_STRATEGIES not in imports:
         return f" (add `- {STRATEGIES}` to `imports:`)"
     taken = ", ".join(getattr(sys.modules.get(OLD_STRATEGIES), "__path__", ["a module"]))

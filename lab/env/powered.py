@@ -1,4 +1,4 @@
-"""Whether a board has power, as far as anybody can tell: its power switch, and its rails."""
+"""Power of a board, by its switch and its rails."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ DISCHARGE_S = 2.0  # where the board type does not say
 
 @frozen
 class Powered:
-    """What is known of a board's power.
+    """Known state of a board's power.
 
     Attributes:
         server, pdu, outlet: see `lab.drivers.switching.Outlet`.
-        switch_says: "on", "off", or why it does not say.
-        volts: what the rails read; empty: nobody knows.
-        on: whether it has power; None: nobody can tell.
+        switch_says: "on", "off", or the reason of its silence.
+        volts: of each rail; empty: unknown.
+        on: it has power; None: unknown.
         last_command: of this host's programs, "on" or "off"; empty: none. last_command_at: seconds since 1970.
     """
 
@@ -53,11 +53,11 @@ class Powered:
 
 @define(eq=False)
 class Supply:
-    """The power of a board: its switch, and its rails where the environment has any.
+    """Power supply of a board: its switch and optional rails.
 
     Attributes:
-        discharge_s: how long its supplies take to fall.
-        averaging_s: over which its rails are read.
+        discharge_s: time in which its supplies fall.
+        averaging_s: time of an average over its rails.
     """
 
     board: str
@@ -67,7 +67,10 @@ class Supply:
     averaging_s: float = field(default=0.5)
 
     def read(self) -> Powered:
-        """Ask whoever can tell. Rails count for more than the switch: it knows only what it did."""
+        """Ask switch and rails; rails count more.
+
+        The switch only knows its last command.
+        """
         outlet, volts = self.switch.outlet, self._volts()
         try:
             state = is_on(self.switch)
@@ -80,7 +83,7 @@ class Supply:
         return Powered(self.board, outlet.server, outlet.pdu, outlet.number, says, volts, on, *known)
 
     def settled(self, *, on: bool) -> Powered:
-        """Look until the board's power is as wanted, or its supplies had time for it."""
+        """Wait until the power is as wanted, or `discharge_s`."""
         end = time.monotonic() + self.discharge_s
         while (found := self.read()).on is (not on) and time.monotonic() < end:
             time.sleep(AGAIN_S)
@@ -99,7 +102,7 @@ class Supply:
 
 
 def supply_of(env: str) -> Supply:
-    """The power of the board that an environment describes, ready to be switched.
+    """Power supply of an environment's board, ready to switch.
 
     Raises:
         ConfigurationError: there is no such environment, something in it is wrong, or it has no power driver.
@@ -115,18 +118,18 @@ def supply_of(env: str) -> Supply:
     return supply
 
 
-# --- The target of an environment, for commands that use one driver of it ---
+# --- Targets for commands with one driver ---
 
 
 CONNECT_LIMIT_S: Final = 3.0
 
 
 def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]:
-    """The target of an environment, its strategy (None where it has none), and one driver.
+    """Target, strategy or None, and one driver of an environment.
 
     Args:
-        env: its path, or a bare name. protocol: of labgrid, that the driver has. slot: what a strategy calls it.
-        noun: what messages call it.
+        env: its path, or a bare name. protocol: of labgrid, that the driver has. slot: its name in a strategy.
+        noun: its name in messages.
 
     Raises:
         ConfigurationError: there is no such environment, something in it is wrong, or it has no such driver.
@@ -150,7 +153,7 @@ def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]
 
 
 def lacks(path: Path) -> Iterator[str]:
-    """What of an environment without problems is not there, or cannot be made: its drivers, its pdudaemon, its serial ports.
+    """Yield missing drivers, pdudaemons and serial ports of an environment.
 
     Targets with a RemotePlace are left out: their coordinator knows them.
     """
@@ -200,7 +203,7 @@ def _absent(target: Any) -> Iterator[str]:
 
 
 def straps_of(env: str) -> tuple[Any, Any]:
-    """The strategy of an environment, and its boot-mode driver, ready to be set.
+    """Strategy and activated boot-mode driver of an environment.
 
     Raises:
         ConfigurationError: as of `parts`; or it has no BoardStrategy, which knows the boot modes.
@@ -214,7 +217,7 @@ def straps_of(env: str) -> tuple[Any, Any]:
 
 
 def bench_hint(targets: Mapping[str, Any]) -> str:
-    """How to bring up the bench of a virtual board, in parentheses; empty for the environment of a real one.
+    """Hint to start a virtual board's bench; empty: a real board.
 
     Args:
         targets: of labgrid's configuration.
@@ -228,7 +231,7 @@ def bench_hint(targets: Mapping[str, Any]) -> str:
 
 
 def _entry(entries: Any, kind: str) -> dict[str, Any]:
-    """The first of this kind in an env's list or mapping of resources or drivers; {} where there is none."""
+    """First entry of a kind in resources or drivers, or {}."""
     for entry in entries if isinstance(entries, list) else [entries or {}]:
         if kind in entry:
             return dict(entry[kind] or {})
@@ -236,7 +239,7 @@ def _entry(entries: Any, kind: str) -> dict[str, Any]:
 
 
 def console_device(env: str) -> str:
-    """The path of the serial port on which the console of an environment's board is.
+    """Path of the serial port of an environment's console.
 
     Raises:
         ConfigurationError: as of `parts`; or the console is no serial port of this host.

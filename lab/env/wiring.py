@@ -1,7 +1,7 @@
-"""What an environment's drivers are wired to, and what their arguments are: before labgrid makes any of them.
+"""Checks of drivers' wiring and arguments, before labgrid makes them.
 
-labgrid finds a wrong wiring only when it makes the target, with a traceback; some things that it lets pass make wrong
-numbers. `problems` names them all at once.
+labgrid finds a wrong wiring only when it makes the target, with a traceback; some mistakes that it lets pass make
+wrong numbers. `problems` names them all at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TargetComponent:
 
 
 def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """What is wrong with a target, each with its place and its mend."""
+    """Yield a target's mistakes, each with its place and remedy."""
     wrong = {entry.place: list(_arguments(entry)) for entry in (*resources, *drivers)}
     for found in wrong.values():
         yield from found
@@ -127,12 +127,12 @@ def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
 
 
 def _measures(cls: type) -> bool:
-    """Whether a driver times what comes from the port."""
+    """Return whether a driver times the bytes of the port."""
     return issubclass(cls, StampedConsoleDriver) or _is_board_strategy(cls)
 
 
 def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """Rails that cannot be measured, for the board type that the strategy names."""
+    """Yield rails that cannot be measured on the strategy's board type."""
     board_type = _type_of(drivers)
     for entry in resources:
         if issubclass(entry.cls, RailSensors) and board_type is not None:
@@ -144,7 +144,7 @@ def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
 
 
 def _board(drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """A board type that is not there, and a medium that it does not have."""
+    """Yield unknown board types, and media that they lack."""
     for entry in drivers:
         if not _is_board_strategy(entry.cls):
             continue
@@ -160,7 +160,9 @@ def _board(drivers: Sequence[TargetComponent]) -> Iterator[str]:
 
 
 def unfit(drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """Straps and prompts that do not fit the board type: a run that comes to them fails.
+    """Yield straps and prompts that do not fit the board type.
+
+    A run that needs them fails.
 
     Args:
         drivers: of a target without `problems`.
@@ -178,7 +180,10 @@ def unfit(drivers: Sequence[TargetComponent]) -> Iterator[str]:
 
 
 def _straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
-    """Media whose boot mode needs a strap that no line drives and that is fixed otherwise."""
+    """Yield media whose boot mode needs a strap without a line.
+
+    The strap is fixed otherwise.
+    """
     lines, fixed = entry.arguments["lines"], entry.arguments.get("fixed", 0)
     driven = sum(1 << bit for bit in lines)
     for name, medium in board_type.media.items():
@@ -191,7 +196,7 @@ def _straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
 
 
 def _prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardType) -> Iterator[str]:
-    """A pattern that is not found in what a board of this type prints."""
+    """Yield a pattern that is not found in the board type's texts."""
     try:
         wanted = re.compile(pattern)
     except re.error as error:
@@ -206,12 +211,15 @@ def _prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardT
 
 
 def _hostname(board_type: BoardType) -> str:
-    """Of the root file system; of a type that does not say, what stands before `login:`."""
+    """Host name of the root file system.
+
+    Without one in the board type it is the text before `login:`.
+    """
     return board_type.identity.hostname if board_type.identity else board_type.prompts.login.partition(" ")[0]
 
 
 def _type_of(drivers: Sequence[TargetComponent]) -> BoardType | None:
-    """The board type that a target's BoardStrategy names; None: it has none, or there is no such type."""
+    """Board type of a target's BoardStrategy; None: none or unknown."""
     for entry in drivers:
         name = entry.arguments.get("board_type")
         if _is_board_strategy(entry.cls) and isinstance(name, str) and name in boards.names():
@@ -224,7 +232,7 @@ def _is_board_strategy(cls: type) -> bool:
 
 
 def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """What cannot be done on a board of another host, whatever its place has."""
+    """Yield settings that cannot work on another host's board."""
     console_is_here = any(issubclass(entry.cls, SerialPort) for entry in resources)
     for entry in resources:
         if issubclass(entry.cls, RailSensors) and not console_is_here and entry.arguments.get("at", "") != AT_CONSOLE:
@@ -328,7 +336,7 @@ def _slots(cls: type) -> dict[str, set[Any]]:
 
 
 def _class(requirement: Any) -> Any:
-    """The class of a requirement; None for one that labgrid does not know either."""
+    """Class of a requirement; None: unknown to labgrid."""
     if isinstance(requirement, str):
         return target_factory.all_classes.get(requirement)
     return requirement if inspect.isclass(requirement) else None

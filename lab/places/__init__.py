@@ -1,1 +1,1 @@
-"""Boards on other hosts, as labgrid knows them: what a host exports, and who holds a place."""
+"""Boards on other hosts: labgrid's exports and the users of places."""

@@ -1,8 +1,8 @@
 """labgrid's exporter, with our console server behind its serial ports.
 
-labgrid has no plug-ins for exporters: this is its program with another class for `RawSerialPort` and `USBSerialPort`. What a stock
-client sees is a NetworkSerialPort; in its `extra` ours finds the console server. That runs on its own (systemd, `lab console
-serve`) and outlives this program, which ends whenever its coordinator does.
+labgrid has no plug-ins for exporters: this is its program with another class for `RawSerialPort` and `USBSerialPort`.
+A stock client sees a NetworkSerialPort; in its `extra` ours finds the console server. That runs on its own (systemd,
+`lab console serve`) and outlives this program, which ends whenever its coordinator does.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class ExporterOptions:
-    """What the program is told.
+    """Options of the program.
 
     Attributes:
         resources: labgrid's own configuration of an exporter (YAML).
-        coordinator: host:port. name: of the exporter. hostname: by which other hosts reach this one.
+        coordinator: host:port. name: of the exporter. hostname: this host's name for other hosts.
         runtime: the console server's folder.
         listen: address of the TCP ports for stock clients.
-        isolated: all that is exported is reached through ssh by stock clients (labgrid's `--isolated`).
+        isolated: stock clients reach all exports through ssh (labgrid's `--isolated`).
     """
 
     resources: Path
@@ -66,24 +66,33 @@ class ExporterOptions:
 
     @property
     def known(self) -> dict[str, object]:
-        """What the file of resources, which is a template, may ask for; as labgrid's exporter has it."""
+        """Variables of the resources' template, as in labgrid's exporter."""
         return {"env": os.environ, "isolated": self.isolated, "hostname": self.hostname, "name": self.name}
 
     @property
     def on_loopback(self) -> bool:
-        """Whether nobody elsewhere reaches `listen`: 127.0.0.0/8, ::1 or a name for them."""
+        """Return whether `listen` is on loopback.
+
+        It is 127.0.0.0/8, ::1 or a name for them.
+        """
         return is_loopback(self.listen)
 
     @property
     def reached_at(self) -> str:
-        """Where stock clients find the TCP ports; through ssh, from this host's side: labgrid writes no brackets around IPv6 there."""
+        """Address of the TCP ports for stock clients.
+
+        Through ssh it is an address of this host's side, as labgrid writes no brackets around IPv6 there.
+        """
         if self.proxied:
             return "localhost" if self.on_loopback and ":" in self.listen else self.listen
         return self.hostname
 
     @property
     def proxied(self) -> bool:
-        """Whether stock clients reach consoles through ssh: on loopback there is no other way for those of other hosts."""
+        """Return whether stock clients reach consoles through ssh.
+
+        On loopback those of other hosts have no other way.
+        """
         return self.isolated or self.on_loopback
 
 
@@ -101,11 +110,11 @@ class ConsoleHost:
 
     @property
     def socket(self) -> Path:
-        """Where it listens."""
+        """Socket of the console server."""
         return socket_path(self.options.runtime)
 
     def answers(self) -> bool:
-        """Look, but not more often than once a second for all ports together."""
+        """Check the server, at most once a second for all ports."""
         if self._looked_at and time.monotonic() - self._looked_at < _LOOK_AGAIN_S:
             return not self.why
         before, self.why = self.why, ""
@@ -127,14 +136,14 @@ class ConsoleHost:
 
 @define
 class _ServedPort:
-    """A serial port of labgrid's, as long as it is plugged in and the console server answers."""
+    """A plugged serial port with an answering console server."""
 
     port: Any
     host: ConsoleHost
     avail: bool = False
 
     def poll(self) -> None:
-        """See labgrid's ManagedResource."""
+        """Poll the port and the console server."""
         self.port.poll()
         # labgrid says of a port with a path that it is there, whatever is.
         self.avail = bool(self.port.avail) and is_there(Path(self.port.port)) and self.host.answers()
@@ -142,7 +151,7 @@ class _ServedPort:
 
 @attr.s(eq=False)
 class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
-    """A serial port behind the console server; a subclass made by `exports` knows which."""
+    """A serial port behind the console server; `exports` makes subclasses."""
 
     console: ConsoleHost
 
@@ -206,7 +215,10 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
 
 @attr.s(eq=False)
 class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
-    """A pdudaemon's outlet; where that listens on this host's loopback, it is reached as the consoles are. `exports` makes a subclass."""
+    """A pdudaemon's outlet; `exports` makes a subclass.
+
+    A pdudaemon on this host's loopback is reached as the consoles are.
+    """
 
     options: ExporterOptions
 
@@ -220,7 +232,7 @@ class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
 
 
 def _udev(device: str | None) -> dict[str, str]:
-    """What udev knows of a port; {}: nothing, now."""
+    """udev's properties of a port; {}: none now."""
     try:
         found = Path(device or "").stat()
         return _known(str(device), (found.st_rdev, found.st_ino, found.st_ctime_ns))
@@ -230,7 +242,9 @@ def _udev(device: str | None) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _known(device: str, _node: tuple[int, int, int]) -> dict[str, str]:
-    """The same for one device node: another adapter at its path has another.
+    """udev's properties of one device node.
+
+    Another adapter at its path has another node.
 
     Raises:
         LookupError: nothing yet.
@@ -250,10 +264,11 @@ def exports(options: ExporterOptions) -> dict[str, type]:
 
 
 def run(options: ExporterOptions) -> int:
-    """Export until SIGTERM or SIGINT, or until the coordinator goes. Returns: the exit status.
+    """Export until SIGTERM, SIGINT or the coordinator's end; return the exit status.
 
     Raises:
-        ConfigurationError: the file of resources is not there, or is wrong; the coordinator's address is none, or nobody can listen at ours.
+        ConfigurationError: the file of resources is not there, or is wrong; the coordinator's address is invalid, or
+            ours cannot be listened at.
     """
     if not options.resources.is_file():
         raise ConfigurationError(
@@ -290,7 +305,7 @@ def run(options: ExporterOptions) -> int:
     return COORDINATOR_GONE if stock.reexec else 0
 
 
-# --- The file with what a host exports, as labgrid's exporter reads it: a Jinja template of YAML, groups of resources by class ---
+# --- The file of resources, a template of YAML ---
 
 
 _SENSORS: Final = "RailSensors"
@@ -298,10 +313,12 @@ _LOCATION: Final = "location"  # of a group: a text, and no resource
 
 
 def check(path: Path, known: dict[str, object]) -> None:
-    """Refuse what labgrid answers with a traceback, and what stock clients do not know: a place with it is none for `labgrid-client` at all.
+    """Refuse resources that labgrid or its clients cannot handle.
+
+    labgrid answers them with a traceback; `labgrid-client` cannot use a place with them.
 
     Args:
-        known: what the template may ask for.
+        known: variables of the template.
 
     Raises:
         ConfigurationError: it is wrong.

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class PlaceUser:
-    """Who acquires, as labgrid has it."""
+    """User of a place, as labgrid names it."""
 
     host: str
     name: str
@@ -50,27 +50,30 @@ class PlaceUser:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What makes labgrid's programs, and pytest, this user."""
+        """Environment of labgrid's programs and pytest for this user."""
         return {"LG_HOSTNAME": self.host, "LG_USERNAME": self.name}
 
 
 def job_user(person: str, called: str, store: str) -> PlaceUser:
-    """A job of a person on this host; `store`: names the results store whose job it is."""
+    """User of a person's job here; `store` names its results store."""
     return PlaceUser(socket.gethostname(), f"{person}-{tag_of(store)}-{called}".replace("/", "-"))
 
 
 def reserving_user(person: str, store: str) -> PlaceUser:
-    """Who has a place while a person has reserved its board in `lab web`: that is no program of his, on no host."""
+    """User of a place that a person reserved in `lab web`.
+
+    It is no program of his, on no host.
+    """
     return PlaceUser(f"reserved-{tag_of(store)}", person.replace("/", "-"))
 
 
 def store_name(store: Store) -> str:
-    """What tells a store from others of this host."""
+    """Name of a store among those of this host."""
     return store.location.identity
 
 
 def stock_user(person: str, environ: Mapping[str, str] = os.environ) -> PlaceUser:
-    """Who a person on this host is for labgrid's own programs."""
+    """User of a person here for labgrid's own programs."""
     return PlaceUser(environ.get("LG_HOSTNAME", socket.gethostname()), environ.get("LG_USERNAME", person))
 
 
@@ -80,9 +83,9 @@ def with_port(address: str) -> str:
 
 
 def may_be_one(one: str, other: str) -> bool:
-    """Whether two coordinators' addresses, as host:port, may be of the same one.
+    """Return whether two coordinators' addresses may be the same.
 
-    So may be what cannot be resolved, and what is on loopback: ssh forwards it there.
+    Unresolved names may be, and loopback: ssh forwards it there.
     """
     (host, _, port), (another, _, its_port) = one.rpartition(":"), other.rpartition(":")
     addresses, others = _addresses(host), _addresses(another)
@@ -114,14 +117,17 @@ class JobHolder:
 
     @classmethod
     def of(cls, holder: str) -> Self | None:
-        """Of a place's holder, as labgrid has it; None: that is no job of boardlab's."""
+        """Parse a place's holder; None: it is no job of boardlab's."""
         host, _, name = holder.partition("/")
         found = _OF_A_JOB.fullmatch(name)
         return None if found is None else cls(host, found[1], found[2], int(found[3]))
 
 
 def is_a_program(holder: str) -> bool:
-    """Whether a place's holder is a job of boardlab's, its janitor or a reservation made in `lab web`, and no person at labgrid-client."""
+    """Return whether a place's holder is boardlab, not a person.
+
+    It is a job, the janitor, or a reservation made in `lab web`.
+    """
     reserved = re.match(r"reserved-[0-9a-f]{8}/", holder) is not None
     return reserved or JobHolder.of(holder) is not None or Away.of(holder) is not None
 
@@ -142,17 +148,17 @@ class Place:
         also: PlaceUser | None = None,
         lapsed: Callable[[str], bool] = lambda _: False,
     ) -> Iterator[dict[str, str]]:
-        """Hold it for this block; what to add to the environment of whoever measures.
+        """Hold the place in the context; yield its user's environment.
 
         Args:
-            person: whose acquisition is good enough: it is used as it is, and stays. Else labgrid's programs let them use the place beside the job,
-                above all `labgrid-client console`.
-            is_over: whether a job of this store, by its number, has ended or died.
-            also: of whom the same is true, see `reserving_user`. lapsed: whether a holder is a reservation that has ended.
+            person: a place that this user has acquired is used as it is, and stays. Else labgrid's programs let them
+                use the place beside the job, above all `labgrid-client console`.
+            is_over: True: a job of this store, by its number, has ended or died.
+            also: another such user, see `reserving_user`. lapsed: True: a holder is a reservation that has ended.
 
         Raises:
-            LabTransientError: somebody else has or has reserved it (`place_busy`), its exporter is away (`exporter_gone`), or the coordinator does not
-                answer.
+            LabTransientError: somebody else has or has reserved it (`place_busy`), its exporter is away
+                (`exporter_gone`), or the coordinator does not answer.
             ConfigurationError: labgrid refuses, e.g. since there is no such place.
         """
         at = Coordinator(self.coordinator)
@@ -180,10 +186,12 @@ class Place:
             self._give_back(at, user)
 
     def kept(self, ours: Collection[str]) -> str:
-        """Why nobody but a person at labgrid-client can have it: they have acquired it, or reserved it; empty: it can be had.
+        """Reason of a person's claim at labgrid-client; empty: none.
+
+        The person has acquired or reserved the place.
 
         Args:
-            ours: users of labgrid, as "host/user", who are no others.
+            ours: own users of labgrid, as "host/user".
 
         Raises:
             LabTransientError: the coordinator does not answer.
@@ -197,7 +205,10 @@ class Place:
 
     @staticmethod
     def _is_left(holder: str, user: PlaceUser, is_over: Callable[[int], bool]) -> bool:
-        """Whether a job of this host and of the store of `user`'s had it, and has ended; or this one did, for the person who began it."""
+        """Return whether the holding job has ended, or is this one.
+
+        The job is of this host and of the store of `user`.
+        """
         theirs, ours = JobHolder.of(holder), JobHolder.of(str(user))
         if theirs is None or ours is None or (theirs.host, theirs.tag) != (ours.host, ours.tag):
             return False
@@ -233,7 +244,10 @@ class Place:
             _log.warning("place %s could not be given back: %s", self.name, error)
 
     def _check_exporters(self, at: Coordinator) -> None:
-        """See that somebody offers what the place has: labgrid acquires, and reserves, one without its exporter, too."""
+        """Make sure that exporters offer the place's resources.
+
+        labgrid acquires and reserves a place without its exporter, too.
+        """
         if missing := at.unmatched(self.name):
             raise LabTransientError(
                 f"labgrid's place {self.name}: no exporter offers {', '.join(missing)}: start `lab farm export` on the board's host, and look "
@@ -258,21 +272,29 @@ class Place:
         )
 
 
-# --- Whether a place that is held for a person who reserved its board in `lab web` is still his ---
+# --- Places of reservations ---
 
 
 def holds_of_people(book: JobQueue, board: str | None = None) -> list[Hold]:
-    """The reservations and maintenance that stand; not boardlab's own quarantine, which keeps no check from the place."""
+    """Standing reservations and maintenance, without boardlab's quarantine.
+
+    A quarantine keeps no check from the place.
+    """
     return [hold for hold in ReservationBook(book.store).standing(board) if hold.kind != QUARANTINE]
 
 
 def is_reserved(holder: str, book: JobQueue) -> bool:
-    """Whether a place's holder is a reservation made in this store, standing or ended."""
+    """Return whether a holder is a reservation of this store.
+
+    It may have ended.
+    """
     return holder.startswith(f"{reserving_user('', store_name(book.store)).host}/")
 
 
 def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], book: JobQueue) -> bool:
-    """Whether the board is held for that person, or a job of theirs measures at the place: it goes on when the reservation ends.
+    """Return whether the person holds or measures on the board.
+
+    A measurement goes on when the reservation ends.
 
     Args:
         holder: see `is_reserved`. holds: of the board, see `holds_of_people`. jobs: that measure there.
@@ -281,7 +303,7 @@ def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], book: JobQue
     return holder in {str(reserving_user(person, store_name(book.store))) for person in people}
 
 
-# --- Who wants a labgrid place: reservations that wait for it, that it was given to, and whoever has acquired it ---
+# --- Claims to a place ---
 
 
 _LIMIT_S: Final = 5.0
@@ -296,10 +318,12 @@ class WantedPlace:
     coordinator: str
 
     def by(self, ours: Collection[str]) -> str:
-        """Who wants it or has it, and what they did, e.g. "pc1/lena has reserved labgrid's place b1"; empty: nobody but us.
+        """Other user of the place and his action; empty: none.
+
+        For example "pc1/lena has reserved labgrid's place b1".
 
         Args:
-            ours: users of labgrid, as "host/user", who are no others.
+            ours: own users of labgrid, as "host/user".
 
         Raises:
             LabTransientError: the coordinator does not answer.
@@ -327,7 +351,10 @@ class WantedPlace:
 
 
 def _is_for(reservation: Any, name: str, tags: Mapping[str, str]) -> bool:
-    """Whether it has the place, or waits for one and takes this one, too: labgrid gives it to the first that fits."""
+    """Return whether a reservation has the place or may get it.
+
+    labgrid gives a place to the first waiting one that fits.
+    """
     if reservation.state in {_ALLOCATED, _ACQUIRED}:
         return name in reservation.allocations.values()
     fits: bool = reservation.filters["main"].filter.items() <= tags.items()

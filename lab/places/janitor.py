@@ -1,8 +1,9 @@
-"""Places that nobody gives back any more, places of boards that a person has reserved, and places that nobody can use.
+"""Janitor of places: dead holders, reserved boards, unusable places.
 
-labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. What our own jobs hold says
-whose it is (`lab.places.holding`): the results know whether that job has ended. Nobody else's acquisition is touched. Nor does it care whether
-a place's exporter is there when it gives the place to a reservation: such a place is kept from everybody until it can be used (`exporters.farm.places`).
+labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. The holder's
+name identifies our own jobs (`lab.places.holding`): the results know whether that job has ended. Other acquisitions
+stay. labgrid gives a reservation a place without its exporter, too: such a place is held until it can be used
+(`exporters.farm.places`).
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class Deed:
-    """What is done about a place.
+    """An action on a place.
 
     Attributes:
         verb: "leave": nothing can be done, and a person is told.
-        holder: from whom it is released, for whom it is acquired, or to whom it is left. why: a sentence's end.
+        holder: the user that loses, gets or keeps it. why: a sentence's end.
     """
 
     verb: Literal["release", "acquire", "leave"]
@@ -71,7 +72,7 @@ class Janitor:
     _since_s: dict[str, float] = field(factory=dict, init=False)  # place -> when it was first seen to be of no use
 
     def due(self) -> list[Deed]:
-        """What is to be done now; nothing is.
+        """Due actions; none is taken.
 
         Raises:
             LabTransientError: the coordinator or the store does not answer.
@@ -102,7 +103,10 @@ class Janitor:
         return found
 
     def _useless(self, lacking: Mapping[str, Away]) -> dict[str, Away]:
-        """The places that cannot be used for longer than the grace, and that can be kept from everybody without harm to another one."""
+        """Places that are unusable for the grace and can be held.
+
+        Holding them must not harm another place.
+        """
         now_s = self.now_s()
         self._since_s = {place: self._since_s.get(place, now_s) for place in lacking}
         return {
@@ -112,7 +116,9 @@ class Janitor:
         }
 
     def tidy(self) -> Iterator[Deed]:
-        """Do what is due, and is so still when its turn comes; what labgrid refuses is said once.
+        """Take the due actions; a refusal of labgrid is logged once.
+
+        Each action must still be due at its turn.
 
         Raises:
             LabTransientError: as `due`.
@@ -141,7 +147,7 @@ class Janitor:
         self._refused[place] = said
 
     def _left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
-        """Why a holder has it no more; empty: he has, or it cannot be told."""
+        """Reason why a holder lost it; empty: none or unknown."""
         tag = self.store.location.tag
         if is_reserved(holder, self.book):
             jobs = [job for job in listing.running(self.book) if self.is_at(job, board, place)]
@@ -163,14 +169,17 @@ class Janitor:
 
 
 def _kept(place: str, away: Away, owner: str) -> Deed:
-    """Kept from everybody; not from whom labgrid has given it to (`owner`), as only they can give that back."""
+    """Action that holds an unusable place.
+
+    Its reserving user (`owner`) keeps it, as only they can release it.
+    """
     if not owner:
         return Deed("acquire", place, away.holder, away.described)
     return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
 
 
 def _kept_no_more(away: Away | None) -> str:
-    """Why a place is given back that was kept from everybody; empty: it is still kept."""
+    """Reason to release a held place; empty: it stays held."""
     if away is None:
         return "all that it has is there again"
     return f"place {away.beside} can be used, and has resources of this one" if away.beside else ""
@@ -181,7 +190,7 @@ def _state(state: str, why: str) -> str:
 
 
 def patient(janitor: Janitor) -> Iterator[Deed]:
-    """As `Janitor.tidy`, where a coordinator or store that is away is only said."""
+    """Tidy; a silent coordinator or store is only logged."""
     try:
         yield from janitor.tidy()
     except BoardlabError as error:

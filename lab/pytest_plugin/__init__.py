@@ -26,7 +26,7 @@ _ACTIONS: Final[Mapping[options.Form, Mapping[str, Any]]] = {
 
 
 def _run_or_job(text: str) -> int | str:
-    """The number of a run, or a job as `lab jobs list` has it."""
+    """Parse the number of a run, or a job's name."""
     return text if re.fullmatch(r"[jJ]\d{1,10}", text) else int(text)
 
 

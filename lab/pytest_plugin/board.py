@@ -1,4 +1,4 @@
-"""What the pytest plugin does with a board: the run in the store, progress, and the summary in the guide's form.
+"""Board of a session: environment, lab check, medium, and its end.
 
 It reaches the board through labgrid's own fixtures.
 """
@@ -70,7 +70,10 @@ def configure(config: pytest.Config) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether an environment has a BoardStrategy; so has one that cannot be read, whose check says why."""
+    """Return whether an environment has a BoardStrategy.
+
+    One that cannot be read counts; its check reports the error.
+    """
     try:
         return envfile.names(path, guest.STRATEGY)
     except ConfigurationError:
@@ -78,7 +81,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def end_once(_number: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends a session as Ctrl-C does: board off, run resumable. Another one must not cut that short.
+    """End the session at SIGTERM as at Ctrl-C, only once.
+
+    The board goes off, and the run can be resumed.
 
     Raises:
         KeyboardInterrupt: always.
@@ -119,7 +124,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _migrating(config: pytest.Config) -> Callable[[str], None] | None:
-    """Tells a person that results of an older boardlab were migrated; None: a session that measures nothing migrates none."""
+    """Reporter of a migration of results; None: the session measures nothing."""
     if config.option.collectonly:
         return None
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -127,7 +132,10 @@ def _migrating(config: pytest.Config) -> Callable[[str], None] | None:
 
 
 def _blamed(error: Exception, path: str) -> BoardlabError:
-    """What ended the making of a target: of a place, what is no fault of the environment is its exporter's or its coordinator's."""
+    """Error for a target that could not be made.
+
+    With a place the fault is the exporter's or coordinator's, unless the environment is wrong.
+    """
     if isinstance(error, BoardlabError):
         return error
     wrong = isinstance(error, (InvalidConfigError, NoDriverFoundError, RegistrationError))
@@ -138,7 +146,10 @@ def _blamed(error: Exception, path: str) -> BoardlabError:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_keyboard_interrupt() -> None:
-    """The session ends already, and says so; the SIGTERM of a killed `lab run` must not cut that short."""
+    """Ignore SIGTERM, as the session ends already.
+
+    A killed `lab run` sends it.
+    """
     if signal.getsignal(signal.SIGTERM) is end_once:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -147,7 +158,7 @@ def pytest_keyboard_interrupt() -> None:
     wrapper=True
 )  # around pytest's own, which ends the fixtures of an interrupted session, and the one that ends the job
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """The board is off and all is stored: SIGTERM ends the process from here on, while pytest sums up."""
+    """Restore SIGTERM: the board is off and all is stored."""
     try:
         yield
     finally:
@@ -162,7 +173,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A run that is resumed goes on with what it measures; the tests of other kinds of runs are left out."""
+    """Deselect tests of other kinds than the resumed run's."""
     if STRATEGY_KEY not in config.stash:
         why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers ("
         refuse(config, items, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
@@ -182,7 +193,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Look for the lab before the first board is touched: a missing adapter is one message, not a failure per test."""
+    """Check the lab before the first board is touched.
+
+    A missing adapter is one message, not a failure per test.
+    """
     config = session.config
     if (
         STRATEGY_KEY not in config.stash
@@ -206,7 +220,7 @@ def check_lab(
     write: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Reach what the board hangs on. A host that is away may be booting, as may this one: it is waited for.
+    """Reach the board's equipment; wait for a host that boots.
 
     Raises:
         BoardlabError: as `BoardStrategy.check_lab`; of a host that is away after `wait_s`.
@@ -262,7 +276,10 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:
-    """The media to measure: those asked for; else all that the env can select and the release, if one is given, has."""
+    """Media to measure: the options', else those that are possible.
+
+    The environment must select them, and a given release must have them.
+    """
     if config.option.lab_resume is not None:
         return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
     asked = _asked(config)
@@ -298,9 +315,9 @@ def _shown(number: int) -> str:
 
 
 def _asker(config: pytest.Config) -> Callable[[str], str]:
-    """What drivers that are done by hand (ManualPowerDriver) ask through: `input`, with the terminal given back to it.
+    """Prompt for manual drivers (ManualPowerDriver): `input` with the terminal.
 
-    Returns: shows a message, and returns the line that was typed; EOFError where nobody is there.
+    Returns: a function that shows a message and returns the typed line; EOFError without a terminal.
     """
     capture = config.pluginmanager.getplugin("capturemanager")
 

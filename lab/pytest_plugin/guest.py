@@ -1,4 +1,7 @@
-"""When the plugin acts: the environment has a BoardStrategy. In every other session it is a guest, and does nothing."""
+"""Sessions of the plugin: their environment has a BoardStrategy.
+
+In every other session it does nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,19 @@ STRATEGY: Final = "BoardStrategy"
 
 
 def has_board(env: Any) -> bool:
-    """Whether the main target of labgrid's Environment has a BoardStrategy, or a strategy that is derived from it."""
+    """Return whether labgrid's main target has a BoardStrategy.
+
+    A derived strategy counts.
+    """
     main = env.config.get_targets().get("main") or {}
     classes = [target_factory.drivers.get(name) for name in _names(main.get("drivers"))]
     return any(cls is not None and STRATEGY in {base.__name__ for base in cls.__mro__} for cls in classes)
 
 
 def check_one_process(config: pytest.Config) -> None:
-    """Refuse pytest-xdist: a board has one console and one power switch, and workers show neither progress nor results.
+    """Refuse pytest-xdist: a board needs one process.
+
+    It has one console and one power switch, and workers show neither progress nor results.
 
     Raises:
         ConfigurationError: tests are to run in worker processes.
@@ -43,7 +51,9 @@ def check_one_process(config: pytest.Config) -> None:
 
 
 def choose_tests(config: pytest.Config) -> None:
-    """Where neither the command line nor the settings name tests: `tests_perf` of this folder or, in a checkout, its own.
+    """Default to `tests_perf` if no tests are named.
+
+    It is the folder's own, or that of the checkout.
 
     pytest would take all that is below the folder. It does so in a folder of the user's own, whose tests they are.
     """
@@ -56,7 +66,7 @@ def choose_tests(config: pytest.Config) -> None:
 
 
 def where_tests_are(config: pytest.Config) -> str:
-    """For a session that was told no tests and has found none: how to name them."""
+    """Hint to name the tests, for a session without any."""
     words = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}", str(shipped.folder(shipped.TESTS))]
     return f"no tests here. Name their folder: {shlex.join(words)}"
 
@@ -75,27 +85,33 @@ def resume_command(config: pytest.Config, run_id: int) -> str:
 
 
 def database_of(config: pytest.Config) -> str:
-    """The database that the command line names, as a message names it for any folder; empty where it names none."""
+    """Database of the command line, absolute; empty: none."""
     given = config.option.lab_db or ""
     return redacted(given) if "://" in given or not given else str(Path(given).absolute())
 
 
 def _absolute(config: pytest.Config) -> Iterable[str]:
-    """The session's tests, each with its whole path; a test's own name stays."""
+    """Yield the session's tests with absolute paths.
+
+    The name of a test stays.
+    """
     for given in config.args:
         path, colons, test = str(given).partition("::")
         yield f"{(config.invocation_params.dir / path).resolve()}{colons}{test}"
 
 
 def _names(entries: Any) -> Iterable[str]:
-    """The classes of an env's list or mapping of drivers; what is neither is labgrid's to refuse."""
+    """Yield the classes in a list or mapping of drivers.
+
+    labgrid refuses other shapes.
+    """
     for entry in entries if isinstance(entries, list) else [entries]:
         if isinstance(entry, dict):
             yield from map(str, entry)
             yield str(entry.get("cls", ""))
 
 
-# --- Tests that measure where nothing can be measured: the session is refused, in a worker of pytest-xdist each of them ---
+# --- Sessions without a board ---
 
 
 # fixture -> the kind of run that it measures for
@@ -108,7 +124,7 @@ _REFUSED_KEY = pytest.StashKey[str]()
 
 
 def measures(item: pytest.Item) -> str:
-    """The kind of run that a test measures for; empty: it measures nothing."""
+    """Kind of run that a test measures for; empty: none."""
     return next((kind for fixture, kind in MEASURERS.items() if fixture in getattr(item, "fixturenames", ())), "")
 
 
@@ -128,7 +144,10 @@ def refuse(config: pytest.Config, items: list[pytest.Item], why: str) -> None:
 
 
 def ending(error: BoardlabError, message: str) -> Exception:
-    """What ends a session that has measured nothing yet. To the `lab run` that began it, a fault of the lab is no wrong order."""
+    """Exception that ends a session without measurements.
+
+    For `lab run`, a fault of the lab is no usage error.
+    """
     if (code := exit_code(error)) == pytest.ExitCode.USAGE_ERROR:
         return pytest.UsageError(plain_text(message))
     return pytest.exit.Exception(plain_text(f"[{error.failure}, fault: {error.fault}] {message}"), code)
@@ -136,7 +155,9 @@ def ending(error: BoardlabError, message: str) -> Exception:
 
 @contextmanager
 def ending_off(strategy: Any) -> Iterator[None]:
-    """A failure in here switches the board off and ends the session, which has measured nothing yet.
+    """Switch the board off and end the session on failure.
+
+    The session has measured nothing yet.
 
     Raises:
         ConfigurationError: as it was raised.

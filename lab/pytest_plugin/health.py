@@ -1,4 +1,4 @@
-"""`--lab-health`: the session's board is checked before anything is measured, where that is due."""
+"""`--lab-health`: a due check of the board before the session."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 def check_first(config: pytest.Config) -> None:
-    """Check the board where that was asked for and is due; what fails is a release's to say only where the lab works.
+    """Check the board if a check is due.
+
+    The release is tested only on working equipment.
 
     Raises:
-        LabStableError: it cannot take runs, since equipment of the lab fails; before `--lab-provision`, equipment that a write needs.
+        LabStableError: equipment of the lab fails; before `--lab-provision`, equipment that a write needs.
     """
     if not config.option.lab_health:
         return
@@ -53,7 +55,10 @@ def check_first(config: pytest.Config) -> None:
 
 @contextmanager
 def noted(config: pytest.Config) -> Iterator[None]:
-    """What of the lab's equipment fails here is kept as a check that failed: no run has begun that could tell of it."""
+    """Record a failure of the lab's equipment as a failed check.
+
+    No run has begun that could record it.
+    """
     try:
         yield
     except BoardlabError as error:

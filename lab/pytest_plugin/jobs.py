@@ -1,4 +1,7 @@
-"""A session that measures is a job: it holds its board in the store as a `lab run` does, so that a busy board is seen."""
+"""Jobs of measuring sessions.
+
+A session holds its board in the store as `lab run` does, so that a busy board is seen.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ HOLDER_KEY = pytest.StashKey[Holder]()
 
 
 def take_board(config: pytest.Config) -> None:
-    """Hold the session's board, unless the `lab run` that started this session does so.
+    """Hold the session's board, unless its `lab run` does.
 
     Raises:
-        pytest.UsageError: somebody else has it; the message says who, since when, and until about when.
+        pytest.UsageError: another job has it; the message names it, its start and its expected end.
         BoardlabError: the store cannot be used.
     """
     store, strategy = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
@@ -93,7 +96,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _of_lab_run(config: pytest.Config) -> int | None:
-    """The job of the `lab run` that started this session; None where nobody did, or another board's job is meant."""
+    """Job of the `lab run` that started this session, or None.
+
+    A job of another board does not count.
+    """
     told = os.environ.get(JOB_VARIABLE, "")
     if not told:
         return None
@@ -105,11 +111,14 @@ def _of_lab_run(config: pytest.Config) -> int | None:
     return job.id if ours else None
 
 
-# --- A session that a timer's `lab run` began ends between two cycles where somebody wants its board ---
+# --- Yielding the board between two cycles ---
 
 
 def before_cycle(config: pytest.Config, run_id: int) -> Callable[[], None]:
-    """What a run calls before each cycle: it ends the session, and the run can be resumed, where the board is somebody's."""
+    """Hook before each cycle: yield the board to a person.
+
+    It ends the session; the run can be resumed.
+    """
     store, job = config.stash[STORE_KEY], config.stash.get(JOB_KEY, None)
 
     def look() -> None:

@@ -1,4 +1,8 @@
-"""`--lab-judge`: a test whose numbers are worse for sure fails with the verdict. `--lab-confirms RUN`: what RUN asked for again."""
+"""Judge of a session: `--lab-judge` and `--lab-confirms RUN`.
+
+With `--lab-judge` a test whose numbers are certainly worse fails with the verdict. `--lab-confirms` measures the items
+that RUN asked for again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _JUDGED_KEY = pytest.StashKey[dict[int, list[StoredVerdict]]]()  # run -> what w
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a session that confirms a run only the tests of what that run asked for are left."""
+    """Deselect tests that a confirmed run did not ask for."""
     if config.option.lab_confirms is None or STRATEGY_KEY not in config.stash:
         return
     from lab.judge.stored import asked_again  # noqa: PLC0415 - numpy
@@ -64,7 +68,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What was said of the session's numbers."""
+    """Print the verdicts on the session's numbers."""
     judged = config.stash.get(_JUDGED_KEY, {})
     for run_id, verdicts in judged.items():
         from lab.judge.text import needs, sentence  # noqa: PLC0415
@@ -80,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _judge(item: pytest.Item) -> list[StoredVerdict]:
-    """The verdicts on what a test has measured; they become properties of it for JUnit's XML."""
+    """Judge a test's numbers; the verdicts become JUnit properties."""
     from lab.judge.store import verdicts_with  # noqa: PLC0415 - with numpy's user
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy
 
@@ -112,7 +116,10 @@ def _properties(verdict: StoredVerdict) -> Iterator[tuple[str, object]]:
 
 
 def _is_of(item: pytest.Item, asked: Sequence[Item] | frozenset[Item]) -> bool:
-    """Whether a test measures one of these items of a run's plan; a test that names none measures all of them."""
+    """Return whether a test measures one of these plan items.
+
+    A test that names none measures all.
+    """
     parameter, name = _ITEMS[measures(item)]
     callspec = getattr(item, "callspec", None)
     if callspec is None or parameter not in callspec.params:

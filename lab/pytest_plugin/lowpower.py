@@ -1,4 +1,4 @@
-"""What the pytest plugin does for low power: its options, the run in the store, and the summary."""
+"""Low power in sessions: options, the run, and the summary."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
 
 
 def _modes(config: pytest.Config, strategy: Any) -> list[str]:
-    """The modes to measure: those asked for, which the board must have; else all that the env can wake it from."""
+    """Modes to measure: the options', else all with a wake-up source.
+
+    The board must have them.
+    """
     option = config.option
     if option.lab_resume is not None:
         return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))

@@ -1,4 +1,4 @@
-"""A session's run, as its tests see it, whatever is measured: begun, failed without a traceback, closed."""
+"""A session's run, for tests of all kinds: begin, fail, close."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from lab.shown import plain_text
 
 @define(slots=False)
 class Measurer(ABC):
-    """What a test gets to measure with.
+    """Measures for a test.
 
     Attributes:
-        store, run: where the run is kept.
-        failed: something could not be measured.
+        store, run: the run and its store.
+        failed: a measurement failed.
     """
 
     store: Store
@@ -39,18 +39,21 @@ class Measurer(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What the run is of, for the line that says that it begins."""
+        """Description of the run, for the line at its begin."""
 
     @abstractmethod
     def is_complete(self) -> bool:
-        """Whether everything that was planned and can be measured is."""
+        """Return whether all planned and possible measurements are done."""
 
     def give_back(self) -> None:  # noqa: B027 - most change nothing on the board that outlives its power
         """Undo what was changed on the board."""
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """What fails here fails the test, with its class and message; a host that is away ends the session of a `lab run`, which goes on later."""
+        """Fail the test with a failure's class and message.
+
+        A host that is away ends the session of a `lab run`, which goes on later.
+        """
         try:
             yield
         except BoardlabError as error:
@@ -78,7 +81,9 @@ def session_of(
     begin: Callable[[pytest.Config, Any], AnyMeasurer],
     record: Callable[[str, object], None],
 ) -> Iterator[AnyMeasurer]:
-    """The body of a session's fixture: begin the run; at the end switch the board off and close the run.
+    """Body of a session's fixture: begin and close a run.
+
+    The board is off at the end.
 
     Args:
         key: where the session keeps the measurer for its summary. record: takes properties for JUnit's XML.
@@ -108,7 +113,10 @@ def session_of(
 
 @contextmanager
 def _undisturbed(write: Callable[[str], None]) -> Iterator[None]:
-    """A session that ends is not cut short by SIGTERM, nor by the first Ctrl-C: its board would stay on, and its run open."""
+    """Protect a session's end from SIGTERM and the first Ctrl-C.
+
+    Else the board would stay on, and the run open.
+    """
 
     def again(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -123,11 +131,11 @@ def _undisturbed(write: Callable[[str], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# --- A session's run of cycles: its tests measure one item after the other, a medium or a mode ---
+# --- A session's run of cycles ---
 
 
 class CycleRun(Protocol):
-    """What measures (lab.run.bootrun.BootRun, lab.run.lowpowerrun.LowPowerRun)."""
+    """Run of cycles (lab.run.bootrun.BootRun, lab.run.lowpowerrun.LowPowerRun)."""
 
     def measure(self, item: str, /) -> None: ...
     def pending(self, item: str, /) -> list[int]: ...
@@ -136,10 +144,10 @@ class CycleRun(Protocol):
 
 @define(slots=False, kw_only=True)
 class CycleMeasurer(Measurer):
-    """What a test gets: measures the pending cycles of an item, and fails without a traceback.
+    """Measures the pending cycles of an item for a test.
 
     Attributes:
-        items: where the run's plan names them: "media" or "modes".
+        items: their key in the run's plan: "media" or "modes".
         board: its type in words.
     """
 
@@ -149,11 +157,10 @@ class CycleMeasurer(Measurer):
 
     @property
     def title(self) -> str:
-        """See `Measurer`."""
         return f" ({self.board}), results in {self.store.url}"
 
     def measure(self, item: str) -> None:
-        """Measure the pending cycles of one item; a failure fails the test with its class and message."""
+        """Measure an item's pending cycles; a failure fails the test."""
         with self.failing():
             self.cycle_run.measure(item)
 
@@ -162,11 +169,10 @@ class CycleMeasurer(Measurer):
         return self.cycle_run.pending(item)
 
     def missing(self, item: str) -> list[str]:
-        """The metrics of every good cycle of which the run has no sample of this item in the store."""
+        """Metrics of good cycles that an item has no sample of."""
         return self.cycle_run.missing(item)
 
     def is_complete(self) -> bool:
-        """See `Measurer`."""
         return not any(self.pending(item) for item in self.run.plan[self.items])
 
 

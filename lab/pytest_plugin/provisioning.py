@@ -21,7 +21,7 @@ _BOOT: Final = "boot"
 
 
 def choose(config: pytest.Config, board_type: str) -> None:
-    """Read the release file of `--lab-provision`; its name is the label of the session's runs.
+    """Read the file of `--lab-provision`; its name labels the runs.
 
     Raises:
         ConfigurationError: there is no such file, it is wrong, or `--lab-release` says something else.
@@ -38,7 +38,7 @@ def choose(config: pytest.Config, board_type: str) -> None:
 
 
 def provision(config: pytest.Config) -> None:
-    """Put the release on the media that the session measures, unless its job has done so already.
+    """Put the release on the session's media, once per job.
 
     Raises:
         ConfigurationError: it cannot or must not be done; nothing was written.
@@ -62,7 +62,7 @@ def provision(config: pytest.Config) -> None:
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:
-    """What the session boots from."""
+    """Media that the session boots from."""
     kinds = {kind for item in config.stash[ITEMS_KEY] if (kind := measures(item))}
     boots = chosen(config, "boot_measurer", "boot_medium", config.stash[MEDIA_KEY]) if _BOOT in kinds else []
     others = (
@@ -74,7 +74,10 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
 
 
 def _is_done(release: Release, medium: str, known: Provision | None, job: int | None) -> bool:
-    """Whether this job has put the release there: its suites, and what the judge asks for, share one write."""
+    """Return whether this job has put the release there.
+
+    Its suites, and reruns of the judge, share one write.
+    """
     if known is None or job is None or medium not in release.media:
         return False
     same = (known.release, known.content) == (release.name, content_digest(release.media[medium]))

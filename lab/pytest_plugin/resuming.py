@@ -1,4 +1,7 @@
-"""`--lab-resume`: a run goes on with its own plan, board and software, and options that say otherwise are refused."""
+"""`--lab-resume`: a run continues with its plan, board and software.
+
+Contradicting options are refused.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _REPEATS: Final = "repeats"  # a plan has those of each section
 
 
 def find_run(config: pytest.Config, store: Store) -> None:
-    """Where `--lab-resume` names a job (`j12`), the run that it has not completed.
+    """Replace a job (`j12`) in `--lab-resume` by its unfinished run.
 
     Raises:
         ConfigurationError: there is no such job, or it has no such run.
@@ -52,7 +55,7 @@ def resumable(config: pytest.Config, store: Store) -> Run:
 
 
 def check(run: Run, config: pytest.Config, strategy: Any, *, labelled_by_env: bool = True) -> None:
-    """Make sure that the session is about the run's own board, software and plan.
+    """Make sure that the session has the run's board, software, plan.
 
     Args:
         labelled_by_env: the environment's `release` counts, since boardlab has not provisioned the board.
@@ -86,7 +89,7 @@ def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) ->
 
 
 def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
-    """What the options say of a plan, by its keys."""
+    """Yield the options' values for a plan, by its keys."""
     for option, plan_key in _OPTIONS.items():
         value = config.getoption(option)
         key = _MEDIUM if plan_key == _MEDIA and plan_key not in run.plan else plan_key  # low power has one medium

@@ -1,4 +1,4 @@
-"""What sessions of all kinds have in common: the run in the store, its summary, and lines to the terminal."""
+"""Runs of sessions of all kinds: store, summary, terminal lines."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ RUNS_KEY = pytest.StashKey[list[int]]()  # of this session
 
 
 def chosen(config: pytest.Config, measurer: str, parameter: str, names: list[str]) -> list[str]:
-    """Those of `names` that the selected tests measure (`-k`, `-m`, a test's own name), in their order.
+    """Select the `names` that the session's tests measure, in order.
 
-    All of them, where a test chooses for itself what it measures.
+    `-k`, `-m` and a test's own name select tests.
+
+    All names, if a test chooses its items by itself.
 
     Args:
         measurer, parameter: the fixtures of the tests that measure, and that get one of the names each.
@@ -53,7 +55,7 @@ def chosen(config: pytest.Config, measurer: str, parameter: str, names: list[str
 
 
 def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, object]) -> Run:
-    """The session's run: a new one of this kind and plan, or the one to be resumed.
+    """Begin the session's run, or open the resumed one.
 
     Raises:
         ConfigurationError: the run to be resumed is of another board, release or plan.
@@ -125,7 +127,7 @@ def record_samples(store: Store, run_id: int, record: Callable[[str, object], No
 
 
 def writer(config: pytest.Config) -> Callable[[str], None]:
-    """Writes a line to the terminal while a test runs, past pytest's capturing."""
+    """Writer of terminal lines during a test, past pytest's capturing."""
     terminal = config.pluginmanager.getplugin("terminalreporter")
     capture = config.pluginmanager.getplugin("capturemanager")
 
@@ -138,24 +140,25 @@ def writer(config: pytest.Config) -> Callable[[str], None]:
     return write
 
 
-# --- The label of a session's run: the release that was seen to boot from the run's media ---
+# --- The label of a session's run ---
 
 
 def media_of(plan: Mapping[str, Any], strategy: Any) -> list[str]:
-    """What a run of that plan boots from."""
+    """Media that a run of that plan boots from."""
     return list(plan.get("media") or [plan.get("medium") or strategy.medium])
 
 
 def label(
     config: pytest.Config, store: Store, strategy: Any, media: Sequence[str], write: Callable[[str], None]
 ) -> tuple[str, dict[str, dict[str, object]]]:
-    """The label of a new run that boots from these media, and what was provisioned there, for its provenance.
+    """Label and provisioning of a new run, for its provenance.
 
     Args:
         write: takes lines for a person.
 
     Raises:
-        ConfigurationError: `--lab-release` says something else; the media hold different releases, or one was not written whole.
+        ConfigurationError: `--lab-release` says something else; the media hold different releases, or one was not
+            written whole.
         pytest.exit.Exception: a medium that had never booted does not boot, or boots another release.
     """
     known = _known(store, strategy, media, write)
@@ -166,7 +169,9 @@ def label(
 
 
 def check_resumed(store: Store, strategy: Any, media: Sequence[str], run: Run, write: Callable[[str], None]) -> bool:
-    """Make sure that the software of a run that is resumed is still there; returns whether boardlab put it there.
+    """Make sure that a resumed run's software is still there.
+
+    Returns True if boardlab put it there.
 
     Raises:
         ConfigurationError: something else was provisioned since.
@@ -179,7 +184,10 @@ def check_resumed(store: Store, strategy: Any, media: Sequence[str], run: Run, w
 
 
 def _known(store: Store, strategy: Any, media: Sequence[str], write: Callable[[str], None]) -> dict[str, Provision]:
-    """What is on the board; of these media, one that was written and has never booted is booted and compared first."""
+    """Releases on the board.
+
+    A medium of these that was written and never booted is booted and compared first.
+    """
     book = ProvisionBook(store)
     known = book.current(strategy.board)
     untried = [

@@ -1,4 +1,7 @@
-"""Sections of the guide as tests: one run in the store, preflights that skip with their mend, progress with an ETA."""
+"""Sections of the guide as tests: preflight, progress and ETA.
+
+They share one run in the store; a refused preflight skips with its remedy.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _FIXTURE = "section_measurer"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with `section` measures every section of its chapter that fits the board."""
+    """Parametrise `section` with the chapter's sections for the board."""
     if not {"section", _FIXTURE} <= {*metafunc.fixturenames} or STRATEGY_KEY not in metafunc.config.stash:
         return
     marker = metafunc.definition.get_closest_marker("chapter")
@@ -53,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Boots first, then Linux, then U-Boot; what destroys something last, and only when it is allowed."""
+    """Sort: boots, Linux, U-Boot, and allowed destructive sections last."""
     items.sort(key=_place)
     choice = of_session(config)
     choice.apply(config, items, {id(item): section.name for item in items if (section := _section_of(item))})
@@ -79,11 +82,11 @@ def _section_of(item: pytest.Item) -> Section | None:
 
 @define(slots=False, kw_only=True)
 class SectionMeasurer(Measurer):
-    """What a section's test gets: measures it, skips what cannot be, and fails without a traceback.
+    """Measures a section for a test, or skips it.
 
     Attributes:
         planned: the sections of the session. skipped: those that their preflight refused.
-        is_linux: whether the board is at its Linux prompt.
+        is_linux: True: the board is at its Linux prompt.
     """
 
     section_run: SectionRun
@@ -94,7 +97,6 @@ class SectionMeasurer(Measurer):
 
     @property
     def title(self) -> str:
-        """See `Measurer`."""
         return f": {len(self.planned)} sections, about {self.eta}"
 
     def measure(self, section: Section) -> None:
@@ -111,11 +113,10 @@ class SectionMeasurer(Measurer):
             pytest.skip(plain(f"preflight `{name}`: {problem}"))
 
     def missing(self, section: Section) -> list[str]:
-        """The metrics that the section declares and of which the run has no sample in the store."""
+        """Metrics of the section that have no sample."""
         return self.section_run.missing(section)
 
     def is_complete(self) -> bool:
-        """See `Measurer`."""
         planned = set(self.run.plan["sections"]) - set(self.skipped)
         return not any(self.section_run.pending_of(planned).values())
 
@@ -129,7 +130,7 @@ class SectionMeasurer(Measurer):
 def section_measurer(
     request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
 ) -> Iterator[SectionMeasurer]:
-    """The session's run of sections; governor and power are given back at its end."""
+    """The session's run of sections; it restores governor and power."""
     planned = [
         section
         for item in request.session.items
@@ -202,7 +203,10 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
 
 
 def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run: SectionRun) -> BoardSession:
-    """At the prompt that the section runs at; a fresh Linux is looked at and its clock fixed."""
+    """Session at the section's prompt.
+
+    A fresh Linux is inspected and its clock fixed.
+    """
     before = strategy.status.name
     strategy.transition("linux" if section.where == "linux" else "bootloader")
 
@@ -222,7 +226,7 @@ def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run
 
 
 def _described(env: Any) -> site.LabSite:
-    """What the environment says about the lab around the board."""
+    """The lab around the board, by the environment."""
     where = f"{env.config_file}: targets.main.options.{site.OPTION}"
     return site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)
 
@@ -244,16 +248,17 @@ def _tester(env: Any) -> LabgridHost | None:
     return calls.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)
 
 
-# --- Which sections a session measures: those of `--lab-sections`, or those of the plan of the run that is resumed ---
+# --- Selection of sections ---
 
 
 @frozen
 class Choice:
-    """What a session may measure.
+    """Sections that a session may measure.
 
     Attributes:
-        asked: the names that `--lab-sections` gives. planned: those of the plan of the run that is resumed. Empty: all.
-        destructive: whether scratch media may be overwritten.
+        asked: the names that `--lab-sections` gives. planned: those of the plan of the run that is resumed. Empty:
+            all.
+        destructive: True: scratch media may be overwritten.
     """
 
     asked: frozenset[str]
@@ -261,7 +266,7 @@ class Choice:
     destructive: bool
 
     def apply(self, config: pytest.Config, items: list[pytest.Item], sections: Mapping[int, str]) -> None:
-        """Leave the tests out that measure something else; tests that measure nothing stay.
+        """Deselect tests of other sections; tests that measure nothing stay.
 
         Args:
             sections: the id() of each test of a section -> the section's name.
@@ -284,7 +289,7 @@ class Choice:
 
 
 def of_session(config: pytest.Config) -> Choice:
-    """What the options say, and the plan of the run that is resumed.
+    """Choice by the options and the resumed run's plan.
 
     Raises:
         pytest.UsageError: the run cannot be resumed.
@@ -315,7 +320,7 @@ def _absent(name: str, config: pytest.Config) -> str:
     )
 
 
-# --- labgrid's CommandProtocol as a host of sections: the serial shell, SSH, or U-Boot's prompt ---
+# --- labgrid's CommandProtocol as a host of sections ---
 
 
 _NO_ANSWER: Final = frozenset({"timeout", "failed", "unreachable"})
@@ -342,7 +347,7 @@ class LabgridHost:
     lost_hook: Callable[[], None] = _nothing
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
-        """See `lab.run.session.CommandHost`.
+        """Run a command and return its output and status.
 
         Raises:
             BoardTransientError, LabTransientError: it did not end in time, or the answer came in pieces.

@@ -1,4 +1,7 @@
-"""Is this host fit to measure? Each check looks, and says what to do where something is wrong; nothing is changed."""
+"""Checks of a host's fitness to measure; nothing is changed.
+
+Each finding has a remedy.
+"""
 
 from lab.farm.doctor.examination import Patient, examine, patient
 from lab.farm.doctor.software import DoctorFinding

@@ -1,4 +1,7 @@
-"""What an installed farm.yaml has this host run: all of it must, and the coordinator must know of what is exported."""
+"""Checks of the services that an installed farm.yaml requires here.
+
+All must run, and the coordinator must know the exports.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ _FARM_OF_UNIT: Final = re.compile(r'^ExecStart=.* exporter --farm ("[^"]*"|\S+)'
 
 
 def sockets_user(host: HostFile, runtime: Path) -> str:
-    """Whose the folder with the sockets of a host is that exports boards, where that is another user's and not the one that is looked at (`runtime`); empty: it is not."""
+    """User of an exporting host's sockets; empty: nothing to report.
+
+    It is reported if it is another user, and its folder is not the examined one (`runtime`).
+    """
     if host.farm is None or not host.farm.exports or not host.installed or host.supervised:
         return ""
     folder = services.RUN / host.farm.runtime
@@ -60,7 +66,7 @@ def sockets_user(host: HostFile, runtime: Path) -> str:
 
 
 def unseen(user: str) -> DoctorFinding:
-    """What nobody but the user of the services can say."""
+    """Finding: only the services' user can see their state."""
     me = user_name(os.getuid())
     said = f"they run as {user}, and {me} does not see whether they answer"
     return DoctorFinding(
@@ -69,7 +75,7 @@ def unseen(user: str) -> DoctorFinding:
 
 
 def console(server: Service, host: HostFile) -> Service:
-    """The console server; where boards are exported it has to run before anybody measures."""
+    """The console server; exported boards require it."""
     if server.state != "absent" or not host.installed or host.farm is None or not host.farm.exports:
         return server
     said = f"does not run as {host.farm.user}, so nothing of what {host.farm.exports} lists is exported"
@@ -77,7 +83,7 @@ def console(server: Service, host: HostFile) -> Service:
 
 
 def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
-    """What else is kept running here; nothing where no farm.yaml is installed."""
+    """Check the other services of an installed farm.yaml."""
     farm = host.farm
     if farm is None or not host.installed:
         return
@@ -95,7 +101,10 @@ def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
 
 
 def versions(status: ServerStatus | None, host: HostFile) -> Iterator[DoctorFinding]:
-    """A console server of before an upgrade: it goes on, since it has the ports."""
+    """Check for a console server older than the installed boardlab.
+
+    It goes on after an upgrade, since it has the ports.
+    """
     installed = metadata_version("boardlab")
     if status is None or status.version == installed:
         return
@@ -106,10 +115,10 @@ def versions(status: ServerStatus | None, host: HostFile) -> Iterator[DoctorFind
 
 
 def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[DoctorFinding]:
-    """The programs that run with an older farm.yaml, or with another boardlab than the installed one.
+    """Find programs with an older farm.yaml or another boardlab.
 
     Args:
-        runtime: the folder in which they have noted it. file: only those of this farm.yaml; None: all.
+        runtime: the folder of their records. file: only those of this farm.yaml; None: all.
     """
     if host.farm is None:
         return
@@ -197,7 +206,7 @@ def exporter_name(farm: Farm, host: str) -> str:
 
 
 def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
-    """Whether the coordinator lists what this host exports."""
+    """Check that the coordinator lists this host's exports."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
     from lab.places.holding import with_port  # noqa: PLC0415
 
@@ -264,7 +273,7 @@ def _supervised(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
             )
 
 
-# --- The hosts of a farm.yaml: on each of them `lab doctor`, through ssh, and its wall clock; what keeps it from that is a finding as well ---
+# --- Hosts of a farm.yaml, examined through ssh ---
 
 
 HOSTS_AREA: Final = "host"
@@ -288,7 +297,7 @@ _ELSEWHERE: Final = frozenset({("services", "alertmanager")})
 
 @frozen
 class Found:
-    """What was found on a host."""
+    """A finding on a host."""
 
     host: str
     finding: DoctorFinding
@@ -296,7 +305,10 @@ class Found:
 
 @frozen
 class _Answer:
-    """A host's findings, and how far its wall clock is ahead of this host's: at least and at most, in seconds; None: nobody knows."""
+    """A host's findings and the lead of its wall clock.
+
+    `ahead_s`: least and most seconds ahead of this host's; None: unknown.
+    """
 
     findings: list[DoctorFinding]
     ahead_s: tuple[float, float] | None = None
@@ -308,7 +320,7 @@ def names(farm: Farm) -> list[str]:
 
 
 def is_here(farm: Farm) -> bool:
-    """Whether this is one of them."""
+    """Return whether this host is one of them."""
     return not _own().isdisjoint(names(farm))
 
 
@@ -351,7 +363,10 @@ def _asked(farm: Farm, packed: str, host: str) -> _Answer:
 
 
 def _ahead_s(link: SshLink) -> tuple[float, float] | None:
-    """How far a host's wall clock is ahead of this one's: the answer was made between the question and its arrival."""
+    """Lead of a host's wall clock, between two bounds.
+
+    The answer was made between the question and its arrival.
+    """
     asked_s = utc_now().timestamp()
     try:
         there_s = float(link.ran(["date", "+%s.%N"], CLOCK_LIMIT_S).stdout)
@@ -388,7 +403,10 @@ def _examined(link: SshLink, farm: Farm, packed: str) -> list[DoctorFinding]:
 
 
 def ssh_environ(farm: Farm) -> dict[str, str]:
-    """This process's environment for ssh; where it names no configuration, the services' is taken, if this user may read it."""
+    """Environment for ssh, with the services' configuration as default.
+
+    The user must be able to read that.
+    """
     own = dict(os.environ)
     if SSH_VARIABLE not in own and farm.ssh_config and os.access(farm.ssh_config, os.R_OK):
         own[SSH_VARIABLE] = farm.ssh_config
@@ -396,7 +414,7 @@ def ssh_environ(farm: Farm) -> dict[str, str]:
 
 
 def _apart(found: Mapping[str, Sequence[DoctorFinding]]) -> Iterator[tuple[str, DoctorFinding]]:
-    """Hosts whose boardlab is another than the first one's that says its own."""
+    """Find hosts with another boardlab than the first one."""
     versions = {
         host: each.said.partition(",")[0]
         for host, of_host in found.items()
@@ -416,10 +434,13 @@ def _apart(found: Mapping[str, Sequence[DoctorFinding]]) -> Iterator[tuple[str, 
 
 
 def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[str, DoctorFinding]]:
-    """Hosts whose wall clock is not that of most; of two that differ, the second one."""
+    """Find hosts whose wall clock differs from most.
+
+    Of two that differ it is the second one.
+    """
 
     def apart_s(one: str, other: str) -> float:
-        """How far the first one is ahead for certain; negative: behind."""
+        """Certain lead of the first clock; negative: behind."""
         least, most = ahead_s[one][0] - ahead_s[other][1], ahead_s[one][1] - ahead_s[other][0]
         return max(least, 0.0) + min(most, 0.0)
 
@@ -438,7 +459,7 @@ def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[
             yield host, DoctorFinding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
 
 
-# --- What the services have for ssh: `ssh_config` of farm.yaml, and the folder with their keys ---
+# --- ssh of the services: configuration and keys ---
 
 
 SSH_AREA: Final = "ssh"
@@ -447,7 +468,10 @@ _DOCS: Final = 'docs/farm/several-hosts.md, "Keys for the services"'
 
 
 def ssh_file_findings(farm: Farm) -> Iterator[DoctorFinding]:
-    """Is the file there, may the services read it, and nobody else what lies beside it? Nothing where farm.yaml names none."""
+    """Check the permissions of the services' ssh configuration.
+
+    The services must be able to read it, and other users must not read the keys beside it.
+    """
     if not farm.ssh_config:
         return
     path = Path(farm.ssh_config)
@@ -480,7 +504,10 @@ def ssh_file_findings(farm: Farm) -> Iterator[DoctorFinding]:
 
 
 def _reads_by_group(user: str, file: os.stat_result) -> bool:
-    """Whether a user is of a file's group, and that may read it, as with chown root:boardlab and chmod 640."""
+    """Return whether a user reads a file by its group.
+
+    chown root:boardlab and chmod 640 is the usual way.
+    """
     if not file.st_mode & stat.S_IRGRP:
         return False
     try:

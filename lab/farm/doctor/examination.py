@@ -24,7 +24,7 @@ RUNTIME: Final = "runtime"
 
 @frozen
 class Patient:
-    """What is looked at.
+    """Object of an examination.
 
     Attributes:
         db: as `--db`; None: the default. host: its farm.yaml.
@@ -56,7 +56,7 @@ def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str =
 
 
 def examine(who: Patient) -> Iterator[DoctorFinding]:
-    """What every check finds, area by area."""
+    """Yield the findings of all checks, area by area."""
     server, status = services.console_server(who.runtime)
     yield from software.check(_devices(status), {status.pid} if status else (), who.dev, who.sys)
     yield from software.clocks(who.sys)

@@ -1,4 +1,4 @@
-"""The software: versions that fit each other, programs that are needed, environments, the results."""
+"""Checks of software, environments, results, clocks and serial ports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KERNEL: Final = (5, 10)  # of the oldest distribution that is tested
 
 
 def versions(version: Callable[[str], str] = metadata.version) -> Iterator[DoctorFinding]:
-    """boardlab, Python, labgrid, the module `serial`, pdudaemon, the kernel, and what `lab run` calls."""
+    """Check boardlab, Python, labgrid, `serial`, pdudaemon, kernel and called programs."""
     python = platform.python_version()
     yield DoctorFinding(VERSIONS, "boardlab", "ok", f"{version('boardlab')}, Python {python}, in {sys.prefix}")
     pinned = next(
@@ -83,7 +83,7 @@ def _serial(version: Callable[[str], str]) -> Iterator[DoctorFinding]:
 
 
 def results(db: str | None) -> Iterator[DoctorFinding]:
-    """The results: can they be read, and does a job stand in them whose process is gone?"""
+    """Check the store and the jobs of dead processes in it."""
     try:
         with open_store(db, create=False) as store:
             runs = len(store.runs(1))
@@ -119,7 +119,10 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
 
 
 def server_clock(store: Store) -> Iterator[DoctorFinding]:
-    """Whether this host's wall clock is that of the database's server, by which reservations begin and end."""
+    """Compare this host's clock with the database server's.
+
+    Reservations begin and end by the server's.
+    """
     if store.location.path is not None:
         return
     asked = utc_now()
@@ -152,7 +155,7 @@ def environments(folder: Path) -> Iterator[DoctorFinding]:
         yield DoctorFinding(ENVIRONMENTS, shipped.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
 
 
-# --- What a check found ---
+# --- Findings ---
 
 
 Level = Literal["ok", "doubtful", "bad"]
@@ -193,12 +196,15 @@ _LIMITS: Final = "/etc/security/limits.d/boardlab.conf"
 
 
 def clock_state() -> int:
-    """The state of the kernel's clock as adjtimex(2) returns it; -1: it cannot be asked."""
+    """State of the kernel's clock by adjtimex(2); -1: unknown."""
     return ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # type: ignore[no-any-return]
 
 
 def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[DoctorFinding]:
-    """The wall clock, which labels results, and the clock source, which stamps them."""
+    """Check the wall clock and the clock source.
+
+    The first labels results, the second stamps them.
+    """
     found = state()
     if found == _TIME_ERROR:
         hint = "sudo timedatectl set-ntp true, or install chrony; `timedatectl status` says what it waits for"
@@ -220,7 +226,7 @@ def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[Doctor
 def timing(
     device: Path = DEVICE, limit: Callable[[int], tuple[int, int]] = resource.getrlimit
 ) -> Iterator[DoctorFinding]:
-    """Whether the console server may go before other programs, and keep processors awake."""
+    """Check the console server's priority and processor wake-ups."""
     me = user_name(os.getuid())
     if os.geteuid() == 0 or limit(resource.RLIMIT_RTPRIO)[0] in {resource.RLIM_INFINITY, *range(PRIORITY, 100)}:
         yield DoctorFinding(TIMING, "real-time priority", "ok", f"SCHED_FIFO {PRIORITY} is permitted")
@@ -268,7 +274,7 @@ def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:
             yield DoctorFinding(DISKS, what, "ok", said)
 
 
-# --- Serial ports: may this user open them, does another program read them, and how long do their adapters hold bytes back? ---
+# --- Serial ports: access, other readers, latency ---
 
 
 AREA: Final = "ports"
@@ -344,7 +350,7 @@ def _timer(device: Path, sys: Path) -> Path:
 
 
 def _latency_ms(device: Path, sys: Path) -> int | None:
-    """How long the adapter may hold bytes back; None: it has no such timer."""
+    """Latency timer of the adapter in ms; None: it has none."""
     try:
         return int(_timer(device, sys).read_text("ascii"))
     except (OSError, ValueError):
