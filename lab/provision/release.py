@@ -295,7 +295,7 @@ class Expected:
 
     Attributes:
         uboot, kernel: in U-Boot's and the kernel's version lines. build_id: BUILD_ID of /etc/os-release. buildinfo:
-        /etc/buildinfo.
+            /etc/buildinfo.
     """
 
     uboot: str = field(default="", validator=check_regex)

@@ -54,7 +54,7 @@ def send(line: YmodemLine, images: Sequence[RomImage], report: Report) -> None:
 
     Raises:
         RecoveryFailedError, WriteStalledError: see `lab.provision.ymodem`. A power cycle begins anew, whatever was
-        sent.
+            sent.
     """
     total, before, begun_ns = sum(len(image.data) for image in images), 0, line.now_ns()
     for number, image in enumerate(images):

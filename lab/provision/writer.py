@@ -166,7 +166,7 @@ class Way(Protocol):
 
         Raises:
             TargetRefusedError, ImageTooLargeError, WrongImageForBoardError, ConfigurationError: it may not or cannot
-            be written.
+                be written.
         """
 
     def write(self, plan: Plan, report: Report) -> None:

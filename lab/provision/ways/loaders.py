@@ -119,7 +119,7 @@ class OverUsb:
 
         Raises:
             RecoveryFailedError, WriteStalledError: as of `snagboot.judge_download`, or U-Boot does not come back to
-            its prompt.
+                its prompt.
         """
         with tempfile.TemporaryDirectory(prefix="boardlab-usb-") as folder:
             path = Path(folder) / name
