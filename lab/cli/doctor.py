@@ -50,10 +50,10 @@ def lines(found: list[DoctorFinding]) -> list[str]:
     """The worst first: a table of everything, and what to do about each thing that is not well."""
     ordered = sorted(found, key=lambda each: _ORDER.index(each.level))
     rows = [[MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]
-    shown = table(["", "area", "what", "found"], rows, "<<<<")
+    listing = table(["", "area", "what", "found"], rows, "<<<<")
     ill = [each for each in ordered if each.level != "ok"]
     if not ill:
-        return [*shown, "", "nothing wrong"]
+        return [*listing, "", "nothing wrong"]
     numbers = ", ".join(f"{sum(each.level == level for each in found)} {level}" for level in _ORDER[:2])
     hints = [line for each in ill if each.hint for line in (f"  {each.subject}:", f"    {each.hint}")]
-    return [*shown, "", f"{numbers}; to mend:", *hints]  # not folded: they are there to be copied
+    return [*listing, "", f"{numbers}; to mend:", *hints]  # not folded: they are there to be copied

@@ -61,8 +61,8 @@ def straps(env: Env, *, as_json: Json = False) -> None:
         echo_json(rows)
     else:
         for row in rows:
-            said = f"FAILED [{row['failure']}]: {row['message']}" if row["failure"] else "the outputs took it"
-            echo(f"{row['medium']} ({row['boot_mode']:#x}): {said}")
+            result = f"FAILED [{row['failure']}]: {row['message']}" if row["failure"] else "the outputs took it"
+            echo(f"{row['medium']} ({row['boot_mode']:#x}): {result}")
     if any(row["failure"] for row in rows):
         raise typer.Exit(1)
 

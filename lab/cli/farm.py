@@ -120,14 +120,14 @@ def lines(names: Sequence[str], found: Sequence[duties.Found]) -> list[str]:
         its = [each for each in found if each.host == name]
         if all(each.finding.level == "ok" for each in its):
             rows.append([name, "ok", "", "", f"{len(its)} checks, nothing wrong"])
-    shown = table(["host", "", "area", "what", "found"], rows, "<<<<<")
+    listing = table(["host", "", "area", "what", "found"], rows, "<<<<<")
     hints = [
         line
         for each in ill
         if each.finding.hint
         for line in (f"  {each.host}: {each.finding.subject}:", f"    {each.finding.hint}")
     ]
-    return [*shown, *(["", "to mend:", *hints] if hints else [])]
+    return [*listing, *(["", "to mend:", *hints] if hints else [])]
 
 
 @app.command()
@@ -301,9 +301,9 @@ def card(
     size: Annotated[int, typer.Option("--bytes", metavar="N", help="How large it must be.")] = 0,
 ) -> None:
     """Say as JSON which disk it is, and whether a card may be written there; for other programs."""
-    said = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
-    if said:
-        echo_text(said + "\n", end="")
+    answer = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
+    if answer:
+        echo_text(answer + "\n", end="")
 
 
 # --- `lab farm janitor`: labgrid's places that dead jobs hold are released, boards that people reserved are acquired for them, places without exporter for nobody ---
@@ -336,7 +336,7 @@ def janitor(
             if not deeds:
                 echo("No place is left behind.")
             return
-        loaded, told = noted("janitor", file, farm, runtime_dir()), ""
+        loaded, reported = noted("janitor", file, farm, runtime_dir()), ""
         while True:
             for deed in janitor_patient(looker):
                 echo(deed.described)
@@ -344,11 +344,11 @@ def janitor(
             try:
                 if loaded.is_older():
                     break
-                told = ""
+                reported = ""
             except ConfigurationError as error:
-                if told != str(error):
+                if reported != str(error):
                     logging.warning("the janitor goes on with the farm.yaml of before: %s", error)
-                told = str(error)
+                reported = str(error)
     echo(f"{file} says something else now: it is loaded")
     start_anew()
 
@@ -479,9 +479,9 @@ def logs(
 ) -> None:
     """Show the last lines that a program of the farm wrote."""
     path = Supervised(LocalFarm(file.absolute()).runtime).log(program)
-    words = ["tail", "-n", _TAIL, *(["-F"] if follow else []), str(path)]
+    argv = ["tail", "-n", _TAIL, *(["-F"] if follow else []), str(path)]
     sys.stdout.flush()
-    os.execvp(words[0], words)  # noqa: S606 - the distribution's program
+    os.execvp(argv[0], argv)  # noqa: S606 - the distribution's program
 
 
 @app.command()

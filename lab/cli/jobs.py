@@ -68,15 +68,15 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
         book = JobQueue(store, process.identity(), process.has_died)
         job = book.cancel(number(name), process.person())
         here = job.program != BY_WEB  # whose process is the whole site, for everybody
-        told = job.state != "cancelled" and here and process.ask_to_end(job.holder)
+        signalled = job.state != "cancelled" and here and process.ask_to_end(job.holder)
         now = store.now()
         found = listing.view(store, job, now)
     if as_json:
-        echo_json(document(found, now) | {"told": told})
+        echo_json(document(found, now) | {"told": signalled})
         return
     if job.state == "cancelled":
         echo(f"job {job.called} is cancelled; who had it had died")
-    elif told:
+    elif signalled:
         echo(
             f"job {job.called} ({job.who}) ends now: it switches {job.board} off first. See: lab jobs show {job.called}"
         )
@@ -190,8 +190,8 @@ def _next(job: Job, state: str) -> list[str]:
             return [f"check it again with: lab health {job.board} --check"]
         if job.program == BY_PROVISION:
             release, media = str(job.options.get(PROVISION, "FILE")), ",".join(job.options.get("medium", []))
-            words = ["lab", "provision", "--env", job.env, "--release", release, "--medium", media]
-            return [f"write it again with: {shlex.join(words)}"]
+            argv = ["lab", "provision", "--env", job.env, "--release", release, "--medium", media]
+            return [f"write it again with: {shlex.join(argv)}"]
         again = "lab run" if job.program == BY_LAB_RUN else f"pytest {shlex.quote(f'--lg-env={job.env}')}"
         return [f"go on with: {again} --resume {job.called}"]
     return []

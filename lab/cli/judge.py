@@ -113,14 +113,14 @@ def run_command(
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
-        echo_json([text.document(verdict) for verdict in verdicts if everything or said(verdict)])
+        echo_json([text.document(verdict) for verdict in verdicts if everything or reportable(verdict)])
     else:
         about = judged.run
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
         echo(f"run {about.id}{confirmed}: {about.kind} of {about.board} ({about.board_type}), release {about.release}")
         with watch(db).snapshot() as snapshot:
             echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
-        _show(verdicts if everything else [verdict for verdict in verdicts if said(verdict)])
+        _show(verdicts if everything else [verdict for verdict in verdicts if reportable(verdict)])
         echo(_counted(verdicts))
         if judged.asked:
             echo(
@@ -179,16 +179,16 @@ def show_command(
     if not verdicts:
         hint = "`lab judge list --all` has the verdicts" if single else f"judge it: lab judge run {which}"
         raise ConfigurationError(f"no verdict {which}; {hint}" if single else f"run {which} was not judged; {hint}")
-    shown = [verdict for verdict in verdicts if everything or single or said(verdict)]
+    listed = [verdict for verdict in verdicts if everything or single or reportable(verdict)]
     if as_json:
-        echo_json([text.document(verdict) for verdict in shown])
+        echo_json([text.document(verdict) for verdict in listed])
         return
-    for verdict in shown:
+    for verdict in listed:
         echo(*_details(verdict), "")
     echo(_counted(verdicts))
 
 
-def said(verdict: RecordsVerdict) -> bool:
+def reportable(verdict: RecordsVerdict) -> bool:
     """Whether there is something to say."""
     return verdict.outcome in {*CALLED, UNSURE, "no samples"}
 
@@ -272,46 +272,50 @@ def compare_command(
     with watch(db).snapshot() as snapshot:
         judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
     order = list(Verdict)
-    shown = [
+    listed = [
         each
         for each in judged.numbers
         if everything or each.judgement.verdict not in {Verdict.NOISE, Verdict.NO_HISTORY}
     ]
-    shown.sort(key=lambda each: order.index(each.judgement.verdict))
+    listed.sort(key=lambda each: order.index(each.judgement.verdict))
     if as_json:
-        echo_json(document(judged, notes, shown))
+        echo_json(document(judged, notes, listed))
     else:
-        _print(judged, notes, shown)
+        _print(judged, notes, listed)
     if judged.of(Verdict.REGRESSION) and not judged.is_accepted:
         raise typer.Exit(1)
 
 
-def _print(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> None:
+def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumber]) -> None:
     head = judged.head
     echo(
         f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.against}"
     )
     echo(*(f"note: {note}" for note in notes))
-    if shown:
+    if listed:
         header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
-        echo(*table(header, [_row(each) for each in shown], "<>><>>><"))
+        echo(*table(header, [_row(each) for each in listed], "<>><>>><"))
     counts = Counter(each.judgement.verdict for each in judged.numbers)
     parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
     echo(f"{len(judged.numbers)} numbers: {', '.join(parts)}" if parts else "no numbers")
 
 
 def _row(each: JudgedNumber) -> list[str]:
-    average, baseline, said = each.average, each.baseline, each.judgement
-    between = "-" if said.low is None or said.high is None else f"{100 * said.low:+.1f} to {100 * said.high:+.1f} %"
+    average, baseline, judgement = each.average, each.baseline, each.judgement
+    between = (
+        "-"
+        if judgement.low is None or judgement.high is None
+        else f"{100 * judgement.low:+.1f} to {100 * judgement.high:+.1f} %"
+    )
     return [
         f"{average.metric.name} {label(average.params)}".strip(),
         "-" if baseline is None else number(baseline.value, baseline.uncertainty, average.metric),
         number(average.value, average.uncertainty, average.metric),
         average.metric.unit,
-        "-" if said.effect is None else f"{100 * said.effect:+.1f} %",
+        "-" if judgement.effect is None else f"{100 * judgement.effect:+.1f} %",
         between,
         str(len(baseline.runs)) if baseline else "-",
-        f"{said.verdict}: {said.reason}",
+        f"{judgement.verdict}: {judgement.reason}",
     ]
 
 
@@ -362,13 +366,13 @@ def mute_command(
     """Hear nothing of a number until a day: its verdicts are kept, but fail nothing and are in no list of open ones."""
     wanted = _params(params)
     with open_store(db, create=False) as store:
-        kept = mute(store, metric, board=board, params=wanted, until=instant(until), reason=reason, by=_who())
+        muting = mute(store, metric, board=board, params=wanted, until=instant(until), reason=reason, by=_who())
     if as_json:
-        echo_json(plain_document(kept))
+        echo_json(plain_document(muting))
         return
     about = ", ".join(f"{name}={value}" for name, value in wanted.items())
     what = " ".join(part for part in (metric, about) if part)
-    echo(f"{what} of {board or 'every board'} is muted until {kept.until:%Y-%m-%d %H:%M} UTC")
+    echo(f"{what} of {board or 'every board'} is muted until {muting.until:%Y-%m-%d %H:%M} UTC")
 
 
 @app.command("stats")
@@ -397,12 +401,12 @@ def stats_command(*, as_json: Json = False, db: Database = None) -> None:
 
 def _review(run: str, decision: Decision, reason: str, as_json: bool, db: str | None) -> None:
     with open_store(db, create=False) as store:
-        kept = review(store, number_of(store, run), decision, _who(), reason)
-        closed = sum(verdict.outcome != "none" for verdict in read_verdicts(store, run_id=kept.run_id))
+        reviewed = review(store, number_of(store, run), decision, _who(), reason)
+        closed = sum(verdict.outcome != "none" for verdict in read_verdicts(store, run_id=reviewed.run_id))
     if as_json:
-        echo_json(plain_document(kept))
+        echo_json(plain_document(reviewed))
         return
-    echo(f"run {kept.run_id} is {decision} by {kept.by}; {closed} verdicts are closed")
+    echo(f"run {reviewed.run_id} is {decision} by {reviewed.by}; {closed} verdicts are closed")
 
 
 def _params(text: str | None) -> dict[str, str]:

@@ -78,19 +78,19 @@ def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
         LabTransientError: who can tell says the opposite.
     """
     wanted, switch = _word(on), f"the power switch ({_outlet(found)})"
-    shown = [f"its rails read {_rails(found)}"] if found.volts else []
-    shown += [f"{switch} says {found.switch_says}"] if found.switch_says in {"on", "off"} else []
+    readings = [f"its rails read {_rails(found)}"] if found.volts else []
+    readings += [f"{switch} says {found.switch_says}"] if found.switch_says in {"on", "off"} else []
     if found.on is not None and found.on is not on:
         raise LabTransientError(
-            f"{found.board} was told to switch {wanted}, and is not: {'; '.join(shown)}. Is the outlet the board's, does "
+            f"{found.board} was told to switch {wanted}, and is not: {'; '.join(readings)}. Is the outlet the board's, does "
             "its relay move, and does nothing else feed it?",
             failure=f"power_{wanted}_ineffective",
         )
     if as_json:
         echo_json(_document(found))
         return
-    if shown:
-        echo(f"{found.board}: {wanted}. Verified: {'; '.join(shown)}")
+    if readings:
+        echo(f"{found.board}: {wanted}. Verified: {'; '.join(readings)}")
     else:
         echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {_unknown(found)}")
 

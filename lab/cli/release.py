@@ -59,10 +59,10 @@ def check(
         except ConfigurationError as error:
             found[str(path)] = [str(error)]
     if as_json:
-        echo_json([{"file": shown, "problems": each, "fits": fits.get(shown)} for shown, each in found.items()])
+        echo_json([{"file": name, "problems": each, "fits": fits.get(name)} for name, each in found.items()])
     else:
-        for shown, problems in found.items():
-            echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{shown}: good"])
+        for name, problems in found.items():
+            echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{name}: good"])
     raise typer.Exit(2 if any(found.values()) else 0)
 
 
@@ -111,8 +111,8 @@ def make(
         try:
             load(part)
         except ConfigurationError as error:
-            said = str(error).replace(str(part), str(path))
-            raise ConfigurationError(f"no draft was written, as it would be wrong: {said}") from None
+            problem = str(error).replace(str(part), str(path))
+            raise ConfigurationError(f"no draft was written, as it would be wrong: {problem}") from None
         part.rename(path)
     echo(f"{path}: {', '.join(drafted.document['media'])}", *[f"look at: {remark}" for remark in drafted.remarks])
     echo(f"then: lab release check {path}")

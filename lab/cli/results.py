@@ -107,8 +107,8 @@ def show(
             return
         else:
             with watch(db).snapshot() as snapshot:
-                said = [f"  note: {remark}" for remark in remarks(snapshot, run_id)]
-            lines = [*head_lines(run), *said, *numbers_and_failures(run)]
+                notes = [f"  note: {remark}" for remark in remarks(snapshot, run_id)]
+            lines = [*head_lines(run), *notes, *numbers_and_failures(run)]
     echo(*lines)
 
 
@@ -186,9 +186,9 @@ def upload(
 @app.command()
 def migrate(*, db: Database = None) -> None:
     """Bring results of an older boardlab to this one's schema: beside an SQLite file a copy is left, a server's empty database gets its tables."""
-    said: list[str] = []
-    with open_store(db, create=locate(db).path is None, migrate=said.append) as store:
-        echo(*(said or [f"{store.url} has this boardlab's schema, {schema.NEWEST}"]))
+    migrated: list[str] = []
+    with open_store(db, create=locate(db).path is None, migrate=migrated.append) as store:
+        echo(*(migrated or [f"{store.url} has this boardlab's schema, {schema.NEWEST}"]))
 
 
 def _none(store: Store, wanted: listing.RunFilter) -> str:

@@ -234,7 +234,7 @@ def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, o
     has = {"--suite": ",".join(job.suites), "--release": job.release or None, "--cycles": job.cycles}
     has |= {f"--{name}": value for name, value in job.options.items()}
     wrong = [
-        f"{_words(option, value)} (it has {_shown(has.get(option))})"
+        f"{_option_text(option, value)} (it has {_value_text(has.get(option))})"
         for option, value in given.items()
         if value is not None and value != has.get(option)
     ]
@@ -244,11 +244,11 @@ def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, o
         )
 
 
-def _words(option: str, value: Any) -> str:
-    return option if value is True else f"{option} {_shown(value)}"
+def _option_text(option: str, value: Any) -> str:
+    return option if value is True else f"{option} {_value_text(value)}"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "none" if value is None else ",".join(value) if isinstance(value, list) else str(value)
 
 

@@ -96,7 +96,7 @@ def _names(names: list[dict[str, str]]) -> str:
 
 
 def _planned(answer: dict[str, list[dict[str, str]]]) -> str:
-    return ", ".join(f"{words['fault']} (power-ons {words['cycles']})" for words in answer["planned"]) or "none"
+    return ", ".join(f"{fault['fault']} (power-ons {fault['cycles']})" for fault in answer["planned"]) or "none"
 
 
 # --- `lab virtual`: bring virtual boards up and down, and look at them ---
@@ -306,8 +306,8 @@ def as_tester(
     names = [state.name for state in expect(where).boards]
     if board not in names:
         raise ConfigurationError(f"no board {board!r} in {where}; there are: {', '.join(names)}")
-    words = cable.enter(BoardFolder(where / board), command)
-    os.execvp(words[0], words)  # noqa: S606 - what the caller asked for
+    argv = cable.enter(BoardFolder(where / board), command)
+    os.execvp(argv[0], argv)  # noqa: S606 - what the caller asked for
 
 
 def _folder(given: Path | None) -> Path:

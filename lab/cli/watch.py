@@ -51,7 +51,7 @@ def watch(
             found = status.look(db, farm, runtime)
             due_s = time.monotonic() + interval
             while True:
-                top = _shown(screen, found, top)
+                top = _draw(screen, found, top)
                 wait_s = due_s - time.monotonic()
                 if wait_s <= 0 or not select.select([keyboard], [], [], wait_s)[0]:
                     break
@@ -67,9 +67,9 @@ def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], 
     room = max(1, height - 1)
     first = min(max(0, top), max(0, len(lines) - room))
     rest = len(lines) - first - room
-    shown = [_text(line) for line in lines[first : first + room]]
+    visible = [_text(line) for line in lines[first : first + room]]
     more = f"; {rest} more lines below" if rest > 0 else ""
-    return [*shown, *([Text("")] * (room - len(shown))), Text(f"{_HELP}{more}", style="dim")], first
+    return [*visible, *([Text("")] * (room - len(visible))), Text(f"{_HELP}{more}", style="dim")], first
 
 
 def moved(top: int, key: bytes, page: int) -> int:
@@ -77,7 +77,7 @@ def moved(top: int, key: bytes, page: int) -> int:
     return max(0, top + _LINE_KEYS.get(key, 0) + _PAGE_KEYS.get(key, 0) * page)
 
 
-def _shown(screen: Live, found: LabNow, top: int) -> int:
+def _draw(screen: Live, found: LabNow, top: int) -> int:
     lines, first = view(found, top, screen.console.width, screen.console.height)
     screen.update(Group(*lines), refresh=True)
     return first

@@ -167,7 +167,7 @@ def _interrupted(error: BaseException | None, handled: BaseException | None) -> 
 def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> BoardlabError:
     cause = root(error)
     if isinstance(error, TimeLimitError):
-        found, said = FailureMeaning("timeout", True), f"{error}, and was given up"
+        found, reason = FailureMeaning("timeout", True), f"{error}, and was given up"
     else:
         if _is_gone(driver, cause):
             return LabTransientError(
@@ -175,11 +175,11 @@ def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> Board
                 "console server there? (systemctl status boardlab-export boardlab-console)",
                 failure="exporter_gone",
             )
-        found, said = meaning(error), f"{type(cause).__name__}: {_said(cause)}"
-    _log.debug("%s: %s: %s", described(driver), action, said, exc_info=error)
+        found, reason = meaning(error), f"{type(cause).__name__}: {_text(cause)}"
+    _log.debug("%s: %s: %s", described(driver), action, reason, exc_info=error)
     failure = f"{kind.name}_{found.failure}"
     hint = found.hint or _unread(driver, cause) or kind.hint
-    text = f"{kind.noun} {described(driver)}: {action}: {said}. {hint[:1].upper()}{hint[1:]}"
+    text = f"{kind.noun} {described(driver)}: {action}: {reason}. {hint[:1].upper()}{hint[1:]}"
     if found.configuration:
         return ConfigurationError(text)
     return (kind.passing if found.transient else kind.lasting)(text, failure=failure)
@@ -245,7 +245,7 @@ def _places(driver: Any) -> Iterator[str]:
             yield " ".join([type(supplier).__name__, *map(redacted, known)])
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     """Text of an error on one line.
 
     It has neither a URL's password nor control sequences of a terminal.

@@ -23,8 +23,8 @@ _ASSERTED: Final = {"1": True, "0": False}
 _NO_PROGRAM: Final = 127  # of the shell that sshd starts
 
 
-def _words(_instance: object, attribute: object, words: object) -> None:
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+def _command(_instance: object, attribute: object, command: object) -> None:
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise ConfigurationError(f"CommandOutputDriver: {getattr(attribute, 'name', '')} must be a list of words")
 
 
@@ -42,9 +42,9 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
         timeout (float): seconds until it must have ended
     """
 
-    asserted: list[str] = attr.ib(validator=_words)
-    deasserted: list[str] = attr.ib(factory=list, validator=_words)
-    reads: list[str] = attr.ib(factory=list, validator=_words)
+    asserted: list[str] = attr.ib(validator=_command)
+    deasserted: list[str] = attr.ib(factory=list, validator=_command)
+    reads: list[str] = attr.ib(factory=list, validator=_command)
     at: str = attr.ib(default="", validator=attr.validators.in_(["", AT_CONSOLE]))
     timeout: float = attr.ib(default=5.0, validator=attr.validators.instance_of(float))
     _status: bool = attr.ib(default=False, init=False)
@@ -70,9 +70,9 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
             ConfigurationError: there is no such program.
             LabTransientError: it failed, or did not end in time; or ssh does not reach the host.
         """
-        words = self.asserted if status else self.deasserted
-        if words:
-            self._run(words)
+        command = self.asserted if status else self.deasserted
+        if command:
+            self._run(command)
         self._status = status
 
     @Driver.check_active
@@ -85,33 +85,33 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
         """
         if not self.reads:
             return self._status
-        said = self._run(self.reads).strip()
-        if said not in _ASSERTED:
+        printed = self._run(self.reads).strip()
+        if printed not in _ASSERTED:
             raise LabTransientError(
-                f"{self._shown(self.reads)}: expected 1 or 0, and it printed {said[:80]!r}", failure="output_failed"
+                f"{self._label(self.reads)}: expected 1 or 0, and it printed {printed[:80]!r}", failure="output_failed"
             )
-        return _ASSERTED[said]
+        return _ASSERTED[printed]
 
-    def _shown(self, words: list[str]) -> str:
+    def _label(self, command: list[str]) -> str:
         """For a message."""
-        return " ".join(words) + (f" on {self._link.host}" if self._link is not None else "")
+        return " ".join(command) + (f" on {self._link.host}" if self._link is not None else "")
 
-    def _run(self, words: list[str]) -> str:
-        shown = self._shown(words)
+    def _run(self, command: list[str]) -> str:
+        label = self._label(command)
         try:
             if self._link is None:
-                done = subprocess.run(words, check=False, capture_output=True, timeout=self.timeout, text=True)
+                done = subprocess.run(command, check=False, capture_output=True, timeout=self.timeout, text=True)
             else:
-                done = self._link.ran(words, self.timeout)
+                done = self._link.ran(command, self.timeout)
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
-                f"{shown}: did not end within {self.timeout:g} s", failure="output_failed"
+                f"{label}: did not end within {self.timeout:g} s", failure="output_failed"
             ) from error
         except OSError as error:
-            raise ConfigurationError(f"{shown}: {error.strerror}; mend CommandOutputDriver in the env") from error
+            raise ConfigurationError(f"{label}: {error.strerror}; mend CommandOutputDriver in the env") from error
         if self._link is not None and done.returncode == _NO_PROGRAM:
-            raise ConfigurationError(f"{shown}: there is no such program; mend CommandOutputDriver in the env")
+            raise ConfigurationError(f"{label}: there is no such program; mend CommandOutputDriver in the env")
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise LabTransientError(f"{shown}: exit status {done.returncode}: {last}", failure="output_failed")
+            raise LabTransientError(f"{label}: exit status {done.returncode}: {last}", failure="output_failed")
         return done.stdout

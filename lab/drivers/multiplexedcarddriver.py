@@ -107,8 +107,8 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
     def position(self) -> str:
         """Position of the card: "host", "dut", "off", or the tool's word."""
-        said = calls.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
-        word = str(said).strip().rpartition(" ")[2].strip().lower()
+        output = calls.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
+        word = str(output).strip().rpartition(" ")[2].strip().lower()
         return _PLACES.get(word, word)
 
     def _disk(self) -> Disk:

@@ -53,7 +53,7 @@ class RamBoot:
             raise ConfigurationError(
                 f"board type {board.type.name} does not say how Linux calls its console (`linux` of its uarts)"
             )
-        words = ramlinux.arguments(console.linux, console.speed_bd, self.address, self.arguments)
+        arguments = ramlinux.arguments(console.linux, console.speed_bd, self.address, self.arguments)
         session = Session.begin(uboot_prompt(board.uboot))
         placed = ramlinux.place(linux, session.memory)
         try:
@@ -63,7 +63,7 @@ class RamBoot:
                 session.compare(each.data, f"{each.name} of the Linux in memory", each.address)
         finally:
             self.loader.rest()
-        carry_out(session.prompt, Command(f"setenv bootargs '{words}'", _nothing))
+        carry_out(session.prompt, Command(f"setenv bootargs '{arguments}'", _nothing))
         calls.deactivate(board.uboot, UBOOT)
         board.console.sendline(ramlinux.start(linux, placed))
         self._wait(board)

@@ -47,16 +47,16 @@ class SideConsoleDriver(Driver):
     @step(result=True)
     def take(self) -> str:
         """Return the bytes since the last call."""
-        said = b""
+        received = b""
         try:
             self._connected().status(self._name)  # its answer comes behind what the server had read before
             while (event := self._connected().read_event(0)) is not None:
                 if isinstance(event, Chunk):
-                    said += event.data
+                    received += event.data
         except LabTransientError:
             self._disconnect()
             raise
-        return said.decode("latin-1")
+        return received.decode("latin-1")
 
     @Driver.check_active
     @step(args=["data"])

@@ -41,7 +41,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._address = self._shown = ""
+        self._address = self._label = ""
         self._remote: RemotePdudaemon | None = None
         self._http = requests.Session()
         self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
@@ -58,7 +58,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
         self._address = f"http://{at}"
         if behind.is_here:
             return
-        self._shown = f"{at} on {behind.host}"
+        self._label = f"{at} on {behind.host}"
         self._remote = RemotePdudaemon(SshLink.to(behind.host, prepare(runtime_dir())), at, self._http)
 
     @property
@@ -78,7 +78,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             self._remote.prepare()
 
     def order(self, command: str) -> None:
-        place = f"pdudaemon at {self._shown or self._address}, pdu {self.port.pdu}, port {self.port.index}"
+        place = f"pdudaemon at {self._label or self._address}, pdu {self.port.pdu}, port {self.port.index}"
         try:
             answer = self._asked(command)
         except requests.Timeout as error:
@@ -98,9 +98,9 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
                 failure="pdu_refused",
             )
         if not answer.ok:
-            said = " ".join(answer.text[:_SAID_CHARACTERS].split())
+            text = " ".join(answer.text[:_SAID_CHARACTERS].split())
             raise LabStableError(
-                f"{place}: HTTP {answer.status_code} to {command!r} ({said!r}); is this the board's pdudaemon? Mend PDUDaemonPort in the env",
+                f"{place}: HTTP {answer.status_code} to {command!r} ({text!r}); is this the board's pdudaemon? Mend PDUDaemonPort in the env",
                 failure="pdu_refused",
             )
 

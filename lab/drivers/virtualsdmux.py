@@ -74,12 +74,12 @@ class VirtualSDMuxDriver(Driver):
                 answer = session.request(
                     "GET" if mode is None else "PUT", self.mux.url, data=mode, timeout=SWITCH_LIMIT_S
                 )
-                said: dict[str, Any] = answer.json()
+                reply: dict[str, Any] = answer.json()
             except requests.RequestException as error:
                 raise LabTransientError(
                     f"{self.mux.url}: the bench does not answer ({type(error).__name__}); is it up? `lab virtual status`",
                     failure="multiplexer_failed",
                 ) from error
-        if "state" not in said:
-            raise MultiplexerFailedError(f"SD multiplexer: {said.get('error', said)}")
-        return str(said["state"])
+        if "state" not in reply:
+            raise MultiplexerFailedError(f"SD multiplexer: {reply.get('error', reply)}")
+        return str(reply["state"])

@@ -131,9 +131,9 @@ class CheckUp:
     def _echoed(self, prompt: Any) -> str:
         lines, _errors, _status = prompt.run(f"echo {TOKEN}")
         if TOKEN not in "\n".join(lines):
-            said = plain(" ".join(lines))[:80]
+            echoed = plain(" ".join(lines))[:80]
             raise LabStableError(
-                f"`echo {TOKEN}` came back as {said!r}: characters are lost or changed on the line; look at its cable and ground",
+                f"`echo {TOKEN}` came back as {echoed!r}: characters are lost or changed on the line; look at its cable and ground",
                 failure="console_echo",
             )
         return "what is typed comes back"
@@ -152,9 +152,9 @@ class CheckUp:
             f"dd if={device} of=/dev/null bs=1M count={READ_MIB} 2>&1", READ_S
         )
         if status != 0:
-            said = plain(" ".join([*lines, *errors]))[:200]
+            output = plain(" ".join([*lines, *errors]))[:200]
             raise BoardStableError(
-                f"{name} cannot be read: `dd` of {READ_MIB} MiB of {device} ended with {status}: {said!r}. Exchange the card, or "
+                f"{name} cannot be read: `dd` of {READ_MIB} MiB of {device} ended with {status}: {output!r}. Exchange the card, or "
                 "write the medium anew (lab provision)",
                 failure="io_error",
             )
@@ -176,7 +176,9 @@ class CheckUp:
         known = (*self.strategy.type.rails, *self.strategy.rails.config.measured)
         scaled = {rail.name: rail.range_v for rail in known if rail.scaled}
         wrong = [
-            said for name, nominal in wanted.items() if (said := _amiss(name, volts[name], nominal, scaled.get(name)))
+            problem
+            for name, nominal in wanted.items()
+            if (problem := _amiss(name, volts[name], nominal, scaled.get(name)))
         ]
         if wrong:
             raise LabStableError(
@@ -184,8 +186,8 @@ class CheckUp:
                 failure="rail_out_of_range",
             )
         free = [name for name in wanted if name in scaled]
-        shown = f"; {', '.join(free)}, which software scales, in range or on" if free else ""
-        return f"{len(wanted) - len(free)} rails within {NEAR:.0%} of their nominal voltages{shown}"
+        scaled_text = f"; {', '.join(free)}, which software scales, in range or on" if free else ""
+        return f"{len(wanted) - len(free)} rails within {NEAR:.0%} of their nominal voltages{scaled_text}"
 
     def _switched_off(self) -> None:
         """Switch off; a heard board falls silent, and rails fall."""
@@ -211,9 +213,9 @@ class CheckUp:
         always = {rail.name for rail in self.strategy.type.rails if rail.always_on}
         left = {name: v for name, v in self._volts().items() if v >= RAIL_OFF_V and name not in always}
         if left:
-            shown = ", ".join(f"{name} {volts:.2f} V" for name, volts in left.items())
+            readings = ", ".join(f"{name} {volts:.2f} V" for name, volts in left.items())
             raise LabStableError(
-                f"{self.strategy.board} was switched off, and still has {shown}. Check that the outlet is the board's, that its relay "
+                f"{self.strategy.board} was switched off, and still has {readings}. Check that the outlet is the board's, that its relay "
                 "moves, and that nothing else feeds it",
                 failure="power_off_ineffective",
             )
@@ -242,8 +244,8 @@ class CheckUp:
 
     def _failed(self, name: str, error: BoardlabError) -> None:
         self.say(f"{name}: FAILED ({error.failure}, {error.fault}): {error}")
-        said = self.strategy.console.captured()[-SAID:].decode("latin-1")
-        lines = "\n".join(plain(line) for line in said.splitlines())
+        output = self.strategy.console.captured()[-SAID:].decode("latin-1")
+        lines = "\n".join(plain(line) for line in output.splitlines())
         self.parts[name] = CheckedPart(name, "failed", error.failure, error.fault, plain(str(error)), lines)
 
 

@@ -226,8 +226,8 @@ def bench_hint(targets: Mapping[str, Any]) -> str:
     name = _entry(main.get("drivers"), "BoardStrategy").get("board_type")
     if name not in boards.names() or not shipped.is_bench(_entry(main.get("resources"), "PDUDaemonPort").get("pdu")):
         return ""
-    words = "" if boards.load(name).virtual else f" sim --type {name}"
-    return f" (is the virtual board up? start it with: lab virtual up{words})"
+    arguments = "" if boards.load(name).virtual else f" sim --type {name}"
+    return f" (is the virtual board up? start it with: lab virtual up{arguments})"
 
 
 def _entry(entries: Any, kind: str) -> dict[str, Any]:

@@ -314,9 +314,9 @@ def _slot(
         hint = f"move {late[0].label} above it" if late else f"add one to the target's {_room(wanted)}"
         yield f"{driver.place}: it needs a {kinds}; {hint}"
     elif len(_undecided(fitting)) > 1:
-        shown = ", ".join(entry.label for entry in fitting)
+        labels = ", ".join(entry.label for entry in fitting)
         yield (
-            f"{driver.place}: {slot} may be any of: {shown}; give each a `name:` and say which with "
+            f"{driver.place}: {slot} may be any of: {labels}; give each a `name:` and say which with "
             f"`bindings: {{{slot}: NAME}}`"
         )
 

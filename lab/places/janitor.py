@@ -87,7 +87,7 @@ class Janitor:
             board = boards.get(place, "")
             its = [hold for hold in holds if hold.board == board]
             if Away.of(holder) is not None:
-                why = _kept_no_more(lacking.get(place))
+                why = _release_reason(lacking.get(place))
             else:
                 why = self._left(place, holder, board, its)
             if why:
@@ -95,7 +95,7 @@ class Janitor:
             if holder and not why:
                 continue
             if place in useless:
-                found.append(_kept(place, useless[place], reservers.get(place, "")))
+                found.append(_hold(place, useless[place], reservers.get(place, "")))
             elif its:
                 hold = its[0]
                 wanted = str(reserving_user(hold.person, store_name(self.store)))
@@ -140,11 +140,11 @@ class Janitor:
                 self._refused.pop(deed.place, None)
                 yield deed
 
-    def _warn(self, place: str, said: str) -> None:
+    def _warn(self, place: str, warning: str) -> None:
         """Once, not at each look."""
-        if self._refused.get(place) != said:
-            _log.warning("%s", said)
-        self._refused[place] = said
+        if self._refused.get(place) != warning:
+            _log.warning("%s", warning)
+        self._refused[place] = warning
 
     def _left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
         """Reason why a holder lost it; empty: none or unknown."""
@@ -168,7 +168,7 @@ class Janitor:
         return f"job {call(job.job)} is {_state(known.state, why)}" if over else ""
 
 
-def _kept(place: str, away: Away, owner: str) -> Deed:
+def _hold(place: str, away: Away, owner: str) -> Deed:
     """Action that holds an unusable place.
 
     Its reserving user (`owner`) keeps it, as only they can release it.
@@ -178,7 +178,7 @@ def _kept(place: str, away: Away, owner: str) -> Deed:
     return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
 
 
-def _kept_no_more(away: Away | None) -> str:
+def _release_reason(away: Away | None) -> str:
     """Reason to release a held place; empty: it stays held."""
     if away is None:
         return "all that it has is there again"

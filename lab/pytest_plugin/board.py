@@ -225,16 +225,16 @@ def check_lab(
     Raises:
         BoardlabError: as `BoardStrategy.check_lab`; of a host that is away after `wait_s`.
     """
-    left_s, said = wait_s, ""
+    left_s, reported = wait_s, ""
     while True:
         try:
             strategy.check_lab()
         except BoardlabError as error:
             if error.failure not in AWAY or left_s <= 0.0:
                 raise
-            if str(error) != said:
-                said = str(error)
-                write(f"waits: {said}")
+            if str(error) != reported:
+                reported = str(error)
+                write(f"waits: {reported}")
         else:
             return
         sleep(min(LAB_LOOK_S, left_s))
@@ -304,12 +304,12 @@ def _check_options(config: pytest.Config) -> None:
     for option, (minimum, maximum) in LIMITS.items():
         value = getattr(config.option, f"lab_{option}", None)
         if isinstance(value, int) and not minimum <= value <= maximum:
-            raise ConfigurationError(f"--lab-{option} {_shown(value)}: a whole number from {minimum} to {maximum}")
+            raise ConfigurationError(f"--lab-{option} {_digits(value)}: a whole number from {minimum} to {maximum}")
     for entry in options.TABLE:
         entry.read(getattr(config.option, entry.dest, None), entry.pytest_flag)
 
 
-def _shown(number: int) -> str:
+def _digits(number: int) -> str:
     text = str(number)
     return text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}…"
 

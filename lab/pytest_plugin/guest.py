@@ -67,8 +67,8 @@ def choose_tests(config: pytest.Config) -> None:
 
 def where_tests_are(config: pytest.Config) -> str:
     """Hint to name the tests, for a session without any."""
-    words = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}", str(shipped.folder(shipped.TESTS))]
-    return f"no tests here. Name their folder: {shlex.join(words)}"
+    argv = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}", str(shipped.folder(shipped.TESTS))]
+    return f"no tests here. Name their folder: {shlex.join(argv)}"
 
 
 def resume_command(config: pytest.Config, run_id: int) -> str:
@@ -76,12 +76,12 @@ def resume_command(config: pytest.Config, run_id: int) -> str:
 
     The `=` matters: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
     """
-    words = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}"]
+    argv = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}"]
     if config.option.inifilename:
-        words += ["-c", str(Path(config.option.inifilename).absolute())]
-    words += [*map(str, _absolute(config)), "--lab-resume", str(run_id)]
+        argv += ["-c", str(Path(config.option.inifilename).absolute())]
+    argv += [*map(str, _absolute(config)), "--lab-resume", str(run_id)]
     database = database_of(config)
-    return shlex.join([*words, *(["--lab-db", database] if database else [])])
+    return shlex.join([*argv, *(["--lab-db", database] if database else [])])
 
 
 def database_of(config: pytest.Config) -> str:

@@ -100,11 +100,11 @@ def _of_lab_run(config: pytest.Config) -> int | None:
 
     A job of another board does not count.
     """
-    told = os.environ.get(JOB_VARIABLE, "")
-    if not told:
+    name = os.environ.get(JOB_VARIABLE, "")
+    if not name:
         return None
     try:
-        job = listing.job(config.stash[STORE_KEY], number(told))
+        job = listing.job(config.stash[STORE_KEY], number(name))
     except ConfigurationError:
         return None
     ours = job.state == "running" and job.board == config.stash[STRATEGY_KEY].board

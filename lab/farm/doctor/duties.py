@@ -379,9 +379,9 @@ def _examined(link: SshLink, farm: Farm, packed: str) -> list[DoctorFinding]:
     """Findings of `lab doctor` on a host."""
     host = link.host
     by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor --host {host} --farm FILE"
-    words = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, packed, farm.program, "doctor", "--json", "--host", host]
+    argv = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, packed, farm.program, "doctor", "--json", "--host", host]
     try:
-        done = link.ran(words, LIMIT_S)
+        done = link.ran(argv, LIMIT_S)
     except subprocess.TimeoutExpired:
         return [
             DoctorFinding(HOSTS_AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)
