@@ -9,7 +9,7 @@ from lab.boards.registry import load, names
 from lab.cli.options import Json
 from lab.shown import echo, echo_json, table
 
-app = typer.Typer(help="The board types that boardlab knows.")
+app = typer.Typer(help="Board types that boardlab knows.")
 
 
 @app.command()

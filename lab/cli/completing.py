@@ -1,7 +1,7 @@
-"""What a shell offers for the values of options and arguments: environments, suites, boards, runs, ports.
+"""Shell completion of values: environments, suites, boards, runs, ports.
 
 Each is known by its name in the command's function, so that all commands offer the same for the same thing. This is
-loaded only while a shell completes a line. Whatever goes wrong, nothing is offered: a person types on.
+loaded only while a shell completes a line. After any error nothing is offered, and a person types on.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _statuses(_line: Mapping[str, Any]) -> Iterable[Offer]:
 
 
 def _ports(line: Mapping[str, Any]) -> Iterable[Offer]:
-    """The devices that are there, and the ports and boards that the console server has."""
+    """Present devices, and the console server's ports and boards."""
     from lab.console.client import ConsoleClient  # noqa: PLC0415
     from lab.errors import BoardlabError  # noqa: PLC0415
     from lab.host.runtime import runtime_dir, socket_path  # noqa: PLC0415

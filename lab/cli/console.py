@@ -36,7 +36,10 @@ def status(*, as_json: Json = False, runtime: ServerRuntime = None) -> None:
 
 @app.command()
 def serve(*, runtime: ServerRuntime = None) -> None:
-    """Run the server here, until Ctrl-C. Measuring starts one by itself when it finds none."""
+    """Run the console server here, until Ctrl-C.
+
+    A measurement starts one by itself if none runs.
+    """
     from lab.console.server import serve as serve_here  # noqa: PLC0415 - see `attach`
 
     folder = prepare(runtime or runtime_dir())
@@ -103,7 +106,7 @@ def show(file: File, *, raw: Annotated[bool, typer.Option("--raw", help="The byt
         echo(line)
 
 
-# --- `lab console check`: does a board type fit the logs of a release? ---
+# --- `lab console check` ---
 
 
 NOT_ALL_FIT = 1
@@ -116,10 +119,10 @@ def check(
     *,
     as_json: Json = False,
 ) -> None:
-    """Read logs of boots with a board type: what it finds in them, what it does not, and whether it fits.
+    """Check a board type against the logs of boots.
 
-    Exits with 0 when it fits all logs, with 1 when it fits one only in part or not at all, with 2 when a log or the type
-    cannot be read.
+    Prints the findings of each log, and the texts that the type's patterns miss. Exits with 0 when the type fits all
+    logs, with 1 when it does not fit one, with 2 when a log or the type cannot be read.
     """
     from lab import boards  # noqa: PLC0415 - see `attach`
     from lab.run.check import verdict as check_verdict  # noqa: PLC0415
@@ -139,7 +142,7 @@ def check(
         raise typer.Exit(NOT_ALL_FIT)
 
 
-# --- `lab console attach` and `tail`: a port as it is now. Scripts start `attach` often, so this module imports little ---
+# --- `lab console attach` and `tail` ---
 
 
 NOT_SEEN: Final = 3  # exit status
@@ -163,7 +166,10 @@ def tail(
     backlog: Backlog = 0,
     runtime: ServerRuntime = None,
 ) -> None:
-    """Print what comes from a port, until Ctrl-C. Other readers are not affected."""
+    """Print a port's output, until Ctrl-C.
+
+    Other readers are not affected.
+    """
     client, info = attached(port, runtime)
     with client:
         text = LiveText()
@@ -201,10 +207,12 @@ def attach(
     ] = LINGER_S,
     runtime: ServerRuntime = None,
 ) -> None:
-    """Open a terminal on a port, through the server: it goes on recording, and tests can follow. Ctrl-] ends it.
+    """Open a terminal on a port, through the console server.
 
-    Exit status: 0 done; 1 the server or the port is gone, or somebody else has it; 2 a wrong word; 3 what --until waits for
-    did not come.
+    The server goes on recording, and tests can follow. Ctrl-] ends the terminal.
+
+    Exit status: 0 done; 1 the server or the port is gone, or another client writes to it; 2 a wrong option; 3 the text
+    of --until did not come.
     """
     ending = Ending(None if until is None else _compiled(until), timeout, linger)
     client, info = attached(port, runtime, write=True, speed_bd=speed)
@@ -229,9 +237,11 @@ def wait(
     timeout: Annotated[float, typer.Option(min=0.0, metavar="S", help="Wait this long at most.")] = TIMEOUT_S,
     runtime: ServerRuntime = None,
 ) -> None:
-    """Wait until somebody can type at a port: `attach`, or a measurement. Then a board may be switched on.
+    """Wait until a client can type at a port.
 
-    Exit status: 0 somebody can; 3 nobody came in time.
+    The client is `attach` or a measurement. A board may be switched on then.
+
+    Exit status: 0 a client can; 3 none came in time.
     """
     writer = awaited_writer(port, timeout, runtime)
     if writer is None:

@@ -15,7 +15,7 @@ from lab.shown import bad, doubtful, echo, echo_json, table
 NOT_WELL: Final = 1
 MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}
 _ORDER: Final = ("bad", "doubtful", "ok")
-app = typer.Typer(help="What is wrong with this lab host, and how to mend it.")
+app = typer.Typer(help="Find what is wrong with this lab host, and how to mend it.")
 
 
 @app.command()
@@ -28,14 +28,15 @@ def doctor(
         str,
         typer.Option(
             metavar="NAME",
-            help="Which of farm.yaml's hosts this one is (default: the one with its name, else the first).",
+            help="This host's name in farm.yaml (default: its own name, else the first).",
         ),
     ] = "",
     runtime: Runtime = None,
 ) -> None:
-    """Look at ports, clocks, disks, services, versions, results and environments, and say how to mend what is wrong.
+    """Find what is wrong on this host, with remedies.
 
-    Nothing is changed. Exits with 1 when something is bad.
+    Looks at ports, clocks, disks, services, versions, results and environments. Nothing is changed. Exits with 1 when
+    something is bad.
     """
     found = list(examine(patient(db, farm, runtime, host)))
     if as_json:
@@ -47,7 +48,7 @@ def doctor(
 
 
 def lines(found: list[DoctorFinding]) -> list[str]:
-    """The worst first: a table of everything, and what to do about each thing that is not well."""
+    """Table of all findings, the worst first; then the remedies."""
     ordered = sorted(found, key=lambda each: _ORDER.index(each.level))
     rows = [[MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]
     listing = table(["", "area", "what", "found"], rows, "<<<<")

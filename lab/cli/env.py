@@ -1,4 +1,4 @@
-"""`lab env`: the environments of a lab, and what is wrong with them."""
+"""`lab env`: a lab's environments and their mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def check(
     file: Env,
     as_json: Json = False,
 ) -> None:
-    """Find everything that a run would refuse: unknown keys, wrong types and wiring, values of the template, what is not there."""
+    """Find everything in an environment that a run would refuse.
+
+    These are unknown keys, wrong types and wiring, values of the template, missing devices.
+    """
     from lab.env import powered  # noqa: PLC0415 - it loads labgrid
 
     path = envfile.find(file, Path.cwd())
@@ -49,7 +52,10 @@ def port(
 
 @app.command()
 def straps(env: Env, *, as_json: Json = False) -> None:
-    """Try the boot-mode straps: set them for each medium and read them back. No power is switched; a run under way is disturbed."""
+    """Try the boot-mode straps of all media, and read them back.
+
+    No power is switched; a run under way is disturbed.
+    """
     from lab.env.powered import straps_of  # noqa: PLC0415 - it loads labgrid
 
     strategy, driver = straps_of(env)
@@ -91,7 +97,7 @@ def list_(as_json: Json = False) -> None:
 
 
 def _board(path: Path) -> dict[str, str]:
-    """The board and its type, as the strategy names them; empty where it cannot be read."""
+    """Board and type of an environment's strategy; empty: unreadable."""
     with contextlib.suppress(ConfigurationError):
         strategy = envfile.arguments_of(path, "BoardStrategy")
         return {name: str(strategy.get(name, "")) for name in ("board_type", "board")}

@@ -1,4 +1,4 @@
-"""`lab exporter`: the results and the farm for Prometheus, as one long-running process."""
+"""`lab exporter`: results and farm for Prometheus, as a long-running process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ app = typer.Typer(help="Results and farm for Prometheus.", no_args_is_help=False
 
 
 def watched(farm: Farm | None, host: str = "") -> Watched:
-    """What a farm.yaml names for a host; nothing without one.
+    """Things that a farm.yaml names for a host; none without one.
 
     Args:
         host: empty: the first, which has the results, the schedules and the coordinator's metrics.
@@ -89,7 +89,7 @@ def exporter(
         typer.Option(
             "--host",
             metavar="NAME",
-            help="Which of farm.yaml's hosts this one is: of any but the first, only what is plugged in and runs there.",
+            help="This host's name in farm.yaml: of any but the first, only its own devices and programs.",
         ),
     ] = "",
     runtime: Runtime = None,

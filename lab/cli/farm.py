@@ -60,7 +60,10 @@ def check(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
+    """Find what is wrong with a farm.yaml and its hosts.
+
+    Environments and suites that it names are checked, too, and its hosts through ssh.
+    """
     farm = load(file)
     names = farm_check.names(farm)
     asked = [] if here or not farm.hosts else duties.examine(farm, file, partial(_doctor, file))
@@ -104,7 +107,10 @@ def _doctor(file: Path, host: str) -> list[DoctorFinding]:
 
 
 def lines(names: Sequence[str], found: Sequence[duties.Found]) -> list[str]:
-    """A table with a row for each thing that is not well, and one for each host where all is; then what to do about each."""
+    """Table of findings that are not well, then their remedies.
+
+    A host where all is well has one row.
+    """
     ill = sorted((each for each in found if each.finding.level != "ok"), key=lambda each: each.finding.level)
     rows = [
         [
@@ -137,14 +143,17 @@ def units(
     output: OutputFolder = Path(),
     installed: Annotated[
         Path | None,
-        typer.Option("--farm", metavar="PATH", help="Where that host keeps its farm.yaml, if not where FILE is."),
+        typer.Option("--farm", metavar="PATH", help="Path of farm.yaml on that host, if it is not FILE's."),
     ] = None,
     host: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Which of the farm's hosts (default: the first, which has the results)."),
+        typer.Option(metavar="NAME", help="One of the farm's hosts (default: the first, which has the results)."),
     ] = "",
 ) -> None:
-    """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
+    """Write the systemd units of a farm.yaml.
+
+    Then: systemctl daemon-reload, and enable them.
+    """
     farm = load(file)
     for path in systemd.write(unit_files.units(farm, str(installed or file.absolute()), host), output):
         echo(str(path))
@@ -155,10 +164,14 @@ def buildbot_folders(
     file: File,
     *,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where: /var/lib/boardlab/buildbot for the units.")
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help="The folder: /var/lib/boardlab/buildbot for the units."),
     ],
 ) -> None:
-    """Write the folders of Buildbot's master and workers, as root for the services' user; a worker's belongs on its host."""
+    """Write the folders of Buildbot's master and workers.
+
+    Run it as root, for the services' user. A worker's folder belongs on its host.
+    """
     farm = load(file)
     if farm.buildbot is None:
         raise ConfigurationError(f"{file}: it has no `buildbot`; docs/farm/buildbot.md says what that needs")
@@ -180,10 +193,13 @@ def measure_released(
     *,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="What it keeps (default: released, in the folder of the results)."),
+        typer.Option(metavar="DIR", help="Folder of its state (default: released, in the folder of the results)."),
     ] = None,
 ) -> None:
-    """Measure each release file that is new in the folder of a schedule; systemd starts this when one appears."""
+    """Measure each new release file in a schedule's folder.
+
+    systemd starts this when one appears.
+    """
     raise typer.Exit(release_watch.of(load(file), name, state or data_home() / "released", echo).measure())
 
 
@@ -197,7 +213,10 @@ def discover_usb(
         bool, typer.Option("--udev-rules", help="Print udev's rules for boards' adapters, and nothing else.")
     ] = False,
 ) -> None:
-    """Show the USB adapters, SD multiplexers and hubs of this host, and lines for those that nobody names."""
+    """Show this host's USB adapters, SD multiplexers and hubs.
+
+    For those that no file names, print lines to add.
+    """
     if udev_rules:
         echo_text(discover.RULES)
         return
@@ -224,7 +243,10 @@ def discover_usb(
 
 @app.command("test-alert")
 def test_alert(file: File) -> None:
-    """Send an alert through the whole chain, and say where it should arrive."""
+    """Send a test alert through the whole chain.
+
+    Prints where it should arrive.
+    """
     farm = load(file)
     ready = notify.test_alert(farm)
     echo(f"Alertmanager at {farm.alertmanager} took {notify.TEST}; within a minute it should arrive as:")
@@ -247,12 +269,15 @@ def notify_build(
     file: File,
     builder: Annotated[str, typer.Argument(metavar="BUILDER", help='As Buildbot calls it, e.g. "boot on b1".')],
     *,
-    schedule: Annotated[str, typer.Option(metavar="NAME", help="Whose build it was.")],
+    schedule: Annotated[str, typer.Option(metavar="NAME", help="The schedule of the build.")],
     board: Annotated[str, typer.Option(metavar="NAME", help="Its board.")],
-    said: Annotated[str, typer.Option(metavar="TEXT", help="How it ended.")],
-    page: Annotated[str, typer.Option(metavar="URL", help="Where the build is shown.")],
+    said: Annotated[str, typer.Option(metavar="TEXT", help="The result of the build.")],
+    page: Annotated[str, typer.Option(metavar="URL", help="The page of the build.")],
 ) -> None:
-    """Send an alert that a build of a schedule failed; Buildbot's master starts this."""
+    """Send an alert about a schedule's failed build.
+
+    Buildbot's master starts this.
+    """
     notify.build_failed(load(file), notify.FailedBuild(builder, schedule, board, said, page))
     echo(f"sent to Alertmanager: {builder} failed")
 
@@ -271,9 +296,12 @@ def files(
         ),
     ] = None,
 ) -> None:
-    """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon.
+    """Print the folder of files that a lab host installs.
 
-    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and Prometheus' targets, its `hosts`.
+    They are for Prometheus, Alertmanager, Grafana, nftables and pdudaemon.
+
+    With FILE and --output: write the rules of Prometheus and the dashboards, whose links lead to its `documents`, and
+    Prometheus' targets, its `hosts`.
     """
     if (file is None) != (output is None):
         raise ConfigurationError("`lab farm files` wants both, FILE and --output DIR, or none of them")
@@ -288,7 +316,7 @@ def files(
         echo(*(f"  {command}" for command in needed))
 
 
-# --- `lab farm card`: the card of this host's multiplexer, for `lab provision` of another host, which starts it through ssh ---
+# --- `lab farm card` ---
 
 
 @app.command()
@@ -297,16 +325,19 @@ def card(
     *,
     write: Annotated[bool, typer.Option("--write", help="Write what comes on standard input.")] = False,
     read: Annotated[bool, typer.Option("--read", help="Read back what is asked for on standard input.")] = False,
-    identity: Annotated[str, typer.Option(metavar="TEXT", help="What the disk must be, as looked at before.")] = "",
-    size: Annotated[int, typer.Option("--bytes", metavar="N", help="How large it must be.")] = 0,
+    identity: Annotated[str, typer.Option(metavar="TEXT", help="Identity of the disk, as it was read before.")] = "",
+    size: Annotated[int, typer.Option("--bytes", metavar="N", help="Size of the disk.")] = 0,
 ) -> None:
-    """Say as JSON which disk it is, and whether a card may be written there; for other programs."""
+    """Print a card reader's disk as JSON, or write or read it.
+
+    Another host's `lab provision` starts this.
+    """
     answer = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
     if answer:
         echo_text(answer + "\n", end="")
 
 
-# --- `lab farm janitor`: labgrid's places that dead jobs hold are released, boards that people reserved are acquired for them, places without exporter for nobody ---
+# --- `lab farm janitor` ---
 
 
 @app.command()
@@ -316,7 +347,10 @@ def janitor(
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, do nothing, and end.")] = False,
 ) -> None:
-    """Release labgrid's places that dead jobs hold, acquire those of boards that people reserved, and keep those that are of no use from everybody."""
+    """Tidy labgrid's places: release, acquire, or hold them.
+
+    It releases places of dead jobs, acquires those of reserved boards, and holds those that are unusable.
+    """
     log_to(sys.stderr)
     farm = load(file)
     if not farm.coordinator:
@@ -353,28 +387,33 @@ def janitor(
     start_anew()
 
 
-# --- `lab farm export`: this host's boards for labgrid's coordinator ---
+# --- `lab farm export` ---
 
 
 @app.command()
 def export(
-    resources: Annotated[Path, typer.Argument(metavar="FILE", help="What to export, as labgrid's exporter has it.")],
+    resources: Annotated[Path, typer.Argument(metavar="FILE", help="The exported resources, in labgrid's format.")],
     *,
     coordinator: Annotated[
         str, typer.Option(envvar="LG_COORDINATOR", metavar="HOST:PORT", help="labgrid's coordinator.")
     ] = "127.0.0.1:20408",
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of this exporter (default: the host's).")] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of this exporter (default: the host's).")] = "",
     hostname: Annotated[
-        str, typer.Option(metavar="NAME", help="By which other hosts reach this one (default: its full name).")
+        str, typer.Option(metavar="NAME", help="This host's name for other hosts (default: its full name).")
     ] = "",
     listen: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", help="Of the TCP ports for labgrid's own clients, which know no password."),
+        typer.Option(
+            metavar="ADDRESS", help="Address of the TCP ports for labgrid's own clients, which have no password."
+        ),
     ] = LOOPBACK,
     isolated: Annotated[bool, typer.Option("--isolated", help="Let labgrid's own clients come through ssh.")] = False,
     runtime: Runtime = None,
 ) -> None:
-    """Export this host's boards to labgrid's coordinator, with the console server behind their serial ports."""
+    """Export this host's boards to labgrid's coordinator.
+
+    The console server stands behind their serial ports.
+    """
     log_to(sys.stderr)
     options = ExporterOptions(
         resources,
@@ -393,7 +432,7 @@ def export(
     raise typer.Exit(run(options))
 
 
-# --- `lab farm up`, `status`, `logs`, `down`: a farm on one machine, without root ---
+# --- `lab farm up`, `status`, `logs`, `down` ---
 
 
 COUNT: Final = 4  # of the simulated boards of a new farm
@@ -413,7 +452,7 @@ def up(
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Types of the simulated boards of a new farm.")
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="How many of each type (default: 4).")
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Boards of each type (default: 4).")
     ] = None,
     time_scale: Annotated[
         float | None, typer.Option(metavar="F", help="Factor on the times of the simulated boards (default: 1).")
@@ -422,10 +461,12 @@ def up(
         bool, typer.Option("--buildbot", help="With a Buildbot that queues the runs of a new farm.")
     ] = False,
 ) -> None:
-    """Bring a farm up on this machine, as its user: what is in farm.yaml, else simulated boards.
+    """Bring a farm up on this machine, as its user.
 
-    The programs are kept running until `lab farm down`, or until the host is switched off. Runs on a timer are systemd's:
-    `lab farm units`, or Buildbot's.
+    farm.yaml names its parts; without one, it has simulated boards.
+
+    The programs are kept running until `lab farm down`, or until the host is switched off. Runs on a timer are
+    systemd's: `lab farm units`, or Buildbot's.
     """
     place = LocalFarm(file.absolute())
     if place.file.exists() and (board_type or count or time_scale or with_buildbot):
@@ -472,7 +513,7 @@ def status(
 
 @app.command()
 def logs(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="As `lab farm status` names it.")],
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A program of `lab farm status`.")],
     *,
     file: Annotated[Path, typer.Option("--farm", metavar="FILE", help="The farm.yaml.")] = local.FILE,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
@@ -486,7 +527,10 @@ def logs(
 
 @app.command()
 def down(file: FarmFileOption = local.FILE) -> None:
-    """Take the farm down: runs ended, their boards off, then the programs. Files and results stay."""
+    """Take the farm down: runs, boards, then programs.
+
+    Files and results stay.
+    """
     log_to(sys.stderr)
     place = LocalFarm(file.absolute())
     echo("The farm is down." if place.down() else f"No farm is up in {place.folder}.")

@@ -1,4 +1,4 @@
-"""The words after `lab` and the modules of their commands, which are named, not imported: only the one asked for is loaded."""
+"""Groups of commands after `lab` and their modules, loaded on demand."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ COMMAND_GROUPS: Final = (
         "init", "lab.cli.init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."
     ),
     CommandGroup(
-        "status", "lab.cli.status", "The lab on one screen: boards, who holds them, results, failures, services."
+        "status", "lab.cli.status", "The lab on one screen: boards, their jobs, results, failures, services."
     ),
     CommandGroup("watch", "lab.cli.watch", "The same, live, until q or Ctrl-C."),
     CommandGroup("web", "lab.cli.web", "The same and all results in a browser."),
-    CommandGroup("health", "lab.cli.health", "Whether boards can take runs, and why not; check one."),
-    CommandGroup("doctor", "lab.cli.doctor", "What is wrong with this lab host, and how to mend it."),
-    CommandGroup("boards", "lab.cli.boards", "The board types that boardlab knows."),
+    CommandGroup("health", "lab.cli.health", "Boards' health: which can take runs, and why not; check one."),
+    CommandGroup("doctor", "lab.cli.doctor", "Find what is wrong with this lab host, and how to mend it."),
+    CommandGroup("boards", "lab.cli.boards", "Board types that boardlab knows."),
     CommandGroup("env", "lab.cli.env", "labgrid environments: list them, check them."),
     CommandGroup(
         "console",
         "lab.cli.console",
         "Serial consoles: server, live view, recordings and their replay.",
     ),
-    CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask whether it has power."),
+    CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask for its power."),
     CommandGroup("rails", "lab.cli.rails", "Supply rails: sample them, watch them, test their sensors."),
-    CommandGroup("results", "lab.cli.results", "What was measured, and the evidence behind each number."),
+    CommandGroup("results", "lab.cli.results", "Measured numbers, and the evidence behind each."),
     CommandGroup(
         "judge",
         "lab.cli.judge",
-        "Whether numbers moved, by how much, and what else moved with them.",
+        "Numbers that moved: by how much, and what else moved with them.",
     ),
     CommandGroup(
         "guide",
@@ -64,7 +64,7 @@ COMMAND_GROUPS: Final = (
         "provision", "lab.cli.provision", "Put a release on a board's media, read it back, boot it and compare."
     ),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
-    CommandGroup("jobs", "lab.cli.jobs", "Who measures, who waits for a board: list, show and cancel jobs."),
+    CommandGroup("jobs", "lab.cli.jobs", "Jobs that measure or wait for a board: list, show and cancel them."),
     CommandGroup("reserve", "lab.cli.reserve", "Reserve a board, or put it in maintenance; show and end that."),
     CommandGroup(
         "farm",
@@ -81,7 +81,7 @@ COMMAND_GROUPS: Final = (
 
 
 def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequence[str]) -> None:
-    """Give `app` all groups; the one that the arguments begin with is loaded, the others are only named."""
+    """Add all groups to `app`, and load the one to run."""
     for group in groups:
         if arguments[:1] != [group.name]:
             app.command(group.name, help=group.help)(_named_only)
@@ -106,13 +106,13 @@ def _app(group: CommandGroup) -> typer.Typer:
 
 
 def words(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The words after `lab`: the arguments, or what a shell wants to have completed."""
+    """Arguments after `lab`, or those that a shell completes."""
     line = environ.get("_TYPER_COMPLETE_ARGS") or environ.get("COMP_WORDS")
     return line.split()[1:] if line and completes(environ) else list(arguments)
 
 
 def completes(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a shell has called to complete a line."""
+    """Return whether a shell completes a line."""
     return "_LAB_COMPLETE" in environ
 
 

@@ -81,7 +81,7 @@ def check(
     ] = False,
     db: Database = None,
 ) -> None:
-    """Find what is wrong in guides, with the right number where it is known."""
+    """Find wrong numbers in guides, with the right ones if known."""
     older = sheets.of_guide(reading.read(against, defines_of(define))) if against else None
     read_sheets, errors = read_all(files, define)
     if history:
@@ -125,7 +125,10 @@ def _print_unknown(read_sheets: Sequence[MeasuredGuide], *, as_json: bool) -> No
 def read_all(
     files: Iterable[Path], define: Sequence[str] | None = None
 ) -> tuple[list[MeasuredGuide], list[ConfigurationError]]:
-    """Every guide that can be read, and why the others cannot; a file without a cell of results is none."""
+    """Read all guides; collect the errors of unreadable ones.
+
+    A file without a cell of results is no guide.
+    """
     found, errors = [], []
     defines = defines_of(define)
     for path in files:
@@ -151,7 +154,7 @@ def _first_unread(sheet: MeasuredGuide) -> str:
 
 
 def finish(read_sheets: Sequence[MeasuredGuide], errors: Sequence[ConfigurationError]) -> None:
-    """Say what was not read and what was mended, one line a cause."""
+    """Print the unread and repaired parts by cause."""
     for sheet in read_sheets:
         for line in show.unread(sheet):
             echo(line, err=True)
@@ -167,7 +170,7 @@ def print_json(value: Any) -> None:
     echo_json(value, indent=1)
 
 
-# --- `lab guide compare`: what changed between two guides or releases, one cause a line; also as a page, and as a comment for CI ---
+# --- `lab guide compare` ---
 
 
 _SUFFIXES: Final = frozenset({".rst", ".txt", ".html", ".htm", ".md", ".tsv"})
@@ -190,9 +193,12 @@ def compare(
     as_json: Json = False,
     show_all: All = False,
 ) -> None:
-    """Compare a guide with the one before: what changed, one cause a line, and whether it is more than noise.
+    """Compare a guide with the one before, cause by cause.
 
-    Guides before these two, and the store's earlier releases, say how much a number moves by itself, and where it was before.
+    Each cause is one line, and noise is left out.
+
+    Guides before these two, and the store's earlier releases, show the usual scatter of a number and its earlier
+    values.
     """
     if len(guides) < 2:
         raise ConfigurationError("compare: name two guides at least, the older one first")
@@ -217,7 +223,10 @@ def compare(
 def _earlier(
     before: Sequence[MeasuredGuide], name: str, old: MeasuredGuide, boards: Sequence[str], db: str | None
 ) -> Earlier:
-    """The releases before the older guide: those that are given, else the store's, if the guide is of the store or --db says which."""
+    """Releases before the older guide: the given ones, else the store's.
+
+    The store counts if the guide is from it or if --db names one.
+    """
     if before or (_is_file(name) and db is None):
         return earlier_guides.of_sheets(before)
     from lab.guide import stored_earlier  # noqa: PLC0415 - the database takes a while to import
@@ -246,7 +255,7 @@ def _guide(name: str, db: str | None) -> MeasuredGuide:
         return stored.sheet(store, name)
 
 
-# --- `lab guide import`, `trend` and `write`: performance guides and the store ---
+# --- `lab guide import`, `trend` and `write` ---
 
 
 @app.command("trend")
@@ -266,7 +275,10 @@ def trend_command(
     db: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Show a metric of one board over several releases, of guides or of the store."""
+    """Show one board's metric over several releases.
+
+    They are those of guides, or of the store.
+    """
     wanted = dict(parameter_of(text) for text in only or [])
     read_sheets, errors = read_all(files or [])
     if files:
@@ -301,7 +313,9 @@ def import_command(
     define: Define = None,
     db: Database = None,
 ) -> None:
-    """Put guides' numbers into the store as published measurements, with the files as their evidence.
+    """Import guides into the store as published measurements.
+
+    The files are their evidence.
 
     A guide that cannot be imported does not stop the others.
     """
@@ -334,12 +348,12 @@ def _print_imported(path: Path, boards: Sequence[Imported]) -> None:
 
 
 def _found_in(source: str) -> str:
-    """Where a name was found, unless that goes without saying."""
+    """Place of a found name, unless it is obvious."""
     return "" if source in {"given", "table"} else f" (by the {source})"
 
 
 class Format(enum.StrEnum):
-    """What `write` writes."""
+    """Output form of `write`."""
 
     RST = "rst"
     HTML = "html"
@@ -356,10 +370,13 @@ def write(
     view: Annotated[
         str, typer.Option(help="corrected: as each metric is defined; vendor: as the vendor's guides form it.")
     ] = "corrected",
-    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the files go.")] = Path(),
+    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the files.")] = Path(),
     db: Database = None,
 ) -> None:
-    """Write the performance guide of a release from the store, as RST and as one HTML file."""
+    """Write a release's performance guide from the store.
+
+    It is written as RST and as one HTML file.
+    """
     from lab.guide import stored, writing  # noqa: PLC0415 - the database and matplotlib take a while to import
 
     with stored.open_existing(db) as store:

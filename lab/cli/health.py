@@ -1,4 +1,4 @@
-"""`lab health`: whether boards can take runs, why not, and the check that brings one back."""
+"""`lab health`: boards' health, and the check that ends a quarantine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lab.shown import Marked, bad, doubtful, echo, echo_json, log_to, table
 FAILED = 1  # the board must not take runs
 SHOWN = 5  # checks of a board
 
-app = typer.Typer(help="Whether boards can take runs, and why not; check one.")
+app = typer.Typer(help="Boards' health: which can take runs, and why not; check one.")
 
 
 @app.command()
@@ -61,7 +61,7 @@ def health(
         typer.Option(
             min=0.0,
             metavar="S",
-            help="How long to wait for a board that a job holds, or whose place a job of another host has; for a coordinator, an exporter or results that do not answer: 5 minutes of it at most.",
+            help="Wait so many seconds at most for a board that a job holds, or whose place a job of another host has; for a coordinator, an exporter or results that do not answer 5 minutes at most.",
         ),
     ] = 0.0,
     ignore: Annotated[
@@ -71,7 +71,10 @@ def health(
     db: HostDatabase = None,
     farm: FarmFile = None,
 ) -> None:
-    """Show the health of all boards, or of one with its last checks; with --check, check it."""
+    """Show the health of all boards, or of one.
+
+    One board is shown with its last checks; --check checks it now.
+    """
     host = services.host_file(farm)
     lab = host.farm
     rule = lab.health.rule if lab is not None else DEFAULT_RULE
@@ -122,7 +125,10 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
 
 @contextmanager
 def _noted(book: HealthBook, made: Check) -> Iterator[None]:
-    """What of the lab keeps the check from being made is kept as a check that failed: else nobody could tell that there was none."""
+    """Record a lab failure that prevents the check.
+
+    Else the missing check would go unnoticed.
+    """
     try:
         yield
     except BoardlabError as error:
@@ -157,7 +163,7 @@ def _environment(board: str, env: str | None, host: HostFile) -> Path:
 
 
 def _described(host: HostFile) -> dict[str, str]:
-    """Board -> its environment, of those that the lab's folder and farm.yaml name."""
+    """Map boards to environments of the lab's folder and farm.yaml."""
     named = host.farm.environments if host.farm is not None else {}
     return {each.board: each.env for each in status.described(host.folder)} | named
 

@@ -36,7 +36,10 @@ def init(
         typer.Option(metavar="PART", help=f"Write only this part: {', '.join(labfolder.PARTS)}; repeatable."),
     ] = None,
 ) -> None:
-    """Write a lab's folder, and say what to edit and to run. Existing files are never changed."""
+    """Write a lab's folder, and print the next steps.
+
+    Existing files are never changed.
+    """
     types = [name for given in board_type or [DEFAULT_TYPE] for name in given.split(",")]
     parts = only or list(labfolder.PARTS)
     for part in parts:

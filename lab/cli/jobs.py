@@ -1,4 +1,4 @@
-"""`lab jobs`: who measures, who waits for a board, what became of it; and ending it."""
+"""`lab jobs`: jobs that measure or wait; show and cancel them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lab.shown import echo, echo_json, table
 
 _HEADER: Final = ("job", "state", "board", "what", "who", "begun (UTC)", "end")
 
-app = typer.Typer(help="Who measures, who waits for a board: list, show and cancel jobs.", no_args_is_help=True)
+app = typer.Typer(help="Jobs that measure or wait for a board: list, show and cancel them.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="JOB", help="As `lab jobs list` has it, e.g. j12.")]
+Name = Annotated[str, typer.Argument(metavar="JOB", help="A job of `lab jobs list`, e.g. j12.")]
 
 
 @app.command("list")
@@ -32,7 +32,7 @@ def list_jobs(
     *,
     as_json: Json = False,
     limit: Annotated[
-        int, typer.Option(min=1, max=LAST_ID, help="How many at most; those that have not ended are always there.")
+        int, typer.Option(min=1, max=LAST_ID, help="Jobs at most; those that have not ended are always listed.")
     ] = 20,
     db: Database = None,
 ) -> None:
@@ -51,7 +51,7 @@ def list_jobs(
 
 @app.command()
 def show(name: Name, *, as_json: Json = False, db: Database = None) -> None:
-    """Show a job: who, where, since when, what it measures and has measured, and what can be done with it."""
+    """Show a job: person, board, times, measurements, next steps."""
     with open_store(db, create=False) as store:
         now = store.now()
         found = listing.view(store, listing.job(store, number(name)), now)
@@ -63,7 +63,10 @@ def show(name: Name, *, as_json: Json = False, db: Database = None) -> None:
 
 @app.command()
 def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
-    """End a job that waits or measures: its board is switched off first, and what it measured is kept."""
+    """End a job that waits or measures.
+
+    Its board is switched off first, and its measurements stay.
+    """
     with open_store(db, create=False) as store:
         book = JobQueue(store, process.identity(), process.has_died)
         job = book.cancel(number(name), process.person())
@@ -93,7 +96,7 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
 
 
 def state_of(job: Job, now: dt.datetime) -> str:
-    """Its state as a person sees it; `now` is by the store's clock."""
+    """State of a job for a person; `now` is the store's."""
     if job.ended:
         return job.state
     if seems_dead(job, now, process.has_died):

@@ -35,15 +35,15 @@ from lab.results.snapshot import watch
 from lab.results.store import Store, open_store
 from lab.shown import echo, echo_json, echo_text, table
 
-app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
+app = typer.Typer(help="Numbers that moved: by how much, and what else moved with them.", no_args_is_help=True)
 
 
-# --- What the commands of `lab judge` take: the run, a date, the store ---
+# --- Arguments of `lab judge` ---
 
 
 LATEST: Final = "latest"
 
-OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Of this board only.")]
+OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Only this board.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
 
 
@@ -64,7 +64,7 @@ def number_of(store: Store, run: str) -> int:
 
 
 def instant(text: str) -> dt.datetime:
-    """A day (its beginning, UTC), an instant, or so many days ago (`7d`).
+    """Parse a day (UTC), an instant, or days ago (`7d`).
 
     Raises:
         ConfigurationError: it is none of them.
@@ -79,7 +79,7 @@ def instant(text: str) -> dt.datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
-# --- `lab judge run|list|show`: what the judge says of the numbers in the store ---
+# --- `lab judge run|list|show` ---
 
 
 @app.command("run")
@@ -95,12 +95,17 @@ def run_command(
     reports: Annotated[
         str,
         typer.Option(
-            metavar="URL", envvar="LAB_REPORTS", help="Where a run's report is, with {run}, for links in the summary."
+            metavar="URL",
+            envvar="LAB_REPORTS",
+            help="Address of a run's report, with {run}, for links in the summary.",
         ),
     ] = "",
     db: Database = None,
 ) -> None:
-    """Judge a run's numbers by the runs of its board before; status 1: one is worse, for sure, and not muted."""
+    """Judge a run's numbers by its board's earlier runs.
+
+    Status 1: a number is worse, for sure, and not muted.
+    """
     from lab.judge import summary  # noqa: PLC0415 - jinja2
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
@@ -134,9 +139,9 @@ def run_command(
 def list_command(
     *,
     board: OfBoard = None,
-    metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of this metric only, e.g. boot.time.")] = None,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="Only this metric, e.g. boot.time.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Of runs since then: 2026-11-22, or 7d for seven days.")
+        str | None, typer.Option(metavar="DATE", help="Only runs since then: 2026-11-22, or 7d for seven days.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also improvements, and what was reviewed or is muted.")
@@ -144,7 +149,10 @@ def list_command(
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """List open verdicts, the newest first: what moved or may have, which nobody has reviewed or muted."""
+    """List open verdicts, the newest first.
+
+    These are numbers that moved or may have moved, neither reviewed nor muted.
+    """
     began = None if since is None else instant(since)
     outcomes = (*CALLED, UNSURE)
     with open_store(db, create=False) as store:
@@ -167,7 +175,10 @@ def show_command(
     everything: Everything = False,
     db: Database = None,
 ) -> None:
-    """Show all of a verdict, or of a run's verdicts: size and interval, since when, what differs, where the evidence is."""
+    """Show a verdict, or those of a run, in full.
+
+    It has size and interval, begin, differences and evidence.
+    """
     single = re.fullmatch(r"v([0-9]{1,10})", which)
     with open_store(db, create=False) as store:
         if single is not None:
@@ -189,7 +200,7 @@ def show_command(
 
 
 def reportable(verdict: RecordsVerdict) -> bool:
-    """Whether there is something to say."""
+    """Return whether a verdict has anything to report."""
     return verdict.outcome in {*CALLED, UNSURE, "no samples"}
 
 
@@ -252,7 +263,7 @@ def _counted(verdicts: Sequence[RecordsVerdict]) -> str:
     return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"
 
 
-# --- `lab judge compare`: a run's numbers beside those of the runs before, or of a release ---
+# --- `lab judge compare` ---
 
 
 @app.command("compare")
@@ -266,7 +277,10 @@ def compare_command(
     everything: Everything = False,
     db: Database = None,
 ) -> None:
-    """Compare a run with the last accepted runs of its board, or with a release; status 1: one is worse, and nobody accepted it."""
+    """Compare a run with the last accepted runs of its board.
+
+    With --against, compare it with a release. Status 1: a number is worse, and not accepted.
+    """
     with open_store(db, create=False) as store:
         run_id = number_of(store, run)
     with watch(db).snapshot() as snapshot:
@@ -319,7 +333,7 @@ def _row(each: JudgedNumber) -> list[str]:
     ]
 
 
-# --- `lab judge accept|reject|mute|stats`: what people decide on verdicts, and how good these were ---
+# --- `lab judge accept|reject|mute|stats` ---
 
 
 RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number, or latest.")]
@@ -329,11 +343,14 @@ RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number,
 def accept_command(
     run: RunNumber,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is as it should be.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason why the numbers are right.")] = "",
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """A run's numbers are as they should be now: its verdicts are closed, and it counts as a base to compare with."""
+    """Accept a run's numbers as right.
+
+    Its verdicts are closed, and it counts as a base for comparisons.
+    """
     _review(run, "accepted", reason, as_json, db)
 
 
@@ -341,11 +358,14 @@ def accept_command(
 def reject_command(
     run: RunNumber,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="What was wrong with it.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The fault of the run.")],
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """A run's numbers are wrong (a loose cable, a wrong card): they count for nothing, and its verdicts are closed."""
+    """Reject a run's numbers as wrong (a loose cable, a wrong card).
+
+    They count for nothing, and its verdicts are closed.
+    """
     _review(run, "rejected", reason, as_json, db)
 
 
@@ -354,16 +374,19 @@ def mute_command(
     metric: Annotated[str, typer.Argument(metavar="METRIC", help="Its name, e.g. boot.time; * and ? are patterns.")],
     *,
     until: Annotated[str, typer.Option(metavar="DATE", help="The day at whose beginning (UTC) it ends: 2026-12-24.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why nobody needs to hear of it.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason for the mute.")],
     board: OfBoard = None,
     params: Annotated[
         str | None,
-        typer.Option(metavar="NAME=VALUE,...", help="Of these parameters only, e.g. medium=sd; * and ? are patterns."),
+        typer.Option(metavar="NAME=VALUE,...", help="Only these parameters, e.g. medium=sd; * and ? are patterns."),
     ] = None,
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """Hear nothing of a number until a day: its verdicts are kept, but fail nothing and are in no list of open ones."""
+    """Mute a number until a day.
+
+    Its verdicts are stored, but fail nothing and are in no list of open ones.
+    """
     wanted = _params(params)
     with open_store(db, create=False) as store:
         muting = mute(store, metric, board=board, params=wanted, until=instant(until), reason=reason, by=_who())
@@ -377,7 +400,10 @@ def mute_command(
 
 @app.command("stats")
 def stats_command(*, as_json: Json = False, db: Database = None) -> None:
-    """Verdicts by month: how many of each kind, how many were rejected (false alarms) or accepted, how many reruns."""
+    """Show the number of verdicts by month and kind.
+
+    It includes rejected ones (false alarms), accepted ones, and reruns.
+    """
     with open_store(db, create=False) as store:
         months = by_month(read_verdicts(store))
         where = store.url
@@ -436,7 +462,10 @@ def replay_command(
     ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core).")] = None,
 ) -> None:
-    """Judge histories run by run, as if each run had just ended; prints verdicts as JSON lines."""
+    """Judge histories run by run; print verdicts as JSON lines.
+
+    Each run is judged as if it had just ended.
+    """
     with _opened(file) as lines:
         for verdict in verdicts(lines, "stdin" if file == "-" else file, everything=everything, jobs=jobs):
             echo_text(verdict)

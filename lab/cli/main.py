@@ -1,4 +1,4 @@
-"""The entry point: one command, lazy command groups, errors as one line and an honest exit code.
+"""Entry point: one command, lazy groups, one-line errors, exit codes.
 
 Exit codes: 0 done · 1 the board, the lab or the test failed · 2 a wrong option, argument, file or URL ·
 130 interrupted by Ctrl-C.
@@ -76,14 +76,20 @@ def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typ
 
 
 def _open_closed_streams() -> None:
-    """Who closes a standard stream (`<&-`, `>&-`) gives and wants nothing; else the next file that is opened takes its number."""
+    """Open closed standard streams (`<&-`, `>&-`) on /dev/null.
+
+    Else the next opened file takes their number.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
 def _give_up_output() -> None:
-    """What could not be written is still in Python's buffer, and would fail once more at the process's end."""
+    """Discard Python's unwritten output.
+
+    It would fail once more at the process's end.
+    """
     with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""Options that several commands have: each stands here once, so that it means and says the same everywhere."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ WebConfigFile = Annotated[
     Path | None,
     typer.Option("--web-config", metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it."),
 ]
-OutputFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")]
+OutputFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the files.")]
 BenchFolder = Annotated[
     Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
 ]
 
 
 def made(folder: Path) -> Path:
-    """A folder that a command is told to write into; created if missing.
+    """Create an output folder if it is missing.
 
     Raises:
         ConfigurationError: it cannot be, e.g. since a file has its name.

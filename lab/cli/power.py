@@ -1,4 +1,4 @@
-"""`lab power`: switch a board on or off, and ask whether it has power."""
+"""`lab power`: switch a board on or off; ask for its power."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.env.powered import Powered, supply_of
 from lab.errors import LabTransientError
 from lab.shown import echo, echo_json
 
-app = typer.Typer(help="Switch a board on or off, and ask whether it has power.", no_args_is_help=True)
+app = typer.Typer(help="Switch a board on or off, and ask for its power.", no_args_is_help=True)
 
 
 @app.command()
@@ -27,7 +27,10 @@ def on(env: Env, *, as_json: Json = False) -> None:
 
 @app.command()
 def off(env: Env, *, as_json: Json = False) -> None:
-    """Switch a board off, and confirm that it has no power. A measurement under way fails (`power_lost`)."""
+    """Switch a board off, and verify that it has no power.
+
+    A measurement under way fails (`power_lost`).
+    """
     supply = supply_of(env)
     supply.switch.off()
     _verified(supply.settled(on=False), on=False, as_json=as_json)
@@ -42,7 +45,7 @@ def cycle(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Switch a board off and on again, and confirm that it has power."""
+    """Switch a board off and on again, and verify its power."""
     supply = supply_of(env)
     supply.switch.off()
     time.sleep(supply.discharge_s if seconds is None else seconds)
@@ -96,13 +99,13 @@ def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
 
 
 def _document(found: Powered) -> dict[str, object]:
-    """For --json; its keys are what scripts read, whatever the attributes are called."""
+    """Document for --json, with the keys that scripts read."""
     keys = {"last_command": "told", "last_command_at": "told_at"}
     return {keys.get(name, name): value for name, value in asdict(found).items()}
 
 
 def _unknown(found: Powered) -> str:
-    """Why nobody can tell."""
+    """Reason why the power is unknown."""
     return f"it {found.switch_says}; no rails of the board are read"
 
 

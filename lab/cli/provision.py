@@ -1,4 +1,7 @@
-"""`lab provision`: put a release on a board's media, read it back, boot it and compare; nobody is asked anything."""
+"""`lab provision`: put a release on a board and verify it.
+
+It asks no questions.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def provision(
         ),
     ] = "",
     wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that a job holds.")
+        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
     ] = 0.0,
     ignore: Annotated[
         bool, typer.Option(IGNORE, help="Write although the board is reserved; only for whom it is reserved.")
@@ -69,7 +72,10 @@ def provision(
     as_json: Annotated[bool, typer.Option("--json", help="Print what became of it as JSON.")] = False,
     db: Database = None,
 ) -> None:
-    """Put a release on a board, and lock the board meanwhile. Without --release: say what is on it."""
+    """Put a release on a board, which is locked meanwhile.
+
+    Without --release, show the releases on it.
+    """
     log_to(sys.stderr)
     if dry_run + verify_only + forget > 1:
         raise ConfigurationError("--dry-run, --verify-only and --forget are different things: give one of them")
@@ -128,7 +134,7 @@ def _strategy(env: str) -> Any:
 
 @contextmanager
 def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[Job]:
-    """The board is ours, and so is its labgrid place, as a job that others see and can cancel."""
+    """Hold the board and its labgrid place as a visible job."""
     book = queue(store, BY_PROVISION, ignores=ignore)
     patience = Patience(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:

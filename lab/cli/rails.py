@@ -1,4 +1,4 @@
-"""`lab rails`: sample a board's rails, look at them, and test their sensors."""
+"""`lab rails`: sample and show rails, and test their sensors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trace(
     env: Env,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace.")] = Path("power.trace"),
-    seconds: Annotated[float, typer.Option(help="How long; 0: until Ctrl-C.")] = 0.0,
+    seconds: Annotated[float, typer.Option(help="Duration in seconds; 0: until Ctrl-C.")] = 0.0,
     wanted: BenchConfig = AdcRange.ACTIVE,
     plot: Plot = None,
     console: Console = None,
@@ -77,7 +77,7 @@ def trace(
 
 @app.command()
 def show(
-    file: Annotated[Path, typer.Argument(metavar="TRACE", help="Of `lab rails trace`.")],
+    file: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace of `lab rails trace`.")],
     *,
     start: Annotated[float, typer.Option("--from", help="Seconds into the trace.")] = 0.0,
     end: Annotated[float | None, typer.Option("--to", help="Seconds into the trace (default: its end).")] = None,
@@ -86,7 +86,7 @@ def show(
     console: Console = None,
     as_json: Json = False,
 ) -> None:
-    """Print a trace's power and energy, or those between two instants of it."""
+    """Print a trace's power and energy, or those of a part."""
     seen = Trace.open(file)
     first_ns, last_ns = seen.span_ns
     span = first_ns + round(start * 1e9), last_ns if end is None else first_ns + round(end * 1e9)
@@ -111,7 +111,10 @@ def serve_(
     *,
     runtime: Runtime = None,
 ) -> None:
-    """Sample this host's sensors for who measures from another host (`at: console`), until SIGTERM or Ctrl-C."""
+    """Sample this host's sensors for other hosts.
+
+    They measure with `at: console`. It ends at SIGTERM or Ctrl-C.
+    """
     log_to(sys.stderr)
     with suppress(KeyboardInterrupt):
         server.serve((runtime or runtime_dir()).absolute())
@@ -126,7 +129,10 @@ def selftest_(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Read every bus voltage: which sensor answers at which address, which rails are swapped or missing. The board must be on."""
+    """Read every bus voltage to find silent or swapped sensors.
+
+    The board must be on.
+    """
     config = config_of(env)
     if zero:
         offsets = selftest.zero(config, MonotonicRaw())

@@ -46,7 +46,10 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check release files, and every file that they name: digest, unpacking, block map, room. URLs are fetched."""
+    """Check release files and every file that they name.
+
+    It checks digest, unpacking, block map and size. URLs are fetched.
+    """
     board_type = _board_type(env) if env else ""
     found, fits = dict[str, list[str]](), dict[str, bool]()
     for path in files:
@@ -71,7 +74,7 @@ def make(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Build outputs, e.g. Yocto's deploy/images/MACHINE.")],
     *,
     board: Annotated[str, typer.Option(metavar="TYPE", help="The board type.")],
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of the release: the label of its runs.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the release: the label of its runs.")],
     security: Annotated[
         str, typer.Option(metavar="STATE", help=f"Of the devices: {', '.join(SECURITY_STATES)}.")
     ] = "none",
@@ -87,7 +90,10 @@ def make(
     ] = "",
     output: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the release file.")] = FOLDER,
 ) -> None:
-    """Draft a release file from a folder of build outputs. Look through it, then: lab release check."""
+    """Draft a release file from a folder of build outputs.
+
+    Look through it, then: lab release check.
+    """
     if security not in SECURITY_STATES:
         raise ConfigurationError(f"--security {security}: {', '.join(SECURITY_STATES)}")
     try:
@@ -121,14 +127,17 @@ def make(
 @app.command("ram-linux")
 def ram_linux(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where the file goes, e.g. the release's build outputs.")
+        Path, typer.Argument(metavar="DIR", help="Folder of the file, e.g. the release's build outputs.")
     ],
     *,
     architecture: Annotated[
         str, typer.Option(metavar="NAME", help=f"Debian's, of the board's kernel: {', '.join(image.ARCHITECTURES)}.")
     ] = "arm64",
 ) -> None:
-    """Make the initramfs of a Linux that runs in a board's memory and writes its media: busybox and mtd-utils of Debian."""
+    """Make the initramfs of a Linux that writes media.
+
+    It runs in a board's memory, with busybox and mtd-utils of Debian.
+    """
     path = made(folder) / image.FILE.format(architecture)
     found = image.obtain(cache.default_root(), architecture, lambda line: echo(line, err=True))
     shutil.copyfile(found / path.name, path)
@@ -188,7 +197,7 @@ def _board_type(env: str) -> str:
 
 
 def _images(given: Iterable[str], media: Container[str]) -> dict[str, str]:
-    """Medium -> the name of its image; under "" that of all others."""
+    """Map each medium to its image; "" stands for the others."""
     found: dict[str, str] = {}
     for text in given:
         medium, equals, name = text.rpartition("=")
@@ -210,7 +219,7 @@ def _row(release: Release, on: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _boards(db: str | None) -> dict[str, list[str]]:
-    """Release -> the boards and media that have it; nothing where there is no store yet."""
+    """Map each release to its boards and media, by the store."""
     found: dict[str, list[str]] = {}
     try:
         with open_store(db, create=False) as store:

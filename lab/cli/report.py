@@ -32,7 +32,7 @@ def report(
         str | None,
         typer.Option(
             metavar="RUN|RELEASE",
-            help="What to compare with (default: the last runs of this board that nobody rejected).",
+            help="Runs to compare with (default: the board's last runs that were not rejected).",
         ),
     ] = None,
     output: Annotated[

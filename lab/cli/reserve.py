@@ -1,4 +1,4 @@
-"""`lab reserve`: a board for a person for some hours, or in maintenance, as in `lab web`; and ending that."""
+"""`lab reserve`: reserve a board, or put it in maintenance."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _HEADER = ("board", "", "by", "until (UTC)", "why")
 @app.command()
 def reserve(
     board: Annotated[
-        str, typer.Argument(metavar="[BOARD]", help="As `lab status` has it (default: show what is reserved).")
+        str, typer.Argument(metavar="[BOARD]", help="A board of `lab status` (default: show what is reserved).")
     ] = "",
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why: whoever wants the board reads it.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for others who want the board.")] = "",
     hours: Annotated[
         float | None,
         typer.Option(metavar="H", help=f"For how long: {DEFAULT_H:g} unless given, at most {LONGEST_H:g}."),
@@ -43,7 +43,10 @@ def reserve(
     db: HostDatabase = None,
     farm: FarmFile = None,
 ) -> None:
-    """Reserve a board for some hours, or put it in maintenance; with --end, end that; without BOARD, show what stands."""
+    """Reserve a board, put it in maintenance, or end that.
+
+    Without BOARD, show what is reserved.
+    """
     given = services.host_file(farm).farm
     database = services.database(db, given)
     if not board:
@@ -79,7 +82,7 @@ def reserve(
 
 
 def document(hold: Hold) -> dict[str, Any]:
-    """What stands, for other programs; times as ISO 8601, in UTC."""
+    """Document of a hold for other programs; times in UTC."""
     until = None if hold.until is None else hold.until.isoformat()
     return {
         "board": hold.board,
@@ -92,7 +95,7 @@ def document(hold: Hold) -> dict[str, Any]:
 
 
 def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
-    """Who has the board still, and what can be done with it now."""
+    """Present user of the board, and the next steps."""
     job = lease.queue(store).holder_of(hold.board)
     if job is not None:
         ends = "goes on to its end" if job.priority >= PERSONS else "gives way after its present cycle"

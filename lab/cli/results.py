@@ -24,19 +24,22 @@ from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 
 STATUSES: Final = get_args(RunStatus)
 
-app = typer.Typer(help="What was measured, and the evidence behind each number.", no_args_is_help=True)
+app = typer.Typer(help="Measured numbers, and the evidence behind each.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_runs(
     *,
     board: Annotated[
-        list[str] | None, typer.Option(metavar="BOARD", help="Of this board; `*` stands for anything; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="BOARD", help="Only runs of this board; `*` stands for anything; repeatable."),
     ] = None,
     board_type: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Of this board type, in the same way.")
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only runs of this board type, in the same way.")
     ] = None,
-    release: Annotated[list[str] | None, typer.Option(metavar="R", help="Of this release, in the same way.")] = None,
+    release: Annotated[
+        list[str] | None, typer.Option(metavar="R", help="Only runs of this release, in the same way.")
+    ] = None,
     status: Annotated[
         list[str] | None, typer.Option(metavar="STATUS", help=f"{', '.join(STATUSES)}; repeatable.")
     ] = None,
@@ -44,7 +47,7 @@ def list_runs(
         str, typer.Option(metavar="WHEN", help="Begun since: 2026-11-20, 2026-11-20T14:00 (UTC), 12h, 7d.")
     ] = "",
     as_json: Json = False,
-    limit: Annotated[int, typer.Option(min=1, max=LAST_ID, help="How many runs at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=LAST_ID, help="Runs at most.")] = 20,
     db: Database = None,
 ) -> None:
     """List runs, the newest first."""
@@ -91,7 +94,10 @@ def show(
     metric: Annotated[str | None, typer.Option(help="With --log: of this metric only, e.g. boot.time.")] = None,
     db: Database = None,
 ) -> None:
-    """Show a run's numbers, stages and failed attempts; with --log, the evidence of one cycle."""
+    """Show a run's numbers, stages and failed attempts.
+
+    With --log, print the evidence of one cycle.
+    """
     if not log and (cycle is not None or medium is not None or metric is not None):
         raise ConfigurationError("--cycle, --medium and --metric choose what --log prints; add --log")
     if log and as_json:
@@ -145,12 +151,15 @@ def export(
 def recordings(
     run_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="The run.")],
     *,
-    cycle: Annotated[int | None, typer.Option(min=1, max=LAST_ID, help="Of this cycle only.")] = None,
-    medium: Annotated[str | None, typer.Option(help="Of this medium only.")] = None,
+    cycle: Annotated[int | None, typer.Option(min=1, max=LAST_ID, help="Only this cycle.")] = None,
+    medium: Annotated[str | None, typer.Option(help="Only this medium.")] = None,
     folder: OutputFolder = Path(),
     db: Database = None,
 ) -> None:
-    """Write the console recordings of a run's attempts as files, e.g. for `lab console replay`."""
+    """Write the console recordings of a run as files.
+
+    `lab console replay` reads them.
+    """
     with open_store(db, create=False) as store:
         attempts = [
             attempt
@@ -171,7 +180,10 @@ def upload(
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """Bring artifacts of this host to where they are shared ($LAB_SHARED_ARTIFACTS): what no job brought when it ended."""
+    """Upload this host's artifacts to $LAB_SHARED_ARTIFACTS.
+
+    These are artifacts that no job uploaded at its end.
+    """
     with open_store(db, create=False) as store:
         done = artifacts.upload(store.artifacts, everything=everything, say=lambda line: echo(line, err=True))
         left, where = len(store.artifacts.marked()), store.artifacts.shared
@@ -185,14 +197,17 @@ def upload(
 
 @app.command()
 def migrate(*, db: Database = None) -> None:
-    """Bring results of an older boardlab to this one's schema: beside an SQLite file a copy is left, a server's empty database gets its tables."""
+    """Migrate results of an older boardlab to this one's schema.
+
+    A copy of an SQLite file is left beside it; a server's empty database gets its tables.
+    """
     migrated: list[str] = []
     with open_store(db, create=locate(db).path is None, migrate=migrated.append) as store:
         echo(*(migrated or [f"{store.url} has this boardlab's schema, {schema.NEWEST}"]))
 
 
 def _none(store: Store, wanted: listing.RunFilter) -> str:
-    """Why there is nothing to list."""
+    """Reason for an empty list."""
     if wanted == listing.RunFilter():
         return f"no runs yet in {store.url}"
     asked = (

@@ -1,4 +1,7 @@
-"""`lab run`: measure a board once, as a timer does it: one job at a time per board, resumable after any interruption."""
+"""`lab run`: measure a board once, resumable after any interruption.
+
+One job at a time measures a board.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from lab.run import options
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, RunOption, Value
 from lab.shown import echo, log_to, tell
 
-# --- The options of `lab.run.options` as options of a command ---
+# --- Options of `lab.run.options` for a command ---
 
 
 _KINDS: Final[dict[options.Form, Any]] = {
@@ -43,7 +46,10 @@ _KINDS: Final[dict[options.Form, Any]] = {
 
 
 def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes every option of the table, and hands those that are given to its parameter `options`."""
+    """Add every option of the table to a command.
+
+    The given ones are in its parameter `options`.
+    """
     hints = get_type_hints(command, include_extras=True)
     own = [p for name, p in inspect.signature(command).parameters.items() if name != "options"]
     added = [_parameter(option) for option in options.TABLE]
@@ -73,7 +79,7 @@ def _variable(option: RunOption) -> str:
     return f"option_{option.name}"
 
 
-# --- `lab run`: measure a board once, as a timer does it: one job at a time per board, resumable after any interruption ---
+# --- `lab run` ---
 
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
@@ -90,7 +96,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="What to measure: boot, low_power, sections; guide is all of them (default: boot; with --sections: sections).",
+            help="Measurements: boot, low_power, sections; guide is all of them (default: boot; with --sections: sections).",
         ),
     ] = None,
     env: Annotated[
@@ -117,7 +123,7 @@ def run(
             min=0.0,
             max=LONGEST_WAIT_S,
             metavar="S",
-            help="How long to wait for a board that another job holds, or whose place somebody has; for results that do not answer: 5 minutes of it at most.",
+            help="Wait so many seconds at most for a board that another job holds, or whose place another user has; for results that do not answer 5 minutes at most.",
         ),
     ] = 0.0,
     ignore: Annotated[
@@ -127,7 +133,7 @@ def run(
         bool,
         typer.Option(
             "--scheduled",
-            help="As a timer runs it: who waits in person comes first, and a reservation gets the board after the present cycle.",
+            help="Run as a timer's job: persons come first, and a reservation gets the board after the present cycle.",
         ),
     ] = False,
     request: Annotated[
@@ -191,7 +197,10 @@ def run(
 
 @contextmanager
 def _unmeasured() -> Iterator[None]:
-    """Exit code 1 is of a pytest that ended and failed; what ends a job before has another: BUSY where it may pass, else BROKEN."""
+    """Exit codes of a job that ended before pytest did.
+
+    Transient errors are BUSY, others BROKEN; 1 is pytest's.
+    """
     try:
         yield
     except ConfigurationError:
@@ -205,7 +214,7 @@ def _unmeasured() -> Iterator[None]:
 
 
 def _named(store: Store, book: JobQueue, text: str) -> Job:
-    """The job of `--resume`. A bare number could be a run's: then it is asked for with its letter.
+    """Find the job of `--resume`; an ambiguous number is refused.
 
     Raises:
         ConfigurationError: it names no job, or perhaps a run; the message says which job that run is of.
@@ -224,7 +233,7 @@ def _named(store: Store, book: JobQueue, text: str) -> Job:
 
 
 def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, options: Mapping[str, Value]) -> None:
-    """A job has one order: what the options say beside `--resume` is what it has already."""
+    """Refuse options beside `--resume` that contradict the job's order."""
     given: dict[str, Any] = {
         "--suite": ",".join(orders.expand(suite.split(","))) if suite else None,
         "--release": release or None,
@@ -280,7 +289,9 @@ def _order(
 
 
 def _provisioned(board_type: str, release: str, options: Mapping[str, Value]) -> tuple[Mapping[str, Value], str]:
-    """The order of a job that puts a release on its board: `newest in DIR` is looked up now, and its name is the label.
+    """Order of a job that puts a release on its board.
+
+    `newest in DIR` is looked up now, and its name is the label.
 
     Raises:
         ConfigurationError: there is no such release, or `--release` says something else.

@@ -8,7 +8,7 @@ from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
 from lab.farm import status as farm_status
 from lab.shown import echo, echo_json
 
-app = typer.Typer(help="The lab on one screen: boards, who holds them, results, failures, services.")
+app = typer.Typer(help="The lab on one screen: boards, their jobs, results, failures, services.")
 
 
 @app.command()
@@ -19,7 +19,10 @@ def status(
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:
-    """Show boards and who holds them, what they measure and gave last, failures of 24 h, services."""
+    """Show boards, their jobs, last results, failures and services.
+
+    The failures are those of 24 h.
+    """
     found = farm_status.look(db, farm, runtime)
     if as_json:
         echo_json(farm_status.document(found))

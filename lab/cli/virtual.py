@@ -28,7 +28,7 @@ from lab.virtual.sim.order import SimOptions, board_specs
 from lab.virtual.sim.tester import answer
 from lab.virtual.state import default_folder, expect, running
 
-# --- The commands of `lab virtual` that make simulated boards misbehave ---
+# --- Faults of simulated boards ---
 
 
 def faults(as_json: Json = False) -> None:
@@ -99,7 +99,7 @@ def _planned(answer: dict[str, list[dict[str, str]]]) -> str:
     return ", ".join(f"{fault['fault']} (power-ons {fault['cycles']})" for fault in answer["planned"]) or "none"
 
 
-# --- `lab virtual`: bring virtual boards up and down, and look at them ---
+# --- `lab virtual` ---
 
 
 IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
@@ -136,11 +136,13 @@ def up(
         typer.Option(help="Switch off after so many silent seconds; 0: never (default: qemu 600, sim 0)."),
     ] = None,
     latency_timer_ms: Annotated[
-        float | None, typer.Option(help="Of the USB adapters (default: qemu 1, sim 0).")
+        float | None, typer.Option(help="Latency timer of the USB adapters (default: qemu 1, sim 0).")
     ] = None,
     fifo_bytes: Annotated[
         int | None,
-        typer.Option(min=1, max=65_536, help="What the USB adapters deliver at once (default: qemu 16, sim 62)."),
+        typer.Option(
+            min=1, max=65_536, help="Bytes that the USB adapters deliver at once (default: qemu 16, sim 62)."
+        ),
     ] = None,
     tcp_port: Annotated[
         int | None,
@@ -178,7 +180,10 @@ def up(
     ] = 1.0,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run the bench here, until Ctrl-C.")] = False,
 ) -> None:
-    """Bring virtual boards up: their bench, its power switch and pdudaemon. The boards themselves are off."""
+    """Bring virtual boards up, with power switch and pdudaemon.
+
+    The boards themselves are off.
+    """
     where = _folder(folder)
     types = board_type or []
     if kind == "sim":
@@ -254,7 +259,7 @@ def status(folder: BenchFolder = None, as_json: Json = False) -> None:
 def console(
     name: Annotated[str, typer.Argument(help="The board's name.")] = DEFAULT_BOARD, folder: BenchFolder = None
 ) -> None:
-    """Open a terminal on a board's console, through the console server (`lab console attach`)."""
+    """Open a terminal on a board's console (`lab console attach`)."""
     state = expect(_folder(folder))
     board = next((board for board in state.boards if board.name == name), None)
     if board is None:
@@ -275,10 +280,13 @@ def images(
 
 @app.command("uboot-tests")
 def uboot_tests(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write them; created if missing.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the tests; created if missing.")],
     board_type: Annotated[str, typer.Option("--type", help="Board type.")] = QEMU_TYPE,
 ) -> None:
-    """Write U-Boot's own tests and its configuration for a QEMU board into DIR (docs: U-Boot's tests)."""
+    """Write U-Boot's own tests for a QEMU board into DIR.
+
+    DIR gets their configuration, too (docs: U-Boot's tests).
+    """
     kinds.qemu(board_type).uboot_tests(made(folder), lambda line: echo(line, err=True))
     echo(f"tests: {folder / uboottests.SOURCE / 'test/py'}, --build-dir {folder / uboottests.BUILD}")
 
@@ -297,7 +305,10 @@ def as_tester(
     board: Annotated[str, typer.Option(help="qemu: the board at the other end of the cable.")] = "",
     folder: BenchFolder = None,
 ) -> None:
-    """Run a command as a board's tester: for real at the other end of a QEMU board's cable, simulated for a simulated one."""
+    """Run a command as the tester of a virtual board.
+
+    For a QEMU board it really runs at the other end of the cable; for a simulated board it is simulated.
+    """
     if bool(board_type) == bool(board):
         raise ConfigurationError("name the board at the other end: --board NAME (qemu), or --type TYPE (sim)")
     if board_type:

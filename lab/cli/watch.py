@@ -39,7 +39,10 @@ def watch(
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:
-    """Show what `lab status` shows, again and again. Where the output is no terminal, each look is printed below the last."""
+    """Show `lab status` again and again.
+
+    Without a terminal, each look is printed below the last.
+    """
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
         while True:
             echo(*status.lines(status.look(db, farm, runtime)), "")
@@ -62,7 +65,10 @@ def watch(
 
 
 def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], int]:
-    """What a screen of that size shows, and from which line on: as many lines as fit, and a line of help."""
+    """Visible lines of a screen, and the first line's index.
+
+    The last line is help.
+    """
     lines = status.lines(found, width)
     room = max(1, height - 1)
     first = min(max(0, top), max(0, len(lines) - room))
@@ -92,7 +98,7 @@ def _text(line: str) -> Text:
 
 @contextmanager
 def _keys() -> Iterator[int]:
-    """The keyboard, key by key and without echo; the terminal is as before at the end."""
+    """Keyboard in cbreak mode, without echo; restored at the end."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     tty.setcbreak(keyboard)

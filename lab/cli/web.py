@@ -23,12 +23,12 @@ from lab.web.auth import BROWSERS_LOOPBACK, ROLES, Role, Users, access_of, defau
 from lab.web.server import LimitedServer
 from lab.web.site import Site
 
-# --- `lab web user`: who may look and who may act in the browser ---
+# --- `lab web user` ---
 
 
-user_app = typer.Typer(help="Who may look and who may act in the browser.", no_args_is_help=True)
+user_app = typer.Typer(help="Users of the browser: viewers and operators.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As the person logs in.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name for the login.")]
 UsersFile = Annotated[
     Path | None,
     typer.Option("--users", metavar="FILE", help="The file of users (default: ~/.config/boardlab/web-users.json)."),
@@ -45,7 +45,10 @@ def add(
     ] = False,
     users: UsersFile = None,
 ) -> None:
-    """Add a user, or change role and password of one. The password is asked for, or read from standard input."""
+    """Add a user, or change role and password of one.
+
+    The password is asked for, or read from standard input.
+    """
     if role not in ROLES:
         raise ConfigurationError(f"--role {role}: {' or '.join(ROLES)}")
     book = of_file(users)
@@ -74,7 +77,7 @@ def list_users(
 
 @user_app.command()
 def remove(name: Name, *, users: UsersFile = None) -> None:
-    """Remove a user; who is logged in by that name is logged out at once."""
+    """Remove a user and log him out at once."""
     book = of_file(users)
     book.remove(name)
     echo(f"{name} is no user any more")
@@ -97,7 +100,7 @@ def _password() -> str:
     return sys.stdin.readline().rstrip("\n")
 
 
-# --- `lab web`: the lab and its results in a browser ---
+# --- `lab web` ---
 
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"
@@ -111,7 +114,7 @@ app.add_typer(user_app, name="user")
 def web(
     context: typer.Context,
     *,
-    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = DEFAULT_LISTEN,
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Address to listen at.")] = DEFAULT_LISTEN,
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A name by which browsers on other machines ask for it; may be repeated."),
@@ -129,7 +132,10 @@ def web(
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:
-    """Show boards, live consoles, runs, releases and metrics to browsers until SIGTERM or Ctrl-C; operators act there, too."""
+    """Show the lab and its results in a browser.
+
+    It has boards, live consoles, runs, releases and metrics, until SIGTERM or Ctrl-C; operators act there, too.
+    """
     if context.invoked_subcommand is not None:
         return
     host, port = address(listen)
@@ -157,8 +163,10 @@ def web(
 
 
 def _sockets(host: str, port: int, *, both: bool) -> list[socket.socket]:
-    """What is listened at. `both`: also the same port of the other loopback address, where browsers look for NAME.localhost, too:
-    nobody else may stand there.
+    """Listening sockets.
+
+    `both`: also the same port of the other loopback address, where browsers look for NAME.localhost. No other program
+    may listen there.
 
     Raises:
         LabStableError: somebody else listens there.
@@ -198,7 +206,7 @@ def _socket(host: str, port: int) -> socket.socket:
 
 
 def _tls(protection: WebConfig | None) -> dict[str, Any]:
-    """TLS as uvicorn's configuration names it: the context is that of the web-config file, with all that the file says.
+    """TLS options of uvicorn, with the web-config file's context.
 
     Raises:
         ConfigurationError: a certificate or key cannot be used.

@@ -11,7 +11,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.image import Hosts
 from lab.provision.release import FLASHES, Content, File, Release
-from lab.provision.writer import inside, rooms, said_inside
+from lab.provision.writer import inside, rooms, inside_reason
 
 _STATE: Final = re.compile(
     r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])"
@@ -80,7 +80,7 @@ def _size(file: File, hosts: Hosts) -> int:
 def _rooms(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:
     if medium in FLASHES and content.image is not None:
         yield from (
-            f"media.{medium}: {said_inside(part)}" for part in inside(content, sizes.get(id(content.image), 0))
+            f"media.{medium}: {inside_reason(part)}" for part in inside(content, sizes.get(id(content.image), 0))
         )
     free = rooms(content)
     for part in content.parts:
