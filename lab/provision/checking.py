@@ -11,7 +11,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.image import Hosts
 from lab.provision.release import FLASHES, Content, File, Release
-from lab.provision.writer import inside, rooms, inside_reason
+from lab.provision.writer import inside, inside_reason, rooms
 
 _STATE: Final = re.compile(
     r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])"
