@@ -58,9 +58,19 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
             f"Benchmarks'{_lost(document)}; check that this is the right file"
         )
     values = {match[1].strip(): match[2].strip() for match in _DEFINED.finditer(text)} | dict(defines or {})
-    tables = [assemble.substituted(table, values) for table in document.tables]
-    raw, repairs = assemble.mended(tables if form in {"rst", "text"} else map(assemble.unpadded, tables))
+    document.tables = [assemble.substituted(table, values) for table in document.tables]
     release, source = _release(document.title, Path(name).stem, text)
+    return assembled(name, form, document, release, source)
+
+
+def assembled(name: str, form: str, document: Document, release: str | None, source: str) -> Guide:
+    """Assemble a guide from its document; tables that do not fit are repaired.
+
+    Args:
+        name: its path. form, source: `Guide.format` and `Guide.release_source`.
+    """
+    tables = document.tables
+    raw, repairs = assemble.mended(tables if form in {"rst", "text"} else map(assemble.unpadded, tables))
     found = assemble.tables(raw)
     boards = frozenset(column.board for table in found for column in table.columns if column.board)
     return Guide(

@@ -141,8 +141,8 @@ def sheet(store: Store, name: str) -> MeasuredGuide:
     files = {run.provenance.get("sha256") if run.kind == PUBLISHED else None for run in runs}
     if len(files) == 1 and None not in files:
         return of_guide(_published_guide(store, runs[0], name))
-    text = write_rst.write(release(store, name, ()))
-    return of_guide(evolve(reading.parse(f"release {name}", text), release=name, release_source="given"))
+    document = write_rst.document(release(store, name, ()))
+    return of_guide(reading.assembled(f"release {name}", "rst", document, name, "given"))
 
 
 def _published_guide(store: Store, run: Run, name: str) -> Guide:

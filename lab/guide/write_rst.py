@@ -2,85 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+from attrs import define, field
 
 from lab.guide import compose, layout, page
+from lab.guide.assemble import RawRow
 from lab.guide.compose import ComposedTable
+from lab.guide.document import Builder, Document
 from lab.guide.entries import GuideRelease
 from lab.guide.text import escaped
 
 _UNDERLINES = "-^\"'~"
 _READ_FIRST = (
-    "The numbers of this guide were measured on the following modules. Where a board has no number the cell is empty. A cell\n"
-    "holds an average, or average (minimum, maximum)."
+    "The numbers of this guide were measured on the following modules. Where a board has no number the cell is empty. A cell",
+    "holds an average, or average (minimum, maximum).",
 )
+_MODULE_HEADER = ("Name", "Description")
 
 
 def write(release: GuideRelease) -> str:
-    """The whole document."""
+    """Write the whole document."""
+    return "\n".join(_written(release).lines).rstrip() + "\n"
+
+
+def document(release: GuideRelease) -> Document:
+    """Content of the written guide, with the lines of its text, as its reader finds it."""
+    return _written(release).builder.finish()
+
+
+@define
+class _Writer:
+    """Lines of a guide, and the same content for a reader."""
+
+    lines: list[str] = field(factory=list)
+    builder: Builder = field(factory=Builder)
+
+    def rubric(self, text: str) -> None:
+        self.lines += [f".. rubric:: {text}", ""]
+        self.builder.rubric(text)
+
+    def modules(self, modules: Sequence[tuple[str, str]]) -> None:
+        begin = len(self.lines) + 1
+        self.lines += [".. list-table:: Evaluation Modules", "    :header-rows: 1", ""]
+        rows = []
+        for cells in (_MODULE_HEADER, *modules):
+            rows.append(RawRow(len(self.lines) + 1, tuple(" ".join(cell.split()) for cell in cells)))
+            self.lines += [f"    * - {escaped(cells[0])}", f"      - {escaped(cells[1])}"]
+        self.lines.append("")
+        self.builder.table("Evaluation Modules", begin, rows[0].cells, rows[1:])
+
+    def headings(self, before: Sequence[str], now: Sequence[str], about: Mapping[str, str]) -> None:
+        common = 0
+        while common < min(len(before), len(now)) and before[common] == now[common]:
+            common += 1
+        for depth in range(common, len(now)):
+            heading = escaped(now[depth])
+            self.lines += ["", heading, _UNDERLINES[min(depth, len(_UNDERLINES) - 1)] * max(4, len(heading)), ""]
+            self.builder.heading(depth + 2, heading)
+            if text := about.get("/".join(now[: depth + 1])):
+                self.lines += [text, ""]
+
+    def table(self, table: ComposedTable) -> None:
+        begin, title = len(self.lines) + 1, escaped(table.title)
+        self.lines += [f".. csv-table:: {title}", f"    :header: {_csv(table.header)}", ""]
+        rows = []
+        for row in table.rows:
+            cells = [*row.keys, *(cell.text if cell else "" for cell in row.cells)]
+            self.lines.append(f"    {_csv(cells)}")
+            rows.append(RawRow(len(self.lines), _on_one_line(cells)))
+        self.lines.append("")
+        self.builder.table(title, begin, _on_one_line(table.header), rows)
+
+    def conditions(self, statements: Sequence[str]) -> None:
+        if statements:
+            self.lines += ["The performance numbers were captured using the following:", ""]
+            items = [(escaped(statement), len(self.lines) + 1 + i) for i, statement in enumerate(statements)]
+            self.lines += [*(f"-  {text}" for text, _ in items), ""]
+            self.builder.items(items)
+
+
+def _written(release: GuideRelease) -> _Writer:
     title = f"Linux {release.name} Performance Guide"
     bar = "=" * (len(title) + 2)
-    lines = [bar, f" {title}", bar, "", ".. contents:: Contents", "   :depth: 2", "", ".. rubric:: Summary", ""]
-    lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in page.boards(release)]
-    lines += ["", ".. rubric:: Read This First", "", _READ_FIRST, ""]
+    writer = _Writer([bar, f" {title}", bar, "", ".. contents:: Contents", "   :depth: 2", ""])
+    writer.builder.heading(1, title)
+    writer.rubric("Summary")
+    writer.lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in page.boards(release)]
+    writer.lines.append("")
+    writer.rubric("Read This First")
+    writer.lines += [*_READ_FIRST, ""]
     simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
     if simulated:
-        lines += [".. warning::", "", f"   {escaped(_simulated(simulated))}", ""]
+        writer.lines += [".. warning::", "", f"   {escaped(_simulated(simulated))}", ""]
     if release.modules:
-        lines += [
-            ".. list-table:: Evaluation Modules",
-            "    :header-rows: 1",
-            "",
-            "    * - Name",
-            "      - Description",
-        ]
-        for name, description in release.modules:
-            lines += [f"    * - {escaped(name)}", f"      - {escaped(description)}"]
-        lines.append("")
+        writer.modules(release.modules)
     about = layout.load().about
     chapter: tuple[str, ...] = ()
     composed = compose.tables(release)
     for number, table in enumerate(composed):
-        lines += _headings(chapter, table.chapter, about)
+        writer.headings(chapter, table.chapter, about)
         chapter = table.chapter
-        lines += _table(table)
+        writer.table(table)
         following = composed[number + 1].chapter[:1] if number + 1 < len(composed) else ()
         if following != chapter[:1]:
             statements = release.conditions.get(chapter[0] if chapter else "", ())
-            lines += _conditions((*statements, *([_simulated(simulated)] if simulated else [])))
-    return "\n".join(lines).rstrip() + "\n"
+            writer.conditions((*statements, *([_simulated(simulated)] if simulated else [])))
+    return writer
 
 
 def _simulated(boards: Sequence[str]) -> str:
     return f"Simulated, and no measurement of a real board: all numbers of {', '.join(boards)}."
 
 
-def _headings(before: Sequence[str], now: Sequence[str], about: Mapping[str, str]) -> Iterator[str]:
-    common = 0
-    while common < min(len(before), len(now)) and before[common] == now[common]:
-        common += 1
-    for depth in range(common, len(now)):
-        heading = escaped(now[depth])
-        yield from ("", heading, _UNDERLINES[min(depth, len(_UNDERLINES) - 1)] * max(4, len(heading)), "")
-        if text := about.get("/".join(now[: depth + 1])):
-            yield from (text, "")
-
-
-def _table(table: ComposedTable) -> Iterator[str]:
-    yield f".. csv-table:: {escaped(table.title)}"
-    yield f"    :header: {_csv(table.header)}"
-    yield ""
-    for row in table.rows:
-        yield f"    {_csv([*row.keys, *(cell.text if cell else '' for cell in row.cells)])}"
-    yield ""
-
-
-def _conditions(statements: Sequence[str]) -> Iterator[str]:
-    if statements:
-        yield from ("The performance numbers were captured using the following:", "")
-        yield from (f"-  {escaped(statement)}" for statement in statements)
-        yield ""
-
-
 def _csv(cells: Sequence[str]) -> str:
-    return ",".join('"' + escaped(" ".join(cell.split())).replace('"', '""') + '"' for cell in cells)
+    return ",".join('"' + escaped(cell).replace('"', '""') + '"' for cell in _on_one_line(cells))
+
+
+def _on_one_line(cells: Sequence[str]) -> tuple[str, ...]:
+    return tuple(" ".join(cell.split()) for cell in cells)
