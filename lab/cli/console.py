@@ -245,7 +245,7 @@ def wait(
     """
     writer = awaited_writer(port, timeout, runtime)
     if writer is None:
-        echo_text(f"error: nobody has attached to {port} within {timeout:g} s", err=True)
+        echo_text(f"error: no client has attached to {port} within {timeout:g} s", err=True)
         raise typer.Exit(NOT_SEEN)
     echo(f"process {writer} is attached to {port}")
 

@@ -83,7 +83,7 @@ def exporter(
         str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen (default: {DEFAULT_LISTEN}).")
     ] = None,
     web_config: WebConfigFile = None,
-    farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: what else to monitor.")] = None,
+    farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: further things to monitor.")] = None,
     host: Annotated[
         str,
         typer.Option(

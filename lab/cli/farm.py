@@ -72,7 +72,7 @@ def check(
     found += [_line(each) for each in own if each.level == "bad"]
     warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
     if not farm.alertmanager:
-        warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm/alerts.md")
+        warnings.append("no alerts are sent: farm.yaml names no `alertmanager`, see docs/farm/alerts.md")
     bad = any(each.finding.level == "bad" for each in asked)
     if as_json:
         listed = [{"host": each.host, **asdict(each.finding)} for each in asked]
@@ -426,7 +426,7 @@ def export(
     )
     if not options.on_loopback:
         logging.warning(
-            "--listen %s: every console is served without any authentication: whoever reaches this address reads it and types at it",
+            "--listen %s: every console is served without any authentication: each client of this address reads it and types at it",
             listen,
         )
     raise typer.Exit(run(options))
@@ -440,7 +440,7 @@ _TAIL: Final = "200"  # lines
 
 FarmFileOption = Annotated[
     Path,
-    typer.Argument(metavar="[FILE]", help="The farm.yaml; what the farm keeps is in its folder.", show_default=True),
+    typer.Argument(metavar="[FILE]", help="The farm.yaml; the farm's files are in its folder.", show_default=True),
 ]
 
 

@@ -370,7 +370,7 @@ def write(
     view: Annotated[
         str, typer.Option(help="corrected: as each metric is defined; vendor: as the vendor's guides form it.")
     ] = "corrected",
-    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the files.")] = Path(),
+    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the guide.")] = Path(),
     db: Database = None,
 ) -> None:
     """Write a release's performance guide from the store.

@@ -78,7 +78,7 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
         echo_json(document(found, now) | {"told": signalled})
         return
     if job.state == "cancelled":
-        echo(f"job {job.called} is cancelled; who had it had died")
+        echo(f"job {job.called} is cancelled; its process had died")
     elif signalled:
         echo(
             f"job {job.called} ({job.who}) ends now: it switches {job.board} off first. See: lab jobs show {job.called}"

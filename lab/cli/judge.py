@@ -144,7 +144,7 @@ def list_command(
         str | None, typer.Option(metavar="DATE", help="Only runs since then: 2026-11-22, or 7d for seven days.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also improvements, and what was reviewed or is muted.")
+        bool, typer.Option("--all", help="Also improvements, and reviewed or muted numbers.")
     ] = False,
     as_json: Json = False,
     db: Database = None,

@@ -138,9 +138,7 @@ def run(
     ] = False,
     request: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="With --continue, of a queue: what it asked for under this name is measured once."
-        ),
+        typer.Option(metavar="NAME", help="With --continue, of a queue: a request under this name is measured once."),
     ] = "",
     confirms: Annotated[
         int | None,

@@ -76,7 +76,7 @@ def fault(
 def clear(board: Annotated[str, typer.Argument(help="The board's name.")], folder: BenchFolder = None) -> None:
     """Remove all faults of a simulated board, also those of its scenario."""
     _ask(folder, board, {})
-    echo(f"{board}: no faults; what they have done to it stays until its next power-on")
+    echo(f"{board}: no faults; their effects stay until its next power-on")
 
 
 def _ask(folder: Path | None, board: str, order: Mapping[str, str]) -> dict[str, list[dict[str, str]]]:

@@ -313,7 +313,7 @@ _MEANINGS: Final[tuple[tuple[type[BaseException], FailureMeaning], ...]] = (
         PermissionError,
         FailureMeaning("missing", hint="give this user the right to it (a udev rule, a group), then resume"),
     ),
-    (EOFError, FailureMeaning("missing", hint="nobody is there to be asked: run it in a terminal")),
+    (EOFError, FailureMeaning("missing", hint="there is no terminal to ask a person: run it in one")),
     (OSError, _UNREACHABLE),
     (ValueError, _FAILED),  # an answer that is no number, no UTF-8 …
 )

@@ -127,7 +127,7 @@ def check_plugged(port: Any) -> None:
             "(udevadm info /dev/ttyUSB0)"
         )
     raise LabTransientError(
-        f"{port.display_name}: nobody serves this port on {port.host} now. Is the place acquired, does the exporter run there, and does "
+        f"{port.display_name}: no exporter serves this port on {port.host} now. Is the place acquired, does the exporter run there, and does "
         "its log say why it does not serve the port? (labgrid-client -p PLACE show)",
         failure="exporter_gone",
     )

@@ -144,7 +144,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         prompt = GuardedPrompt(self.ssh, SHELL)
         if not boot or _boot_id(prompt) != boot:
             raise TargetRefusedError(
-                f"over: ssh: what answers at the address of the NetworkService is not {strategy.board}, whose console is in the env (the two "
+                f"over: ssh: the machine at the address of the NetworkService is not {strategy.board}, whose console is in the env (the two "
                 f"have not one {_BOOT_ID}); nothing was written. Give that board's own address in the env; `ip address` on its console "
                 "shows it"
             )

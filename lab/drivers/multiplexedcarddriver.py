@@ -85,7 +85,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
             yield self._disk()
             if self.position() != "host":
                 raise MultiplexerFailedError(
-                    "the multiplexer left the host while the card was written; who else uses it?"
+                    "the multiplexer left the host while the card was written; does another program use it?"
                 )
         finally:
             self.switch("dut")

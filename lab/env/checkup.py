@@ -136,7 +136,7 @@ class CheckUp:
                 f"`echo {TOKEN}` came back as {echoed!r}: characters are lost or changed on the line; look at its cable and ground",
                 failure="console_echo",
             )
-        return "what is typed comes back"
+        return "typed text comes back"
 
     def _medium(self) -> str:
         """Read some of what the root file system is on."""
@@ -196,7 +196,7 @@ class CheckUp:
         self._part("power", self._power)
         if not self._heard and self.parts["power"].outcome == "ok" and self.strategy.rails is None:
             self.parts["power"] = CheckedPart(
-                "power", "not tried", message="nobody can tell: no byte came, and no rail is read"
+                "power", "not tried", message="unknown: no byte came, and no rail is read"
             )
 
     def _power(self) -> str:

@@ -327,7 +327,7 @@ def check(path: Path, known: dict[str, object]) -> None:
         groups = ResourceConfig(str(path), known).data
     except jinja2.TemplateSyntaxError as error:
         raise ConfigurationError(
-            f"{path}:{error.lineno}: {str(error.message).rstrip('.')}; what follows a # at the start of a line is a statement of Jinja "
+            f"{path}:{error.lineno}: {str(error.message).rstrip('.')}; a line that begins with # is a statement of Jinja "
             "to labgrid: begin comments with ##"
         ) from error
     except Exception as error:

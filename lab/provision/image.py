@@ -116,7 +116,7 @@ def fetched(file: File, hosts: Hosts) -> Path:
             os.fsync(part.fileno())  # or a power loss keeps a file that is empty
             if digest.hexdigest() != file.sha256:
                 raise ImageDamagedError(
-                    f"{file.label}: what was fetched has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "
+                    f"{file.label}: the fetched file has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "
                     "The file there was replaced: correct the release file if the new one is meant"
                 )
             cached.unlink(missing_ok=True)

@@ -250,7 +250,7 @@ def compared(
     wrong = releasefile.differences(expected, answers)
     if wrong:
         raise ReleaseMismatchError(
-            f"{board.board} was provisioned with {release} on {medium}, and what boots is something else: "
+            f"{board.board} was provisioned with {release} on {medium}, and something else boots: "
             f"{'; '.join(wrong)}. Correct `releasefile` of the release file if the build is right; else the files are of another build. "
             f"Then provision it again (lab provision)"
         )

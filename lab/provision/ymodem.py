@@ -101,7 +101,7 @@ class Sending:
                 "type or security state?"
             )
         raise RecoveryFailedError(
-            f"{self.name}: nobody asked for it within {within_s:g} s; "
+            f"{self.name}: the receiver did not ask for it within {within_s:g} s; "
             + (f"the last that came was {tail!r}" if tail else "the console said nothing")
             + ". Do the boot-mode switches select UART, is the console the UART that the ROM uses, and is the stage that was sent "
             "before of this board's type and security state?"

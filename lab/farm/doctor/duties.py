@@ -214,9 +214,7 @@ def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
     try:
         offered = Coordinator(with_port(farm.coordinator)).state().exporters.get(name, 0)
     except BoardlabError as error:
-        return DoctorFinding(
-            AREA, "export", "bad", f"nobody knows whether it is listed: {error}", hint("export", host)
-        )
+        return DoctorFinding(AREA, "export", "bad", f"its listing is unknown: {error}", hint("export", host))
     if not offered:
         said = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
         return DoctorFinding(AREA, "export", "bad", said, hint("export", host))

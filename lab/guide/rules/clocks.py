@@ -24,7 +24,7 @@ def check_clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
         value = reading.cell.value
         if value.low and value.high and value.high >= _APART * value.low:
             yield Remark(
-                f"averages runs at {value.low:g} and {value.high:g} MHz: no run had {value.number:g} MHz, and whatever follows the "
+                f"averages runs at {value.low:g} and {value.high:g} MHz: no run had {value.number:g} MHz, and numbers that follow the "
                 "CPU clock may be an average over both",
                 reading,
             )

@@ -133,7 +133,7 @@ def check_ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) 
         high = throughput.number * 1e6 / 8 / (packets.number * 1000)
         if high >= _PACKET_BYTES[0] and low <= _PACKET_BYTES[1]:
             yield Remark(
-                f"is thousands of packets a second, whatever the header says: {throughput.cell.value.text} Mbit/s in packets of "
+                f"is thousands of packets a second, contrary to the header: {throughput.cell.value.text} Mbit/s in packets of "
                 f"{low:.0f} to {high:.0f} bytes",
                 packets,
                 corrected=packets.number * 1000,

@@ -120,7 +120,7 @@ def finished(url: str, bmap_url: str, device: str) -> Command:
             raise ImageDamagedError(f"{text}: {quoted(plain)}. Make the block map anew (`bmaptool create`)")
         if "checksum mismatch for blocks range" in output:
             raise MediaVerifyFailedError(
-                f"{text}: what came is not what the block map says: {quoted(plain)}. Try again"
+                f"{text}: the received data does not match the block map: {quoted(plain)}. Try again"
             )
         if _UNREACHED.search(output):
             raise TftpTimeoutError(

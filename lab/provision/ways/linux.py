@@ -355,6 +355,6 @@ def _append(path: Path, data: bytes) -> None:
             file.write(data)
     except OSError as error:
         raise LabStableError(
-            f"{path}: {error.strerror}: what the board fetches lies there for a while; make room for some 400 MB, or set TMPDIR",
+            f"{path}: {error.strerror}: files for the board lie there for a while; make room for some 400 MB, or set TMPDIR",
             failure="disk",
         ) from error

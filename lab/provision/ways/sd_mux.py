@@ -324,7 +324,7 @@ def _turn(path: str, hub: str) -> AbstractContextManager[None]:
 
     def waiting() -> None:
         if select.select([0], [], [], 0)[0]:  # no order comes before we say that the device is open
-            raise LabTransientError("whoever wanted to write has gone", failure="console_link")
+            raise LabTransientError("the other host, which wanted to write, has gone", failure="console_link")
         os.write(1, f"{WAITS} {others[0]} at the same USB hub ({hub})\n".encode())
 
     return locks.turn(turn_at(hub), who, others.append, waiting)

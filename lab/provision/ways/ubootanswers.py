@@ -165,7 +165,7 @@ def misread(lines: Sequence[str], what: str) -> MediaWriteFailedError:
     """
     return MediaWriteFailedError(
         f"`{what}`: U-Boot took it for another place or count: {quoted(lines)}. The console lost or changed characters of the command; where it "
-        "was a write, what lay there is lost. Look at the console's cable, then try again"
+        "was a write, the data there is lost. Look at the console's cable, then try again"
     )
 
 

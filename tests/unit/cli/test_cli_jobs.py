@@ -106,7 +106,7 @@ def test_a_job_that_runs_here_is_told_at_once_to_end(
     assert sleeper.wait(60) == -15
     after = said(capsys, "jobs", "list", "--db", store.url)
     assert " died " in after, "this one did not give its board back by itself"
-    assert "is cancelled; who had it had died" in said(capsys, "jobs", "cancel", f"j{job}", "--db", store.url)
+    assert "is cancelled; its process had died" in said(capsys, "jobs", "cancel", f"j{job}", "--db", store.url)
     assert " cancelled " in said(capsys, "jobs", "list", "--db", store.url)
     assert "go on with: lab run --resume j1" in said(capsys, "jobs", "show", "j1", "--db", store.url)
 

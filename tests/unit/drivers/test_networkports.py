@@ -99,7 +99,7 @@ def test_the_rails_of_a_ports_host_are_reached_through_ssh(
 
 def test_a_published_port_that_nobody_serves_says_what_to_look_at() -> None:
     console = driver(None, {})
-    with pytest.raises(LabTransientError, match=r"nobody serves this port on 127\.0\.0\.1 now") as caught:
+    with pytest.raises(LabTransientError, match=r"no exporter serves this port on 127\.0\.0\.1 now") as caught:
         console.target.activate(console)
     assert caught.value.failure == "exporter_gone"
 

@@ -167,7 +167,7 @@ def test_a_farm_without_an_alertmanager_is_warned_and_not_refused(
 ) -> None:
     path = farm(tmp_path, "")
     assert main(["farm", "check", path]) == 0
-    assert "warning: nobody gets alerts" in capsys.readouterr().out
+    assert "warning: no alerts are sent" in capsys.readouterr().out
     assert main(["farm", "test-alert", path]) == 2
     assert "names no Alertmanager" in capsys.readouterr().err
 

@@ -167,7 +167,7 @@ def test_a_board_that_cancels_is_a_refusal() -> None:
 def test_a_word_with_a_c_is_no_question(uboot: SimLab) -> None:
     lab = at_prompt()
     lab.type("echo CCcan C\r")
-    with pytest.raises(RecoveryFailedError, match="nobody asked for it within 5 s"):
+    with pytest.raises(RecoveryFailedError, match="not ask for it within 5 s"):
         Sending(SimLine(lab), b"12345", "x").send(5)
 
 
