@@ -1,4 +1,4 @@
-"""The results store: runs, attempts, samples, moments and artifacts, in SQLite or PostgreSQL.
+"""The results store: runs, attempts, samples and artifacts, in SQLite or PostgreSQL.
 
 with open_store() as store:
     run = store.begin_run("boot", "qemu-virt", "qemu-1", "11.01", plan, provenance)

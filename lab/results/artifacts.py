@@ -1,4 +1,4 @@
-"""Files of attempts (recordings, tool output), stored once each under the hash of their contents."""
+"""Content-addressed store of attempts' files (recordings, tool output)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class ArtifactStore:
     """Content-addressed files under `root`: the file of a hash ab12… is root/ab/12….
 
     Attributes:
-        shared: where other hosts read them, see lab.results.location; empty: nowhere. What is read from there is kept here, too.
+        shared: URL of the shared store (lab.results.location); empty: none. Artifacts read from it are also stored here.
     """
 
     root: Path
     shared: str = ""
 
     def put(self, data: bytes, *, kind: str) -> ArtifactRef:
-        """Keep `data` and return what an attempt links to. The same contents are kept once.
+        """Store `data` once, and return its reference for an attempt.
 
-        The file is complete and on the disk before it has its name, so a crash leaves no half of one.
+        The file gets its name only when it is complete on the disk, so a crash leaves no half of one.
 
         Raises:
             LabStableError: the directory cannot be written, or the disk is full.
@@ -60,7 +60,7 @@ class ArtifactStore:
         return ref
 
     def path(self, sha256: str) -> Path:
-        """Where the artifact lies, whether it is there or not.
+        """Path of the artifact, present or not.
 
         Raises:
             TestStableError: not a SHA-256 in lower-case hexadecimal.
@@ -99,7 +99,7 @@ class ArtifactStore:
         return data
 
     def local(self, sha256: str) -> bytes | None:
-        """The artifact's bytes as this host has them, verified; None: it has not.
+        """Return this host's verified bytes of the artifact; None: not here.
 
         Raises:
             LabStableError: it is damaged, or cannot be read.
@@ -115,16 +115,19 @@ class ArtifactStore:
         return data
 
     def kept(self) -> list[str]:
-        """The SHA-256 of all that this host has."""
+        """Return the SHA-256 of all artifacts on this host."""
         return sorted(f"{path.parent.name}{path.name}" for path in self.root.glob("[0-9a-f][0-9a-f]/[0-9a-f]*"))
 
     @property
     def marks(self) -> Path:
-        """The folder of marks: of what is to be brought to where artifacts are shared."""
+        """Folder of marks: artifacts to upload to the shared store."""
         return self.root / ".to-share"
 
     def mark(self, sha256: str) -> None:
-        """Note that an artifact is to be brought there; where that cannot be, it is said, as what was measured must be kept all the same."""
+        """Mark an artifact for upload; a failure is only logged.
+
+        The measurement must be stored all the same.
+        """
         try:
             self.marks.mkdir(parents=True, exist_ok=True)
             (self.marks / sha256).touch()
@@ -134,11 +137,11 @@ class ArtifactStore:
             )
 
     def unmark(self, sha256: str) -> None:
-        """It lies there."""
+        """Remove the mark of an uploaded artifact."""
         (self.marks / sha256).unlink(missing_ok=True)
 
     def marked(self) -> list[str]:
-        """What is to be brought there."""
+        """Return the artifacts to upload."""
         found = (path.name for path in self.marks.glob("*")) if self.marks.is_dir() else ()
         return sorted(name for name in found if _SHA256.fullmatch(name))
 
@@ -173,14 +176,14 @@ def _write(path: Path, data: bytes) -> None:
         os.close(directory)
 
 
-# --- Artifacts of this host that others shall read, brought to where they are shared; after measuring, and again where it failed ---
+# --- Upload to the shared store ---
 # What is to be brought is marked beside the artifacts when they are kept, which costs a file's name and no word with the network. A mark goes
 # when its artifact lies there, so whatever fails is brought at the next occasion, and nothing that was measured is ever removed here.
 
 
 @frozen
 class Brought:
-    """What was done. busy: another process does it, and takes what is marked now, too."""
+    """Result of an upload. busy: another process uploads."""
 
     count: int
     bytes: int
@@ -190,14 +193,14 @@ class Brought:
 def upload(
     artifacts: ArtifactStore, *, everything: bool = False, say: Callable[[str], None] = lambda _: None
 ) -> Brought:
-    """Bring what is marked, and what is marked meanwhile.
+    """Upload marked artifacts, also those marked meanwhile.
 
     Args:
-        everything: also what has no mark and does not lie there, e.g. of before artifacts were shared.
+        everything: also unmarked artifacts that the shared store lacks, e.g. earlier ones.
 
     Raises:
         ConfigurationError: artifacts are not shared here.
-        LabStableError: where they are shared does not answer, or refuses; what is left stays marked.
+        LabStableError: the shared store does not answer, or refuses; the rest stays marked.
     """
     if not artifacts.shared:
         raise ConfigurationError(
@@ -232,7 +235,7 @@ def upload(
 
 @contextmanager
 def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
-    """One process of a host at a time; whether it is this one."""
+    """Lock uploads on this host; yield whether this process has the lock."""
     try:
         artifacts.marks.mkdir(parents=True, exist_ok=True)
         fd = os.open(artifacts.marks / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -252,7 +255,7 @@ def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
         os.close(fd)
 
 
-# --- Giving recordings back as the two files that `lab console replay` takes ---
+# --- Recordings as files ---
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a value is no path, whoever wrote it into the store: `init` is /bin/sh
@@ -260,7 +263,9 @@ SUFFIXES = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
 
 
 def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, folder: Path) -> list[Path]:
-    """Write the recording of each attempt into `folder`; returns the logs, beside each of which is its index.
+    """Write each attempt's recording into `folder`; return the logs.
+
+    The index of each log is beside it.
 
     Raises:
         ConfigurationError: none of the attempts has a recording.

@@ -1,4 +1,4 @@
-"""Who did what when: the audit of actions, which is only appended, and what people wrote about boards."""
+"""The append-only audit log of actions, and comments on boards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Entry:
     """An action.
 
     Attributes:
-        person: who; empty: nobody is known. address: where the request came from. action: e.g. "reserve", "power", "login".
+        person: name; empty: unknown. address: source of the request. action: e.g. "reserve", "power", "login".
         about: more of it, e.g. "j12". outcome: DONE, or why not.
     """
 
@@ -45,7 +45,7 @@ class Entry:
 
 @define
 class Act:
-    """What is being done; `about` of the audit's entry may be said later, e.g. the job's number."""
+    """An action in progress; `about` may be set later (job number)."""
 
     about: str = field(default="", kw_only=True)
 
@@ -55,7 +55,7 @@ Acting = TypeVar("Acting", bound=Act)
 
 @frozen
 class Comment:
-    """What a person wrote about a board."""
+    """A person's comment on a board."""
 
     id: int
     board: str
@@ -86,7 +86,7 @@ class Audit:
 
     @contextmanager
     def acting(self, act: Acting, action: str, *, person: str, address: str = "", board: str = "") -> Iterator[Acting]:
-        """Around an action: its outcome is an entry, whether it is done or not."""
+        """Log the action's outcome when the block ends or fails."""
         said = {"person": person, "address": address, "board": board}
         try:
             yield act
@@ -117,7 +117,7 @@ class Audit:
             return [Entry(r.id, r.at, r.person, r.address, r.action, r.board, r.about, r.outcome) for r in found]
 
     def comment(self, board: str, person: str, text: str) -> Comment:
-        """Keep what a person writes about a board.
+        """Store a person's comment on a board.
 
         Raises:
             ConfigurationError: it is empty or too long.
@@ -147,7 +147,7 @@ def document(entry: Entry) -> dict[str, Any]:
 
 
 def as_csv(entries: Iterable[Entry]) -> str:
-    """Entries as CSV (RFC 4180), with a header; no cell of it is a formula to a spreadsheet."""
+    """Entries as CSV (RFC 4180) with a header, safe for spreadsheets."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([each.name for each in fields(Entry)])
@@ -157,7 +157,7 @@ def as_csv(entries: Iterable[Entry]) -> str:
 
 
 def cell(value: object) -> object:
-    """A cell of CSV that is no formula to a spreadsheet."""
+    """A CSV cell that a spreadsheet does not take for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

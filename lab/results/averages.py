@@ -1,4 +1,4 @@
-"""The averages of many runs at once, made by the database: what a history is judged by."""
+"""Averages of many runs, computed by the database, for the judge's history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.results.store import Store
 
 @frozen
 class Average:
-    """A number of a run as `lab.metrics.summarise` gives it.
+    """A number's average in one run, as of `lab.metrics.summarise`.
 
     Attributes:
         value: mean, in the metric's unit. uncertainty: ± of it at 95 %.
@@ -37,12 +37,15 @@ class Average:
 
     @cached_property
     def key(self) -> tuple[str, int, frozenset[tuple[str, str]], bool]:
-        """What must be the same in two numbers that are compared: definition, parameters, and whether a board was real."""
+        """Definition, parameters, simulated: equal in comparable numbers."""
         return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
 
 
 def query(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
-    """One row for each number of these runs: its sums, of all samples and of those that are not flagged `uncertain`."""
+    """Select sums for each number of these runs.
+
+    Of all samples, and of those without the flag `uncertain`.
+    """
     flags = type_coerce(SampleRow.flags, Text)  # one text in the database
     unsure = flags.like(f"%{Flag.UNCERTAIN}%")
     value, error = SampleRow.value, SampleRow.uncertainty
@@ -106,7 +109,7 @@ def last_details(run_ids: Sequence[int]) -> Executable:
     return select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(lasts.group_by(AttemptRow.run_id)))
 
 
-# --- The averages of one metric over the last runs, board by board, made by the database ---
+# --- Averages of one metric over runs ---
 
 
 @frozen
@@ -122,7 +125,7 @@ class AveragePoint:
 
 
 def metrics(store: Store) -> list[tuple[str, str, str]]:
-    """Name, unit and definition of every metric that was measured, by name; of several definitions the newest."""
+    """Name, unit and newest definition of every measured metric, by name."""
     wanted = select(DefinitionRow.metric, DefinitionRow.unit, DefinitionRow.definition)
     with store._read() as session:
         rows = session.execute(wanted.order_by(DefinitionRow.metric, DefinitionRow.version)).all()
@@ -130,10 +133,10 @@ def metrics(store: Store) -> list[tuple[str, str, str]]:
 
 
 def points(store: Store, metric: str, board: str = "", board_type: str = "", runs: int = 200) -> list[AveragePoint]:
-    """The averages of a metric, the oldest run first; of vendors' guides none.
+    """Averages of a metric, oldest run first, without vendors' guides.
 
     Args:
-        board, board_type: names; empty: any. runs: the last so many that have the metric.
+        board, board_type: names; empty: any. runs: number of the last runs with the metric.
     """
     with store._read() as session:
         ids = list(session.scalars(_runs(metric, board, board_type).limit(runs)))

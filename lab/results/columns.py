@@ -13,11 +13,11 @@ from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, Tex
 
 
 class DamagedSchemaError(Exception):
-    """A database's note of its schema cannot be understood."""
+    """A database's schema revision cannot be read."""
 
 
 class DamagedValueError(ValueError):
-    """A value is not of its column's type: the file was damaged, or somebody else wrote it."""
+    """A value has not its column's type: damage or a foreign writer."""
 
 
 def _damaged(wanted: str, value: object) -> DamagedValueError:
@@ -26,7 +26,10 @@ def _damaged(wanted: str, value: object) -> DamagedValueError:
 
 
 class Words(TypeDecorator[str]):
-    """Text; SQLite keeps any type in any column (sqlite.org/datatype3.html), and a damaged file has any."""
+    """Text; checked, since SQLite stores any type in any column.
+
+    sqlite.org/datatype3.html; a damaged file has any type.
+    """
 
     impl = Text
     cache_ok = True
@@ -83,7 +86,7 @@ class JsonObject(TypeDecorator[Mapping[str, Any]]):
 
 
 class UtcDateTime(TypeDecorator[dt.datetime]):
-    """A wall time; aware on both sides, UTC in the database (SQLite keeps no time zone)."""
+    """A time-zone-aware wall time, stored as UTC (SQLite has no zone)."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -98,7 +101,10 @@ class UtcDateTime(TypeDecorator[dt.datetime]):
 
 
 class ConsoleTextColumn(TypeDecorator[str]):
-    """Text that may come from a console: NUL, which PostgreSQL refuses, and lone surrogates are written out."""
+    """Console text, with NUL and lone surrogates escaped.
+
+    PostgreSQL refuses NUL.
+    """
 
     impl = Text
     cache_ok = True
@@ -115,7 +121,7 @@ class ConsoleTextColumn(TypeDecorator[str]):
 
 
 class Params(TypeDecorator[Mapping[str, str]]):
-    """Parameters as JSON with sorted keys, so that equal ones are equal texts and can be unique."""
+    """Parameters as JSON with sorted keys: equal ones are equal texts."""
 
     impl = Text
     cache_ok = True
@@ -144,7 +150,7 @@ class Flags(TypeDecorator[frozenset[str]]):
 
 @functools.lru_cache(maxsize=1024)
 def _pairs(text: object) -> tuple[tuple[str, str], ...]:
-    """Parameters of their text; a history has the same ones again and again."""
+    """Parse parameters; cached, since a history repeats them."""
     found = json.loads(text) if isinstance(text, str) else None
     if not isinstance(found, dict):
         raise _damaged("a JSON object", text)

@@ -45,10 +45,10 @@ _PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
 
 
 def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> Engine:
-    """An engine for the location. However many threads share it, none waits for another's connection.
+    """Create an engine; no thread waits for another's connection.
 
     Args:
-        anew: SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.
+        anew: open SQLite's file anew for each transaction, to notice a moved or replaced database.
 
     SQLite: write-ahead log, so that readers never wait; a transaction takes the write lock when it begins, because one
     that reads first and writes later fails at once where another writer came between (sqlite.org/lang_transaction.html).
@@ -69,8 +69,9 @@ def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> 
 
 
 def watching(location: Location, timeout_s: float) -> Engine:
-    """An engine for who looks again and again: each look has a connection of its own, so that a database that was
-    moved away or replaced is noticed. It never makes a file, and cannot write.
+    """Create a read-only engine for repeated polls; it creates no file.
+
+    Each poll has its own connection, to notice a moved or replaced database.
     """
     if location.path is None:
         arguments = {"connect_timeout": max(2, round(timeout_s)), "application_name": "boardlab watching"}
@@ -85,7 +86,7 @@ def watching(location: Location, timeout_s: float) -> Engine:
 
 
 def reader(engine: Engine) -> Engine:
-    """The same engine for transactions that only read: they wait for no writer, and see one instant."""
+    """The engine for read-only transactions: no waiting, one instant."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return engine.execution_options(**{_READ_ONLY: True})
@@ -105,7 +106,7 @@ def _server(location: Location, **options: Any) -> Engine:
     """An engine for a server's database.
 
     Raises:
-        ConfigurationError: the URL has options that nobody knows. The cause is left out: it may repeat the password.
+        ConfigurationError: the URL has unknown options. The cause is left out: it may repeat the password.
     """
     options["connect_args"] |= {name: value for name, value in _NOTICES.items() if name not in location.url.query}
     try:
@@ -116,7 +117,10 @@ def _server(location: Location, **options: Any) -> Engine:
 
 
 def _keep_room(engine: Engine, database: Path) -> None:
-    """See `lab.results.database`; a reader has an index, too."""
+    """Reserve disk space for the index of SQLite's write-ahead log.
+
+    A reader has an index, too.
+    """
 
     def before(*_connecting: object) -> None:
         require_room(database)
@@ -140,7 +144,10 @@ def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
 
 
 def _turn_to_wal(cursor: DBAPICursor) -> None:
-    """Where another program does the same to a new database, SQLite refuses at once, whatever its busy time-out is."""
+    """Switch to write-ahead logging, retrying while another program does.
+
+    SQLite ignores its busy time-out then.
+    """
     give_up_at = time.monotonic() + WAL_PATIENCE_S
     while True:
         try:
@@ -165,7 +172,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-# --- What a database's error means for a person: whose fault, whether waiting helps, and how to mend it ---
+# --- Database errors as ours ---
 
 
 _SAID_CHARACTERS: Final = 200
@@ -233,7 +240,7 @@ _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
 
 
 def explain(error: DBAPIError, location: Location) -> BoardlabError:
-    """The error that a person is told instead of the database's own; its `transient` says whether waiting may help."""
+    """Convert a database's error to ours with cause and remedy."""
     cause = error.orig
     said = location.without_secrets(printable(str(cause)))
     if isinstance(error, IntegrityError):
@@ -245,7 +252,7 @@ def explain(error: DBAPIError, location: Location) -> BoardlabError:
 
 
 def busy(location: Location) -> BoardlabError:
-    """The error that a person is told where this program has no connection left for one more question."""
+    """Return the error of an exhausted connection pool."""
     return LabTransientError(
         f"results in {location.name}: this program asks so much at once that no connection to them is free; try again",
         failure="results",
@@ -253,7 +260,7 @@ def busy(location: Location) -> BoardlabError:
 
 
 def damaged(error: Exception, location: Location) -> BoardlabError:
-    """The error that a person is told of a database whose contents cannot be understood."""
+    """Return the error of a database with unreadable contents."""
     if location.path is None:
         hint = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
     else:
@@ -264,10 +271,10 @@ def damaged(error: Exception, location: Location) -> BoardlabError:
 
 @contextmanager
 def understood(location: Location) -> Iterator[None]:
-    """Turns an error of what only reads results into ours: they are not as boardlab writes them.
+    """Convert a reader's errors on foreign contents to ours.
 
     Raises:
-        LabStableError: with the line of the program that met it, as it may be the program's own fault.
+        LabStableError: names the line of the program, which may be at fault itself.
     """
     try:
         yield
@@ -278,7 +285,7 @@ def understood(location: Location) -> Iterator[None]:
 
 
 def misread(error: Exception, location: Location) -> LabStableError:
-    """The error that a person is told where what was read of a database is not as boardlab writes it."""
+    """Return the error of contents that boardlab did not write."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{PurePath(place.filename).name}, line {place.lineno}"
     return LabStableError(
@@ -288,7 +295,7 @@ def misread(error: Exception, location: Location) -> LabStableError:
 
 
 def printable(text: str) -> str:
-    """On one line, and without what moves a terminal's cursor: a damaged file has any bytes."""
+    """Return the text on one line without terminal controls."""
     return plain(" ".join(text.split()))
 
 
@@ -311,7 +318,10 @@ def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
 
 
 def _no_connection(said: str) -> tuple[type[BoardlabError], str]:
-    """Errors while connecting carry no code (psycopg 3); only "FATAL" tells that the server answered and refused."""
+    """Explain an error while connecting.
+
+    Such errors carry no code (psycopg 3); only "FATAL" means that the server answered and refused.
+    """
     if "FATAL" not in said:
         return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
     if re.search("starting up|shutting down|recovery|too many", said):
@@ -319,7 +329,7 @@ def _no_connection(said: str) -> tuple[type[BoardlabError], str]:
     return ConfigurationError, "the server refused; mend user, password and database in the URL, or: createdb NAME"
 
 
-# --- Room on the disk for the index of SQLite's write-ahead log, before SQLite writes to it ---
+# --- Disk space for SQLite's index ---
 # The index (the file DATABASE-shm) is written through a memory map. SQLite makes it by one byte in each 4 KiB
 # (os_unix.c, unixShmMap); where a file system has smaller blocks, e.g. a small ext4 with 1 KiB, the rest of a page is a hole,
 # and the first write to a hole on a full disk is no error but SIGBUS, which ends the program without a word. So there must be
@@ -334,7 +344,7 @@ _UNSUPPORTED: Final = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 def require_room(database: Path) -> None:
-    """Make sure that SQLite can make its index, if it is not there.
+    """Make sure that SQLite has space for its index.
 
     Raises:
         LabStableError: the disk is full.
@@ -352,7 +362,7 @@ def require_room(database: Path) -> None:
 
 
 def fill_holes(database: Path) -> None:
-    """Give every block of the index its place on the disk; to be called while a connection is open.
+    """Allocate all blocks of the index while a connection is open.
 
     It works on SQLite's own descriptor: to open and close the file would end SQLite's locks on it (fcntl(2)).
 
@@ -382,7 +392,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _allocated(descriptor: int, size: int) -> bool:
-    """Whether the file's first bytes have their blocks now.
+    """Allocate the file's first bytes; False if the disk is full.
 
     fallocate(2) itself: posix_fallocate(3) falls back to writing bytes that another process may be changing.
     """

@@ -26,7 +26,10 @@ _VARYING: Final = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
 
 @frozen
 class FailureCause:
-    """A failure class, and for a kernel that died its line without numbers, which differ from boot to boot."""
+    """A failure class; for a kernel's death also its normalised line.
+
+    The line has no numbers, which differ from boot to boot.
+    """
 
     outcome: str
     line: str = ""
@@ -34,11 +37,11 @@ class FailureCause:
 
 @frozen
 class Failing:
-    """A cause that a board's attempts fail for.
+    """A standing failure cause of a board.
 
     Attributes:
-        line: what the console showed last for this cause; empty: the class has no line. message: of the newest such attempt.
-        fault: whose it is. items: media, modes or sections that fail. every: whether they are all that was tried.
+        line: the console's last line for this cause; empty: the class has no line. message: of the newest such attempt.
+        fault: party at fault. items: failing media, modes or sections. every: no other items were tried.
         dead: whether all attempts at these items failed.
         failed: attempts that failed for this cause, of `attempts` at these items since the run `since`.
         since: the first run of it without a gap. last: the newest. params: of its newest failed attempt.
@@ -63,7 +66,7 @@ class Failing:
 
 @frozen
 class Explained:
-    """An item of a board's newest run whose missing samples its failed attempts explain."""
+    """An item whose missing samples are explained by failed attempts."""
 
     board: str
     kind: str
@@ -72,10 +75,10 @@ class Explained:
 
 @frozen
 class _Tried:
-    """What a run tried.
+    """The attempts of a run.
 
     Attributes:
-        attempts, good: by item. failed: by item and cause. newest: of a cause. lost: items that lack samples since attempts failed.
+        attempts, good: by item. failed: by item and cause. newest: of a cause. lost: items without samples because attempts failed.
     """
 
     head: RunHead
@@ -93,14 +96,17 @@ class _Tried:
 
 @define
 class FailureReader:
-    """Reads what boards fail with again and again; an ended run, which changes only if it is resumed, once."""
+    """Reads boards' standing failures; an ended run only once.
+
+    A resumed run is read again.
+    """
 
     _known: dict[RunHead, _Tried] = field(factory=dict, init=False)
 
     def read(self, snapshot: StoreSnapshot, now: dt.datetime) -> tuple[list[Failing], list[Explained]]:
-        """The causes that stand now, and what they explain, by board.
+        """Return the standing causes, and the items they explain, by board.
 
-        A cause for which every attempt failed is over with a run that has another end; one that came at times, after GOOD_RUNS without it.
+        A cause of all attempts ends with a run that ends otherwise; an occasional cause ends after GOOD_RUNS without it.
 
         Raises:
             BoardlabError: the store cannot be read.
@@ -136,7 +142,7 @@ class FailureReader:
 
 
 def line_of(message: str) -> str:
-    """The console's line that a failure's message quotes, without printk's stamp; empty: it quotes none."""
+    """Console line quoted by a failure's message, without printk's stamp; or ""."""
     quoted = _QUOTED.search(message)
     return _STAMP.sub("", quoted["text"]) if quoted else ""
 
@@ -174,7 +180,7 @@ def _tried(head: RunHead, tries: Iterable[Try]) -> _Tried:
 
 
 def _failing(runs: Sequence[_Tried]) -> list[Failing]:
-    """The causes of a board and kind; `runs`: of one release, the newest first."""
+    """Causes of a board and kind, from one release's runs, newest first."""
     found = []
     dead = runs[0].dead
     if dead:
@@ -200,7 +206,7 @@ def _fails(cause: FailureCause, run: _Tried) -> bool:
 
 
 def _streak(runs: Sequence[_Tried], has_it: Callable[[_Tried], bool], gap: int) -> Sequence[_Tried]:
-    """The newest runs back to the first that has it, as long as fewer than `gap` in a row have not."""
+    """Newest runs back to the first hit, with misses below `gap`."""
     first = missed = 0
     for number, run in enumerate(runs):
         missed = 0 if has_it(run) else missed + 1
@@ -235,7 +241,7 @@ def _made(cause: FailureCause, streak: Sequence[_Tried], items: frozenset[str], 
 
 
 def _merged(found: Iterable[Failing]) -> list[Failing]:
-    """One of each board, release and cause; the kinds of runs count together."""
+    """Merge the causes per board, release and cause over all kinds."""
     merged: dict[tuple[object, ...], Failing] = {}
     for each in found:
         key = (each.board, each.board_type, each.release, each.cause)

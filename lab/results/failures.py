@@ -1,6 +1,6 @@
-"""The catalogue of failures: every class that an attempt can end with, so that each can be counted from 0 on.
+"""The catalogue of all failure classes, so that each counts from 0.
 
-docs/failures.md says what they mean. `tests/unit/results/test_failure_catalogue.py` holds that none is missing.
+docs/failures.md explains them. `tests/unit/results/test_failure_catalogue.py` holds that none is missing.
 """
 
 from __future__ import annotations

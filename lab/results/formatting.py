@@ -1,4 +1,4 @@
-"""A run as lines of plain text, for `lab results show` and for the end of a pytest session."""
+"""A run as plain text, for `lab results show` and pytest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INDENT = 2
 
 
 def summary_lines(store: Store, run_id: int) -> list[str]:
-    """The run's numbers in the guide's form, its stages and its failed attempts.
+    """Format the run's numbers, stages and failed attempts.
 
     Raises:
         ConfigurationError: no such run.
@@ -44,7 +44,7 @@ def numbers_and_failures(run: Overview) -> list[str]:
 
 
 def head_lines(run: Overview) -> list[str]:
-    """What was measured, when, and how it ended."""
+    """Format the run's head: subject, time and status."""
     r = run.run
     took = f", {duration((r.finished_at - r.started_at).total_seconds())}" if r.finished_at else ""
     lines = [
@@ -57,7 +57,7 @@ def head_lines(run: Overview) -> list[str]:
 
 
 def status(run: Run) -> str:
-    """How a run ended; bad news are marked."""
+    """Format the run's status; highlight bad ones."""
     return {"failed": bad, "interrupted": doubtful}.get(run.status, str)(run.status)
 
 
@@ -73,7 +73,7 @@ def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> lis
 
 
 def _flags(measurement: Measurement) -> str:
-    """A virtual board's numbers all say so; other flags are something to look at."""
+    """Format flags; highlight all but `simulated`."""
     said = ", ".join(sorted(measurement.flags))
     return said if measurement.flags <= {Flag.SIMULATED} else doubtful(said)
 
@@ -104,7 +104,7 @@ def _failure(failure: Failure) -> list[str]:
     return [bad(failure.outcome), f"the {failure.fault}", kind, str(len(failure.attempts)), where]
 
 
-# --- Runs as JSON documents and as one flat table, for other programs ---
+# --- Export as JSON and CSV ---
 
 
 FORMAT: Final = "boardlab-results"
@@ -121,10 +121,10 @@ def run_document(run: Run) -> dict[str, Any]:
 
 
 def listed_document(run: Run, outcomes: Mapping[str, int], measurements: Sequence[Measurement]) -> dict[str, Any]:
-    """A run with what `lab results list` says of it: how many attempts were good, and the averages of its first metric.
+    """A run for `lab results list`: good attempts and first averages.
 
     Args:
-        outcomes: how many attempts ended in each.
+        outcomes: number of attempts by outcome.
     """
     averages = [{"params": dict(m.params), "mean": summarise(m.samples).mean} for m in measurements]
     metric = measurements[0].metric if measurements else None
@@ -147,12 +147,15 @@ def full_document(run: Overview) -> dict[str, Any]:
 
 
 def export_document(runs: Sequence[Overview]) -> dict[str, Any]:
-    """What `lab results export --json` writes."""
+    """The document of `lab results export --json`."""
     return {"format": FORMAT, "version": VERSION, "runs": [full_document(run) for run in runs]}
 
 
 def export_csv(runs: Sequence[Overview]) -> str:
-    """One line a sample; each parameter has a column `params.NAME`. Failed attempts have no samples, so no lines."""
+    """One line per sample, with a column `params.NAME` per parameter.
+
+    Failed attempts have no samples, so no lines.
+    """
     names = sorted({name for run in runs for m in run.measurements for name in m.params})
     columns = [*_COLUMNS, *_SAMPLE, *(f"params.{name}" for name in names), *_READING, *_EVIDENCE]
     file = io.StringIO()
@@ -210,7 +213,7 @@ def _plain(_instance: object, _attribute: object, value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-# --- The evidence of one cycle as text: its numbers with their bytes, and the console log with its moments ---
+# --- Evidence of one cycle ---
 
 
 _TAIL_BYTES: Final = 4096  # of the log of an attempt without numbers
@@ -219,7 +222,7 @@ _TAIL_BYTES: Final = 4096  # of the log of an attempt without numbers
 def evidence_lines(
     run: Overview, artifacts: ArtifactStore, *, cycle: int | None, medium: str | None, metric: str | None
 ) -> list[str]:
-    """Lines for a terminal about every attempt of a cycle; the first cycle where `cycle` is None.
+    """Format every attempt of a cycle; None: the first cycle.
 
     Raises:
         ConfigurationError: no such cycle, medium or metric in this run.
@@ -283,11 +286,11 @@ def _line(line: LogLine, zero_ns: int) -> str:
 
 
 def _note(moment: MomentRecord, zero_ns: int) -> str:
-    """When a moment came, since the first one."""
+    """A moment's name and time since the first one."""
     return f"{moment.name} at {(moment.t_ns - zero_ns) / 1e9:.4f} s ± {moment.uncertainty_ns / 1e6:.2f} ms"
 
 
-# --- How numbers are written: no longer than their uncertainty allows, in a unit that fits their size, and no minus before a zero ---
+# --- Number formats ---
 
 
 _GUIDE_DECIMALS: Final = 2
@@ -297,13 +300,16 @@ _THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
 
 
 def guide_cell(summary: Summary) -> str:
-    """A cell of a guide, as the vendor writes it: `16.24 (min 15.96, max 16.42)`."""
+    """A vendor's guide cell: `16.24 (min 15.96, max 16.42)`."""
     mean, low, high = (fixed(value, _GUIDE_DECIMALS) for value in (summary.mean, summary.min, summary.max))
     return f"{mean} (min {low}, max {high})"
 
 
 def average_cell(summary: Summary, metric: Metric) -> str:
-    """The form of the performance guide's boot table, with as many decimals as the ± allows: `16.245 (min 15.960, max 16.416)`."""
+    """A boot table's cell: `16.245 (min 15.960, max 16.416)`.
+
+    It has as many decimals as the ± allows.
+    """
     mean, low, high = (
         number(value, summary.uncertainty, metric) for value in (summary.mean, summary.min, summary.max)
     )
@@ -311,7 +317,7 @@ def average_cell(summary: Summary, metric: Metric) -> str:
 
 
 def readable(metric: Metric, summaries: Sequence[Summary]) -> tuple[Metric, list[Summary]]:
-    """The same numbers in a unit that fits their size: below 1 J in mJ, below 1 W in mW."""
+    """The numbers in mJ below 1 J, in mW below 1 W."""
     small = _THOUSANDTHS.get(metric.unit)
     if small is None or max((max(abs(s.mean), abs(s.max)) for s in summaries), default=1.0) >= 1.0:
         return metric, list(summaries)
@@ -323,18 +329,21 @@ def readable(metric: Metric, summaries: Sequence[Summary]) -> tuple[Metric, list
 
 
 def decimals(uncertainty: float, resolution: float = 0.0) -> int:
-    """How many decimals a value with this ± deserves: two digits of the ±, and none finer than the method resolves."""
+    """Decimals for a value with this ±.
+
+    Two digits of the ±, and none finer than the method's resolution.
+    """
     finest = _places(resolution, 1) if resolution > 0 else _MOST_DECIMALS
     return finest if uncertainty <= 0 else min(finest, _places(uncertainty, 2))
 
 
 def number(value: float, uncertainty: float, metric: Metric) -> str:
-    """A value without its unit, with as many decimals as its uncertainty allows."""
+    """A value without its unit, with the decimals its uncertainty allows."""
     return fixed(value, decimals(uncertainty, metric.resolution))
 
 
 def fixed(value: float, places: int) -> str:
-    """A value with so many decimals; what rounds to zero has no sign."""
+    """A value with fixed decimals; zero has no sign."""
     return f"{value:z.{places}f}"
 
 
@@ -344,7 +353,7 @@ def with_uncertainty(value: float, uncertainty: float, metric: Metric) -> str:
 
 
 def label(params: Mapping[str, str]) -> str:
-    """Parameters in a few words: `sd`, or `medium=sd, stage=Kernel` where there are several."""
+    """Parameters in short: `sd`, or `medium=sd, stage=Kernel` for several."""
     if len(params) == 1:
         return next(iter(params.values()))
     return ", ".join(f"{key}={value}" for key, value in sorted(params.items()))
@@ -366,7 +375,7 @@ def duration(seconds: float) -> str:
 
 
 def headline(own: Sequence[Measurement]) -> str:
-    """The averages of one metric in a line, e.g. `boot.time [s] sd 5.829, emmc 5.9`."""
+    """One metric's averages in a line: `boot.time [s] sd 5.829, emmc 5.9`."""
     if not own:
         return "-"
     metric = own[0].metric
@@ -384,7 +393,7 @@ def _places(value: float, digits: int) -> int:
     return min(_MOST_DECIMALS, max(0, digits - 1 - math.floor(math.log10(value) + 1e-9)))
 
 
-# --- The console log behind a number: its window, line by line, harmless to a terminal and to a page ---
+# --- The console log behind a number ---
 
 
 @frozen
@@ -393,7 +402,7 @@ class LogLine:
 
     Attributes:
         start: of its first byte in the log.
-        text: without its end; what is no plain text is written out (`^[`, `\\x9b`, `\\u202e`).
+        text: without its end; control characters are escaped (`^[`, `\\x9b`, `\\u202e`).
         moments: those whose marker ends in this line.
     """
 
@@ -419,7 +428,10 @@ def console_log(artifacts: ArtifactStore, attempt: Attempt) -> bytes:
 
 
 def window(attempt: Attempt, metric: str | None = None) -> tuple[int, int] | None:
-    """The bytes behind an attempt's numbers, or behind those of one metric; None where no number names any."""
+    """Bytes of the log behind an attempt's numbers; None: none given.
+
+    With `metric`: behind that metric's numbers.
+    """
     wanted = [s for s in attempt.samples if metric in {None, s.metric}]
     starts = [s.log_start for s in wanted if s.log_start is not None]
     ends = [s.log_end for s in wanted if s.log_end is not None]

@@ -1,4 +1,4 @@
-"""The numbers of many runs at once, as whoever follows a number from run to run reads them: values, and not their evidence."""
+"""The numbers of many runs: values without their evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Item = tuple[tuple[str, str], ...]  # an attempt's parameters, sorted: what of t
 
 @frozen
 class MeasuredNumber:
-    """What tells a number of a board from its others.
+    """Identity of a board's number.
 
     Attributes:
         params: sorted.
@@ -33,7 +33,7 @@ class MeasuredNumber:
 
 @frozen
 class HistoryRunHead:
-    """A run's place in its board's history, and what shows that it was gone on with."""
+    """A run's position in its board's history, with its last change."""
 
     id: int
     status: str
@@ -45,8 +45,8 @@ class Readings:
     """The samples of a number in one run.
 
     Attributes:
-        values: in the metric's unit; those whose ± is beyond half of them are left out.
-        item: of the attempts that gave them.
+        values: in the metric's unit, without those whose ± is above half of the value.
+        item: of their attempts.
     """
 
     values: tuple[float, ...]
@@ -59,7 +59,7 @@ class RunNumbers:
     """A run's numbers.
 
     Attributes:
-        failed: for each item that was tried: how many of its cycles have no good attempt.
+        failed: by tried item, the number of cycles without a good attempt.
         details: of the first good attempt at each item.
         simulated: on a virtual board.
     """
@@ -81,7 +81,7 @@ def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
 
 
 def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
-    """The numbers of these runs, in this order; a run that is not there is left out."""
+    """The numbers of these runs, in this order; missing runs are skipped."""
     with store._read() as session:
         runs = {row.id: rows.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
         cycles, items = _attempts(session, run_ids)
@@ -101,14 +101,14 @@ def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
 
 
 def item_of(params: Mapping[str, str]) -> Item:
-    """Parameters as something that can be looked up."""
+    """Parameters as a hashable key."""
     return tuple(sorted(params.items()))
 
 
 def _attempts(
     session: Session, run_ids: Sequence[int]
 ) -> tuple[dict[int, dict[Item, dict[int, bool]]], dict[int, Item]]:
-    """(run -> item -> cycle -> whether it has a good attempt, attempt -> item)."""
+    """Cycles' success by run and item, and attempts' items."""
     its = AttemptRow
     wanted = select(its.id, its.run_id, its.params, its.cycle, its.outcome).where(its.run_id.in_(run_ids))
     found: dict[int, dict[Item, dict[int, bool]]] = {}

@@ -1,4 +1,4 @@
-"""Many runs at once: those that are asked for, each with what a line of a list says of it, in four queries."""
+"""Many runs as list rows, read in four queries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 @frozen
 class RunFilter:
-    """Which runs are wanted; an empty field asks for nothing.
+    """A filter of runs; an empty field matches all.
 
     Attributes:
         boards, types, releases: names; a `*` in one stands for any characters. statuses: as of `Run`.
@@ -45,7 +45,7 @@ class RunFilter:
     before: int | None = None
 
     def wanted(self) -> list[ColumnElement[bool]]:
-        """As conditions on runs."""
+        """The filter as SQL conditions on runs."""
         named = ((RunRow.board, self.boards), (RunRow.board_type, self.types), (RunRow.release, self.releases))
         found = [or_(*(_matches(column, name) for name in names)) for column, names in named if names]
         if self.statuses:
@@ -59,10 +59,10 @@ class RunFilter:
 
 @frozen
 class ListedRun:
-    """A run as a list shows it.
+    """A run as a list row.
 
     Attributes:
-        outcomes: how many of its attempts ended in each outcome. averaged: the numbers of its first metric.
+        outcomes: number of attempts by outcome. averaged: the numbers of its first metric.
     """
 
     run: Run
@@ -71,32 +71,32 @@ class ListedRun:
 
     @property
     def good(self) -> int:
-        """How many attempts succeeded."""
+        """Number of good attempts."""
         return self.outcomes.get(OK, 0)
 
     @property
     def tried(self) -> int:
-        """How many attempts there were."""
+        """Number of attempts."""
         return sum(self.outcomes.values())
 
     @property
     def failed(self) -> int:
-        """How many attempts failed."""
+        """Number of failed attempts."""
         return self.tried - self.good
 
 
 def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
-    """The runs that are wanted, the newest first; at most `limit` of them."""
+    """Return the matching runs, newest first, at most `limit`."""
     with store._read() as session:
         query = select(RunRow).where(*wanted.wanted()).order_by(RunRow.id.desc()).limit(limit)
         return _described(session, [results_rows.run(row) for row in session.scalars(query)])
 
 
 def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) -> list[ListedRun]:
-    """The last run of each board that goes on, or that has ended, in the order of the boards' names.
+    """Each board's last running or ended run, by board.
 
     Args:
-        known: what was found of runs before; one that has ended since is not read again.
+        known: earlier results; an unchanged ended run is not read again.
     """
     state = GOES_ON if running else RunRow.status != _RUNNING
     with store._read() as session:
@@ -110,7 +110,10 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
 
 @define
 class LatestEnded:
-    """The last run of each board that has ended, for whoever looks each second: read again only when a run began or ended."""
+    """Each board's last ended run, cached for frequent polls.
+
+    It is read again only when a run began or ended.
+    """
 
     _revision: RunsRevision | None = field(default=None, init=False)
     _runs: list[ListedRun] = field(factory=list, init=False)
@@ -125,7 +128,10 @@ class LatestEnded:
 
 
 def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
-    """How many attempts failed since then, by board and failure class; the class that came last is a board's first."""
+    """Count failed attempts since then, by board and class.
+
+    A board's latest class is its first.
+    """
     query = (
         select(RunRow.board, AttemptRow.outcome, func.count())
         .join(AttemptRow, AttemptRow.run_id == RunRow.id)
@@ -145,10 +151,12 @@ def known(store: Store, column: str) -> list[str]:
 
 
 def instant(text: str, now: dt.datetime) -> dt.datetime:
-    """A past instant: `2026-11-20`, `2026-11-20T14:00` (UTC where no zone is given), or `90m`, `12h`, `7d`, `2w` before now.
+    """Parse a past instant: a day, a time (UTC), or an age.
+
+    `2026-11-20`, `2026-11-20T14:00`, or `90m`, `12h`, `7d`, `2w` before now.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the text is no instant.
     """
     ago = re.fullmatch(r"(\d{1,6})([mhdw])", text)
     try:
@@ -180,7 +188,7 @@ def _described(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
 
 
 def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
-    """The numbers of each run's first metric, without the stages of a boot."""
+    """The numbers of each run's first metric, without boot stages."""
     of_runs = and_(MeasurementRow.run_id.in_(run_ids), MeasurementRow.metric != BOOT_STAGE.name)
     first_ids = select(func.min(MeasurementRow.id)).where(of_runs).group_by(MeasurementRow.run_id)
     first = aliased(MeasurementRow)  # by its unique index its run's others are found
@@ -208,7 +216,7 @@ def _samples(session: Session, measurement_ids: Select[Any]) -> dict[int, list[S
     return found
 
 
-# --- How long boards' last boots took, run by run: what a wall of boards shows of each in a small line ---
+# --- Boards' last boot times ---
 
 
 RUNS: Final = 12
@@ -217,9 +225,11 @@ _METRICS: Final = (BOOT_TIME.name, BOOT_SPL.name)  # a board has one or the othe
 
 
 def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
-    """Board -> the averages of its last `RUNS` ended runs that have a boot time, in seconds, the oldest first.
+    """Each board's average boot times over its last `RUNS` ended runs.
 
-    All of a board have the definition and the parameters of the newest one's first; a board without any is left out.
+    In seconds, the oldest first.
+
+    All of a board have the definition and parameters of the newest one's first; a board without a boot time is left out.
     """
     newest = func.row_number().over(partition_by=RunRow.board, order_by=RunRow.id.desc())
     ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind != PUBLISHED)
@@ -243,13 +253,13 @@ def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
 
 
 def _alike(numbers: list[Average]) -> list[Average]:
-    """Those that may stand in one line with the newest run's first."""
+    """The averages comparable with the newest run's first."""
     last = max(number.run_id for number in numbers)
     key = next(number.key for number in numbers if number.run_id == last)
     return sorted((number for number in numbers if number.key == key), key=lambda number: number.run_id)
 
 
-# --- A run at a glance: its numbers, its stages, what failed and whose fault it was ---
+# --- Overview of a run ---
 
 
 STAGE = "stage"  # the parameter that tells the samples of boot.stage apart
@@ -260,7 +270,7 @@ class Failure:
     """All failed attempts of one class.
 
     Attributes:
-        outcome: the class. fault: whose it is. attempts: at least one, in the order they were recorded.
+        outcome: the class. fault: party at fault. attempts: at least one, in the order they were recorded.
     """
 
     outcome: str
@@ -301,7 +311,7 @@ class Overview:
 
     @property
     def virtual(self) -> bool:
-        """Whether the board was a virtual one."""
+        """True for a virtual board's run."""
         return self.run.provenance.get("virtual") is True or any(Flag.SIMULATED in m.flags for m in self.measurements)
 
     @property
@@ -320,7 +330,7 @@ class Overview:
 
     @cached_property
     def stages(self) -> dict[str, list[Stage]]:
-        """The stages of each medium in the order of the first good attempt's, by the attempts' parameter `medium`.
+        """The stages by medium, in the first good attempt's order.
 
         A stage's start is the mean over the attempts that have it of the lengths before it in the same attempt.
         """
@@ -354,10 +364,10 @@ def overview(store: Store, run_id: int) -> Overview:
 
 
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
-    """The attempts, good and failed, that gave or would have given a measurement's samples.
+    """The attempts, good and failed, at a measurement.
 
-    An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to those that the same
-    section or row gave in any attempt.
+    An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to the numbers of the
+    same section or row in any attempt.
     """
     same = {_key(a.params) for a in attempts if _gave(a, measurement)}
     return [a for a in attempts if measurement.params.items() >= a.params.items() or _key(a.params) in same]
@@ -372,12 +382,12 @@ def _gave(attempt: Attempt, measurement: Measurement) -> bool:
 
 
 def name_of(sample: SampleRecord) -> str:
-    """How a sample is called among those of its attempt: by its stage or rail where it has one."""
+    """A sample's name within its attempt: its stage, or metric and rail."""
     if STAGE in sample.params:
         return sample.params[STAGE]
     return f"{sample.metric} {sample.params.get('rail', '')}".strip()
 
 
 def tried(attempts: list[Attempt]) -> int:
-    """How many cycles were tried."""
+    """Number of tried cycles."""
     return len({attempt.cycle for attempt in attempts})

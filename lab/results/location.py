@@ -1,4 +1,4 @@
-"""Where results are kept: which database a URL means, and where its artifacts lie."""
+"""Locations of results: the database of a URL, and its artifacts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Location:
 
     Attributes:
         path: the file of an SQLite database; None for a server.
-        shared: where artifacts are shared with other hosts, see lab.results.location; empty: nowhere.
+        shared: URL of the artifacts shared with other hosts; empty: none.
     """
 
     url: URL = field(repr=lambda url: redacted(str(url)))
@@ -43,23 +43,23 @@ class Location:
 
     @property
     def name(self) -> str:
-        """How a message calls the database; without a password."""
+        """The database's name in messages, without a password."""
         if self.path is not None:
             return str(self.path)
         return redacted(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
 
     @property
     def identity(self) -> str:
-        """What tells it from the other databases of a host."""
+        """The database's identity on this host."""
         return str(self.path.resolve()) if self.path is not None else self.name
 
     @property
     def tag(self) -> str:
-        """The same in eight letters, for the name of a file or of a holder."""
+        """The identity as eight letters, for a file's or holder's name."""
         return tag_of(self.identity)
 
     def without_secrets(self, said: str) -> str:
-        """What a driver says about the database, without the passwords of its URL."""
+        """Remove the URL's passwords from a driver's message."""
         return scrubbed(said, self.url.render_as_string(hide_password=False))
 
 
@@ -102,7 +102,7 @@ def _shared() -> str:
 
 
 def data_home() -> Path:
-    """The directory of what boardlab keeps for this user (XDG Base Directory Specification)."""
+    """The user's data directory of boardlab (XDG Base Directory Specification)."""
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".local" / "share") / "boardlab"
 
@@ -127,7 +127,7 @@ def _parse(text: str) -> URL:
 
 
 def _one_password(url: URL) -> URL:
-    """The URL with a password of its query where SQLAlchemy knows and hides it."""
+    """Move a password of the query to where SQLAlchemy hides it."""
     password = url.query.get("password")
     if password is None:
         return url
@@ -166,7 +166,7 @@ def _require_driver() -> None:
         ) from error
 
 
-# --- Artifacts that several hosts share: a folder, or a store that speaks S3's protocol, behind one interface, that of obstore ---
+# --- Shared artifacts (obstore: folder or S3) ---
 # Who may write there is said by the environment as AWS's own programs have it: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web
 # identity, a container's or a machine's role; never by the address.
 
@@ -185,7 +185,7 @@ _AGAIN_S: Final = 30.0  # so long it is not asked again then: a run has many art
 
 @define
 class _Away:
-    """A place that did not answer. until: by the clock of `Shared`, it is not asked again."""
+    """An unreachable store, not asked again before `until` (`Shared`'s clock)."""
 
     until: float = 0.0
     error: Exception = field(factory=Exception)
@@ -193,7 +193,7 @@ class _Away:
 
 @frozen
 class Shared:
-    """Contents by their SHA-256, in the same layout as `lab.results.artifacts` has on a disk.
+    """Shared contents by SHA-256, laid out as in `lab.results.artifacts`.
 
     Attributes:
         url: one of FORMS.
@@ -206,10 +206,10 @@ class Shared:
     _away: _Away = field(factory=_Away, init=False, repr=False, eq=False)
 
     def get(self, sha256: str) -> bytes | None:
-        """The contents, as they lie there; None: they do not.
+        """Return the stored contents; None: not stored.
 
         Raises:
-            LabStableError: it does not answer, or did not half a minute ago, or refuses.
+            LabStableError: the store does not answer, did not half a minute ago, or refuses.
         """
         import obstore  # noqa: PLC0415 - an extra; only needed where artifacts are shared
         from obstore.exceptions import BaseError  # noqa: PLC0415
@@ -227,10 +227,10 @@ class Shared:
             raise self._failed("read", sha256, error) from None
 
     def put(self, sha256: str, data: bytes) -> None:
-        """Keep contents there; they have their name when they are whole.
+        """Store contents under their name when they are complete.
 
         Raises:
-            LabStableError: it does not answer, or refuses.
+            LabStableError: the store does not answer, or refuses.
         """
         import obstore  # noqa: PLC0415
         from obstore.exceptions import BaseError  # noqa: PLC0415
@@ -241,10 +241,10 @@ class Shared:
             raise self._failed("written", sha256, error) from None
 
     def names(self) -> set[str]:
-        """The SHA-256 of all that lies there.
+        """The SHA-256 of all stored contents.
 
         Raises:
-            LabStableError: it does not answer, or refuses.
+            LabStableError: the store does not answer, or refuses.
         """
         import obstore  # noqa: PLC0415
         from obstore.exceptions import BaseError  # noqa: PLC0415
@@ -264,7 +264,7 @@ class Shared:
 
 @functools.lru_cache(maxsize=8)
 def at(url: str) -> Shared:
-    """The shared artifacts at an address; nothing is asked yet.
+    """The shared store at an address; no request is made yet.
 
     Raises:
         ConfigurationError: no such address, or the library is not installed.
@@ -299,10 +299,10 @@ def at(url: str) -> Shared:
 
 
 def check(url: str) -> None:
-    """That an address is one, and has no password, which everybody could read.
+    """Check an address of a shared store; it must have no password.
 
     Raises:
-        ConfigurationError: it is not.
+        ConfigurationError: it is none, or has a password.
     """
     if redacted(url) != url or not url.startswith(("s3://", "file:///")):
         raise ConfigurationError(

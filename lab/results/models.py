@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy models; `migrations/` holds how a database gets them."""
+"""The tables as SQLAlchemy models; `migrations/` creates them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.results.columns import (
 
 
 class Base(DeclarativeBase):
-    """Every constraint has a name, so that a later migration can change it on SQLite too."""
+    """Names every constraint, so that migrations can change it on SQLite."""
 
     metadata = MetaData(
         naming_convention={
@@ -42,7 +42,7 @@ class Base(DeclarativeBase):
 
 
 class RunRow(Base):
-    """A run of one plan on one board; `job_id`: of the job that began it, unknown of a run of before there were any."""
+    """A run of one plan on one board; `job_id`: its job."""
 
     __tablename__ = "runs"
     __table_args__ = (
@@ -71,7 +71,7 @@ class RunRow(Base):
 
 
 class DefinitionRow(Base):
-    """What a metric meant when it was measured; kept, so that old numbers stay readable."""
+    """A metric's definition at measuring time; old numbers stay readable."""
 
     __tablename__ = "definitions"
 
@@ -103,7 +103,7 @@ class MeasurementRow(Base):
 
 
 class AttemptRow(Base):
-    """One try at one cycle, good or failed; a cycle has at most one good one."""
+    """One try at one cycle; a cycle has at most one good."""
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -143,7 +143,7 @@ class AttemptRow(Base):
 
 
 class SampleRow(Base):
-    """One reading; the bytes log_start..log_end of its attempt's console log are its evidence."""
+    """One reading; log_start..log_end of its attempt's log is its evidence."""
 
     __tablename__ = "samples"
 
@@ -160,7 +160,7 @@ class SampleRow(Base):
 
 
 class MomentRow(Base):
-    """When a marker's last byte arrived."""
+    """The arrival of a marker's last byte."""
 
     __tablename__ = "moments"
 
@@ -183,7 +183,7 @@ class ArtifactRow(Base):
 
 
 class AttemptArtifactRow(Base):
-    """What a file is to an attempt."""
+    """The link of an attempt to a file, with its kind."""
 
     __tablename__ = "attempt_artifacts"
 
@@ -194,9 +194,11 @@ class AttemptArtifactRow(Base):
 
 
 class JobRow(Base):
-    """A `lab run` or a session of pytest: it waits for its board, holds it, and ends. At most one job holds a board at a time.
+    """A `lab run` or pytest session: waits for its board, holds it.
 
-    `heartbeat_at` is renewed by who waits or measures; `holder` says which process of which boot of which host that is.
+    At most one job holds a board at a time.
+
+    The waiting or measuring process renews `heartbeat_at`; `holder` identifies it by host, boot and pid.
     """
 
     __tablename__ = "jobs"
@@ -235,11 +237,11 @@ class JobRow(Base):
     request: Mapped[str]
 
 
-# --- The table of boards' checks, as an SQLAlchemy model ---
+# --- Health checks ---
 
 
 class HealthCheckRow(Base):
-    """A check of a board, once it ended; `found` has its parts, with what the console said during each."""
+    """An ended check of a board; `found` has its parts and output."""
 
     __tablename__ = "health_checks"
     __table_args__ = (Index("ix_health_checks_board", "board", "host", "id"),)
@@ -256,11 +258,11 @@ class HealthCheckRow(Base):
     at: Mapped[dt.datetime]
 
 
-# --- The table of what was put on the boards' media, as an SQLAlchemy model ---
+# --- Provisioning ---
 
 
 class ProvisionRow(Base):
-    """One try to put a release on one medium of one board; the latest of a medium says what is on it."""
+    """One try to write a release to a medium; the latest counts."""
 
     __tablename__ = "provisions"
     __table_args__ = (Index("ix_provisions_board_medium", "board", "medium"),)
@@ -287,11 +289,11 @@ class ProvisionRow(Base):
     at: Mapped[dt.datetime]
 
 
-# --- The judge's tables, as SQLAlchemy models ---
+# --- The judge's tables ---
 
 
 class VerdictRow(Base):
-    """What the judge says of one number of one run; judging the run again replaces it."""
+    """The judge's verdict on a run's number; judging again replaces it."""
 
     __tablename__ = "verdicts"
     __table_args__ = (
@@ -320,7 +322,7 @@ class VerdictRow(Base):
 
 
 class ReviewRow(Base):
-    """What a person decided on a run; the newest of a run counts."""
+    """A person's decision on a run; the newest counts."""
 
     __tablename__ = "reviews"
 
@@ -333,7 +335,7 @@ class ReviewRow(Base):
 
 
 class MuteRow(Base):
-    """Numbers of which nobody wants to hear for a while; a board of None is every board."""
+    """Numbers whose alerts are muted for a while; None: every board."""
 
     __tablename__ = "mutes"
 
@@ -347,14 +349,14 @@ class MuteRow(Base):
     at: Mapped[dt.datetime]
 
 
-# --- The tables of what people do with boards, as SQLAlchemy models: reservations, comments, and the audit ---
+# --- Reservations, comments and audit ---
 
 
 _STANDS = text("ended_at IS NULL")
 
 
 class ReservationRow(Base):
-    """A board is somebody's until an instant, or in maintenance until it is ended (`until` is NULL)."""
+    """A board's reservation until an instant, or maintenance (`until` NULL)."""
 
     __tablename__ = "reservations"
     __table_args__ = (
@@ -375,7 +377,7 @@ class ReservationRow(Base):
 
 
 class CommentRow(Base):
-    """What a person wrote about a board."""
+    """A person's comment on a board."""
 
     __tablename__ = "comments"
 
@@ -387,7 +389,7 @@ class CommentRow(Base):
 
 
 class AuditRow(Base):
-    """Who did what, and what became of it. The database itself refuses to change or delete one."""
+    """An action and its outcome; the database refuses changes and deletions."""
 
     __tablename__ = "audit"
 

@@ -1,4 +1,4 @@
-"""A run's figures as SVG for a guide: the same bytes for the same numbers, readable on light and on dark."""
+"""A run's figures as reproducible SVG for a guide, light or dark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlotSeries:
     """The cycles of one medium.
 
     Attributes:
-        title: how the page calls the medium.
+        title: the page's name of the medium.
     """
 
     title: str
@@ -43,7 +43,7 @@ class PlotSeries:
 
 
 def strip_plot(series: Sequence[PlotSeries], unit: str) -> str:
-    """Each cycle a dot with its error bar over the mean and its ±, and the distribution beside it.
+    """Each cycle as a dot with error bar, beside the distribution.
 
     All panels have the same scale, so that the media's spreads can be compared.
     """
@@ -68,7 +68,7 @@ def strip_plot(series: Sequence[PlotSeries], unit: str) -> str:
 
 
 def waterfall(stages: Mapping[str, Sequence[Stage]], titles: Mapping[str, str]) -> str:
-    """When each stage begins on the average, and how long it takes; one panel a medium on a common time axis."""
+    """Average begin and length of each stage, a panel per medium."""
     with style():
         heights = [len(found) + 1.6 for found in stages.values()]
         figure = Figure(figsize=(_WIDTH_IN, 0.5 + 0.2 * sum(heights)), layout="constrained")
@@ -83,7 +83,7 @@ def waterfall(stages: Mapping[str, Sequence[Stage]], titles: Mapping[str, str]) 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """matplotlib's own defaults with ours, whatever this user's matplotlibrc says."""
+    """Our style over matplotlib's defaults, without the user's matplotlibrc."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(
@@ -168,7 +168,7 @@ def colours(count: int) -> list[str]:
 
 
 def svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an element for a page: as wide as its place, with ids of its own, and named for who cannot see."""
+    """The figure as an accessible SVG element with its own ids."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)

@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out of it; frozen records, free of the database."""
+"""The store's frozen records, independent of the database."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class MomentRecord:
 
 @frozen
 class AttemptRecord:
-    """One try at one cycle; what `Store.record_attempt` commits at once.
+    """One try at one cycle, committed by `Store.record_attempt`.
 
     Attributes:
         cycle: which cycle it is, from 1, among those with the same `params`.
         number: which try of that cycle, from 1; the store goes on counting where an earlier session has tried it.
-        params: what was tried, e.g. {"medium": "sd"}.
+        params: the tried item, e.g. {"medium": "sd"}.
         outcome: "ok" or the failure class, e.g. "hang_kernel".
-        fault: whose fault a failure is, as `BoardlabError.fault`; None when ok.
-        transient: whether a retry may help; None when ok.
+        fault: party at fault, as `BoardlabError.fault`; None when ok.
+        transient: a retry may help; None when ok.
         started_at: wall time with its time zone.
-        details: whatever else explains the outcome.
+        details: further explanations of the outcome.
     """
 
     cycle: int
@@ -110,7 +110,7 @@ class AttemptRecord:
 
     @property
     def ok(self) -> bool:
-        """Whether the attempt gave its samples."""
+        """True if the attempt gave its samples."""
         return self.outcome == OK
 
     def artifact(self, kind: str) -> ArtifactRef | None:
@@ -131,7 +131,7 @@ class GoodAttempt:
     """An attempt that succeeded, in short.
 
     Attributes:
-        samples: how many it gave.
+        samples: their number.
     """
 
     params: Mapping[str, str]
@@ -141,7 +141,7 @@ class GoodAttempt:
 
 @frozen
 class StoredSample(SampleRecord):
-    """A sample as the store gives it back, with the attempt it belongs to."""
+    """A stored sample with its attempt."""
 
     cycle: int = field(kw_only=True)
     attempt_id: int = field(kw_only=True)
@@ -154,10 +154,10 @@ class Run:
     """A run: one board, one release, one plan.
 
     Attributes:
-        kind: what is measured, e.g. "boot".
+        kind: of measurement, e.g. "boot".
         board_type: e.g. "am62xx_sk". board: the one with this name or serial number.
-        plan: what was asked for, so that a resumed run asks for the same.
-        provenance: what is needed to judge its numbers later: host, adapter, clock, image hash …
+        plan: the requested plan, which a resumed run must repeat.
+        provenance: context of its numbers: host, adapter, clock, image hash …
         finished_at: None while it runs, or when it was killed.
         job_id: of the job that began it; None: unknown, or it was imported.
     """
@@ -185,7 +185,7 @@ class RunContents:
 
 
 def plan_differences(stored: Json, wanted: Json) -> list[str]:
-    """How a plan differs from the one that a run was begun with, one line a difference; empty when it does not.
+    """Differences between a run's plan and the wanted one, line by line.
 
     Both are compared as JSON, so a tuple equals the list that the store gives back.
     """

@@ -1,4 +1,4 @@
-"""Whether anything in a store has changed since somebody looked."""
+"""Revisions of a store: has anything changed since the last look?"""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ Revision: TypeAlias = tuple[int | None, int | None, int | None, int | None, int 
 
 @frozen
 class RunRevision:
-    """What is another when the page of a run would be: its attempts and end, decisions, and the runs that it is compared with.
+    """A value that changes whenever a run's page would.
+
+    It covers attempts, end, decisions, and the runs it is compared with.
 
     Attributes:
-        begun: earlier runs that are not over: once they are, their labels and numbers count.
-        measured: the last good attempt of those of the same board type: it says which build they are of.
-        ended_at: the last end of an earlier run: one that was resumed and is over again before anybody looked is not in `begun`.
+        begun: earlier runs that still go on; their labels and numbers count once they end.
+        measured: the last good attempt among those of the same board type, which tells their build.
+        ended_at: the last end of an earlier run: a run resumed and ended between two looks is not in `begun`.
     """
 
     status: str | None
@@ -37,7 +39,7 @@ class RunRevision:
 
 
 def run_revision(store: Store, run_id: int) -> RunRevision:
-    """The state of all that the page of a run shows, compared with the runs before it."""
+    """The revision of a run's page with its comparisons."""
     its = aliased(RunRow)
     place = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
     ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*place))
@@ -64,11 +66,10 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
 
 @frozen
 class RunsRevision:
-    """What is another whenever what the judge says of a completed run may be: after every run that begins, ends, is gone on with
-    or is gone, and every decision. An attempt changes none of that, since a completed run gets no further ones.
+    """A value that changes whenever the judge's verdicts on completed runs may.
 
     Attributes:
-        runs: how many there are. newest: the last one's number. running: those that are not over.
+        runs: their number. newest: the last one's id. running: those that go on.
         finished_at: the last end of one. review: number of the last decision.
     """
 
@@ -80,7 +81,7 @@ class RunsRevision:
 
 
 def runs_revision(store: Store) -> RunsRevision:
-    """The state of all that comparisons of completed runs are made from."""
+    """The revision of all comparisons of completed runs."""
     last = (func.max(RunRow.id), func.max(RunRow.finished_at), func.max(ReviewRow.id))
     wanted = (select(func.count()).select_from(RunRow), *(select(column) for column in last))
     with store._read() as session:
@@ -90,7 +91,10 @@ def runs_revision(store: Store) -> RunsRevision:
 
 
 def revision(store: Store) -> Revision:
-    """What is another after every attempt, begun or ended run, verdict and decision; nothing in a store is changed otherwise."""
+    """A value that changes with every change in the store.
+
+    After every attempt, begun or ended run, verdict and decision.
+    """
     newest = [
         select(func.max(row.id)).scalar_subquery() for row in (AttemptRow, RunRow, ReviewRow, VerdictRow, MuteRow)
     ]

@@ -1,4 +1,4 @@
-"""From records to rows: how an attempt is written."""
+"""Conversion of records to rows and back."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from lab.results.records import (
 
 
 def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
-    """Write an attempt and everything that belongs to it; the id of the same one where it is there already.
+    """Insert an attempt and its parts, if new; return its id.
 
     Raises:
-        TestStableError: the cycle has a good attempt already, or there is no such metric.
+        TestStableError: the cycle has a good attempt already, or the metric is unknown.
     """
     same_cycle = select(AttemptRow).where(
         AttemptRow.run_id == run_id, AttemptRow.params == record.params, AttemptRow.cycle == record.cycle
@@ -85,7 +85,7 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
 
 
 def json_of(name: str, value: Json) -> dict[str, Any]:
-    """A copy of `value` as the database will give it back.
+    """A copy of `value` as the database returns it.
 
     Raises:
         TestStableError: it cannot be written as JSON.
@@ -117,7 +117,7 @@ def _identity(metric: Metric, params: Mapping[str, str]) -> _Identity:
 
 
 def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]) -> Mapping[_Identity, int]:
-    """The ids of the samples' measurements; those that are not there yet are inserted, all at once."""
+    """Ids of the samples' measurements; missing ones are inserted at once."""
     wanted = {
         _identity(metric := by_name(sample.metric), sample.params): (metric, sample.params) for sample in samples
     }
@@ -153,7 +153,7 @@ def _known(session: Session, run_id: int) -> dict[_Identity, int]:
 
 
 def _insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any]) -> None:
-    """Insert rows that another writer may be inserting as well."""
+    """Insert rows that another writer may insert as well."""
     upsert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     table = cast("Table", model.__table__)
     session.connection().execute(upsert(table).on_conflict_do_nothing(), list(values))
@@ -166,10 +166,10 @@ StoredRow = TypeVar("StoredRow", bound=Base)
 
 
 def whole(row: StoredRow) -> StoredRow:
-    """A row in which nothing is missing.
+    """Return the row after checking that no value is missing.
 
     Raises:
-        DamagedValueError: a value that is always there is not.
+        DamagedValueError: a required value is missing.
     """
     missing = [
         column.key for column in row.__table__.columns if not column.nullable and getattr(row, column.key) is None
@@ -202,7 +202,7 @@ def run(row: RunRow) -> Run:
 
 
 def attempts(session: Session, run_id: int) -> list[Attempt]:
-    """The attempts of a run, in the order they were recorded, with everything that belongs to them."""
+    """A run's attempts with all their parts, in recorded order."""
     wanted = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
     parts = (
         selectinload(AttemptRow.samples).joinedload(SampleRow.measurement),
@@ -213,7 +213,7 @@ def attempts(session: Session, run_id: int) -> list[Attempt]:
 
 
 def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
-    """The attempts of a run that succeeded, in short, in the order they were recorded."""
+    """A run's good attempts in short, in recorded order."""
     wanted = (
         select(AttemptRow.params, AttemptRow.cycle, func.count(SampleRow.id))
         .outerjoin(AttemptRow.samples)
@@ -228,7 +228,7 @@ def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
 
 
 def artifacts(session: Session, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
-    """Run -> the artifacts of a kind that its attempts have, in the order they were recorded."""
+    """Artifacts of a kind by run, in recorded order."""
     wanted = (
         select(AttemptRow.run_id, AttemptArtifactRow)
         .join(AttemptRow, AttemptRow.id == AttemptArtifactRow.attempt_id)

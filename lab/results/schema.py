@@ -1,4 +1,4 @@
-"""Which schema a database has, and which this program knows."""
+"""The schema of a database against the one of this program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEWEST: Final = "0001_first"  # the last of lab/results/migrations
 
 
 def require(connection: Connection, wanted: str, location: Location) -> None:
-    """Make sure that the database has that revision, and change nothing.
+    """Check the database's revision without changing it.
 
     Raises:
         LabTransientError: it has another one, perhaps since it is being migrated just now.
@@ -42,28 +42,28 @@ def require(connection: Connection, wanted: str, location: Location) -> None:
 
 
 def how_to_migrate(location: Location) -> str:
-    """What a person does about an older schema."""
+    """Remedy for an older schema."""
     database = "URL" if location.path is None else shlex.quote(str(location.path))
     return f"update boardlab on every host that uses these results, then run once: lab results migrate --db {database}"
 
 
 def revision(connection: Connection) -> str | None:
-    """What Alembic has noted in the database; None where it has noted nothing, or several things."""
+    """The database's Alembic revision; None: none or several."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()  # noqa: S608 - our name
     return str(found[0]) if len(found) == 1 else None
 
 
-# --- Whether a database can be used as it is; where it can be made so, it is ---
+# --- Readiness of a database ---
 
 
 def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
-    """Create or migrate the tables, as `lab.results.schema.upgrade` does; nothing where they are up to date.
+    """Create or migrate the tables if they are not up to date.
 
     Args:
-        create: whether to create an SQLite file that is not there, and the tables of a new database.
-        migrate: told what was done to tables of an older boardlab; None: they are refused.
+        create: create a missing SQLite file, and the tables of a new database.
+        migrate: gets a report after migrating older tables; None: they are refused.
 
     Raises:
         ConfigurationError: there are no results, or they belong to an older or newer boardlab, or to something else.
@@ -82,7 +82,7 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
     upgrade(engine, location, create=create, migrate=migrate)
 
 
-# --- Brings a database to the schema that this program knows ---
+# --- Upgrade of a database ---
 # Alembic is imported where it is used: it is a fifth of what a command takes that only reads.
 
 
@@ -91,14 +91,14 @@ _log = logging.getLogger(__name__)
 
 
 def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
-    """Create or migrate the tables; nothing where they are up to date. See `lab.results.schema.make_ready`.
+    """Create or migrate the tables if needed; see `make_ready`.
 
     Safe when several programs open a new database at once: one migrates, the others wait for it. Of an SQLite file a copy is
     left beside it before it is migrated.
 
     Raises:
         ConfigurationError: there are no tables, or the database belongs to an older or newer boardlab, or to something else.
-        DamagedSchemaError: what the database notes of its schema cannot be understood.
+        DamagedSchemaError: the database's schema revision cannot be read.
         LabStableError: no copy could be made; the database is as it was.
     """
     from alembic.util import CommandError  # noqa: PLC0415
@@ -148,10 +148,10 @@ def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Calla
 
 
 def _outdated(found: str | None, newest: str | None, location: Location, *, create: bool, may: bool) -> bool:
-    """Whether tables are to be made or migrated; `may`: migrated.
+    """True if tables must be created or migrated; `may`: migration is allowed.
 
     Raises:
-        ConfigurationError: they are, and it is not allowed.
+        ConfigurationError: they must, and it is not allowed.
     """
     if found is None and not create:
         raise NoResultsError(
@@ -167,10 +167,10 @@ def _outdated(found: str | None, newest: str | None, location: Location, *, crea
 
 
 def _copied(engine: Engine, path: Path, schema: str) -> Path:
-    """A copy of an SQLite database beside it, named by its schema; the caller has the write lock.
+    """Copy an SQLite database beside it; the caller holds the write lock.
 
     Raises:
-        LabStableError: it cannot be made.
+        LabStableError: the copy cannot be made.
     """
     names = (f"{path.name}.{schema}{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
     copy = next(free for name in names if not (free := path.with_name(name)).exists())
@@ -200,7 +200,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _hush() -> None:
-    """Alembic tells at each look at a database which dialect it has found; nobody asked."""
+    """Silence Alembic's report of the dialect at each look."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 

@@ -1,4 +1,4 @@
-"""Where runs were measured: a board and a kind of run. What was last there, and whether anything there has changed."""
+"""Series of runs (board and kind): their latest runs and changes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class BoardSeries:
 
     @classmethod
     def of(cls, head: RunHead) -> BoardSeries:
-        """Where a run was measured."""
+        """The series of a run."""
         return cls(head.board, head.board_type, head.kind)
 
 
 @frozen
 class PlaceState:
-    """What is another whenever a run there was completed, or somebody decided on one.
+    """A value that changes with completed runs and decisions of a series.
 
     Attributes:
-        completed: how many runs. finished_at: when the last of them was. review: number of the last decision; 0: there was none.
+        completed: number of runs. finished_at: end of the last one. review: id of the last decision; 0: none.
     """
 
     completed: int
@@ -44,18 +44,18 @@ class PlaceState:
 
 
 def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
-    """A run; None: there is none of that number."""
+    """A run's head; None: no such run."""
     return next((RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id == run_id))), None)
 
 
 def runs_at(snapshot: StoreSnapshot, place: BoardSeries) -> list[RunHead]:
-    """All runs of a place, the oldest first."""
+    """All runs of a series, the oldest first."""
     its = (RunRow.board == place.board, RunRow.board_type == place.board_type, RunRow.kind == place.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id))]
 
 
 def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
-    """The last runs of the same board type before a run, the newest first; of vendors' guides none."""
+    """Last earlier runs of the board type, newest first, without guides."""
     its = (RunRow.board_type == head.board_type, RunRow.kind != PUBLISHED, RunRow.id < head.id)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id.desc()).limit(most))]
 
@@ -68,14 +68,14 @@ def release_names(snapshot: StoreSnapshot) -> list[str]:
 
 
 def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
-    """The last completed run with one of these labels of each place; of vendors' guides none."""
+    """Last completed run with these labels per series, without guides."""
     these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind != PUBLISHED)
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
 
 
 def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
-    """The last run with one of these labels of each place, whatever became of it; of vendors' guides none."""
+    """Last run with these labels per series, in any state, without guides."""
     these = (RunRow.release.in_(labels), RunRow.kind != PUBLISHED)
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
@@ -86,8 +86,8 @@ class AttemptCounts:
     """The attempts of some runs.
 
     Attributes:
-        good: how many gave samples. failed: class of failure -> how many, the most frequent first.
-        undecided: how many failed by the board's fault in runs that nobody has accepted, nor a later one.
+        good: number with samples. failed: number by failure class, the most frequent first.
+        undecided: number that failed by the board's fault in runs without an accepted run since.
         runs: those with failed attempts.
     """
 
@@ -98,7 +98,7 @@ class AttemptCounts:
 
     @property
     def line(self) -> str:
-        """E.g. `3 of 4 attempts failed (kernel_panic 3)`; empty where none failed."""
+        """E.g. `3 of 4 attempts failed (kernel_panic 3)`; empty: no failures."""
         if not self.failed:
             return ""
         count = sum(self.failed.values())
@@ -107,7 +107,7 @@ class AttemptCounts:
 
 
 def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries, AttemptCounts]:
-    """The attempts of all runs with these labels, by place; those of rejected runs and of vendors' guides do not count."""
+    """Attempts with these labels per series, without rejected runs and guides."""
     decisions = snapshot.decisions()
     columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
     wanted = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
@@ -131,7 +131,7 @@ def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mappi
 
 
 def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:
-    """Every place with completed runs."""
+    """The state of every series with completed runs."""
     place = (RunRow.board, RunRow.board_type, RunRow.kind)
     reviewed = select(*place, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*place)
     reviews = {BoardSeries(*row[:3]): row[3] for row in snapshot.rows(reviewed)}

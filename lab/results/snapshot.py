@@ -1,4 +1,7 @@
-"""Looking at a store that others write: each snapshot is of one instant, and creates, migrates and locks nothing."""
+"""Read-only snapshots of a store that others write.
+
+Each is of one instant, and creates, migrates and locks nothing.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class RunHead:
 
 @frozen
 class AttemptCount:
-    """How many attempts of a run with these parameters had this outcome."""
+    """Number of a run's attempts with these parameters and this outcome."""
 
     run_id: int
     params: Params
@@ -100,7 +103,7 @@ class JobHead:
 
 @frozen
 class PastJob:
-    """A job, whatever became of it; see `lab.results.models.JobRow`.
+    """A job in any state; see `lab.results.models.JobRow`.
 
     Attributes:
         suites: as they stand in the row. ended_at: when it ended, or gave its last sign of life.
@@ -120,7 +123,7 @@ class PastJob:
 
     @property
     def ended_at(self) -> dt.datetime:
-        """See above."""
+        """End of the job, or its last heartbeat."""
         return self.finished_at or self.heartbeat_at
 
 
@@ -135,7 +138,7 @@ class StoreSnapshot:
     _metrics: dict[tuple[str, int], Metric] | None = field(default=None, init=False)
 
     def now(self) -> dt.datetime:
-        """The time by the one clock of all programs with this database; see `lab.results.database.now`."""
+        """The shared clock's time; see `lab.results.database.now`."""
         return database.now(self._session)
 
     def heads(self) -> list[RunHead]:
@@ -152,7 +155,7 @@ class StoreSnapshot:
                 yield row.run_id, row.params
 
     def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
-        """The numbers of each of these runs, with their samples by cycle; no more than some runs' are in memory."""
+        """Numbers of these runs with samples by cycle, read in parts."""
         definitions = self._definitions()
         rows = select(MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version)
         samples = select(
@@ -170,13 +173,13 @@ class StoreSnapshot:
             yield from found.items()
 
     def averages(self, run_ids: Sequence[int]) -> Iterator[averages.Average]:
-        """The averages of these runs, run by run in no order; the database makes them, no sample is read."""
+        """Averages of these runs, unordered; the database makes them."""
         definitions = self._definitions()
         for ids in _chunks(run_ids):
             yield from averages.averages(self.rows(averages.query(ids)), definitions)
 
     def decisions(self) -> dict[int, str]:
-        """Run -> what a person decided last on it: accepted or rejected."""
+        """Each run's last decision: accepted or rejected."""
         if self._decisions is None:
             self._decisions = {row[0]: row[1] for row in self.rows(averages.decisions())}
         return self._decisions
@@ -219,7 +222,7 @@ class StoreSnapshot:
         return {row[0] for row in self.rows(wanted.distinct())}
 
     def tries(self, run_ids: Sequence[int]) -> Iterator[Try]:
-        """The attempts of these runs, of each run in the order they were recorded."""
+        """Attempts of these runs, of each run in recorded order."""
         message = case((AttemptRow.outcome != OK, AttemptRow.message), else_="")
         columns = (
             AttemptRow.run_id,
@@ -237,14 +240,14 @@ class StoreSnapshot:
                 yield Try(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Run, and how many moments were found on its console."""
+        """Each run's number of moments."""
         for ids in _chunks(run_ids):
             wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
             for row in self.rows(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
                 yield row[0], row[1]
 
     def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[SampleValue]:
-        """All samples of metrics in these runs whose names are like one of these patterns of SQL (`\\` escapes)."""
+        """Samples whose metric matches a pattern of SQL LIKE (backslash escapes)."""
         columns = (MeasurementRow.run_id, MeasurementRow.metric, DefinitionRow.unit, MeasurementRow.params)
         like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in patterns))
         for ids in _chunks(run_ids):
@@ -260,7 +263,7 @@ class StoreSnapshot:
         return [JobHead(*row) for row in self.rows(wanted)]
 
     def past_jobs(self, since: dt.datetime) -> list[PastJob]:
-        """The jobs that were queued since then, in whatever state, the oldest first."""
+        """Jobs queued since then, in any state, the oldest first."""
         columns = (JobRow.id, JobRow.board, JobRow.suites, JobRow.release, JobRow.state)
         times = (JobRow.started_at, JobRow.heartbeat_at, JobRow.finished_at)
         wanted = select(*columns, *times, JobRow.cycles, JobRow.options, JobRow.program)
@@ -304,7 +307,7 @@ class StoreSnapshot:
 
 @define
 class SnapshotReader:
-    """Looks at a store. Make one with `watch`; nothing needs to be there yet."""
+    """Takes snapshots of a store that may not exist yet; see `watch`."""
 
     location: Location
     _engine: Engine = field(repr=False)  # it shows the URL
@@ -315,7 +318,7 @@ class SnapshotReader:
         """One snapshot; everything read from it is of the same instant.
 
         Raises:
-            BoardlabError: the database is not there, locked, of another schema, or its server does not answer.
+            BoardlabError: the database is missing, locked, of another schema, or its server does not answer.
         """
         path = self.location.path
         if path is not None and not path.is_file():
@@ -331,10 +334,10 @@ class SnapshotReader:
 
 
 def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> SnapshotReader:
-    """A watcher of the results in `url`, else $LAB_DB, else the user's data directory.
+    """A reader of `url`, else $LAB_DB, else the user's results.
 
     Args:
-        timeout_s: how long a snapshot waits for a lock of SQLite, or for PostgreSQL to answer.
+        timeout_s: limit for a lock of SQLite, or for an answer of PostgreSQL.
 
     Raises:
         ConfigurationError: not a URL or path of a database that boardlab can use.
@@ -354,9 +357,9 @@ def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]
 
 @define
 class SharedStore:
-    """Gives the same store each time: its queries are compiled once, and a server's connections are used again.
+    """One store for many requests: queries and connections are reused.
 
-    SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.
+    SQLite's file is opened anew for each transaction, to notice a moved or replaced database.
     """
 
     _store: Store | None = field(default=None, init=False)
@@ -364,7 +367,7 @@ class SharedStore:
 
     @contextmanager
     def opened(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
-        """The results; see `lab.results.store.open_store`, also for the errors."""
+        """The opened store; errors as of `lab.results.store.open_store`."""
         location = locate(url)
         with self._lock:
             last = self._store

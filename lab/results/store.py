@@ -1,4 +1,4 @@
-"""The results store: every attempt and sample of every run, committed as it is taken."""
+"""The results store: commits every attempt as it is taken."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ Result = TypeVar("Result")
 
 @define
 class Store:
-    """Runs and what was measured in them. Make one with `open_store`; may be shared by threads, not by forks.
+    """Runs and their results; threads may share it, forks may not.
 
-    Every method raises a BoardlabError that says how to mend it when the database cannot be used: transient where it
-    is locked or does not answer (after retries), stable where the disk is full or the file is damaged.
+    Make one with `open_store`.
+
+    Every method raises a BoardlabError with a remedy when the database cannot be used: transient if it is locked or does
+    not answer (after retries), stable if the disk is full or the file is damaged.
     """
 
     location: Location
@@ -57,11 +59,11 @@ class Store:
 
     @property
     def url(self) -> str:
-        """How to name the database to a person: a path, or a URL without its password."""
+        """The database's name for people: a path, or URL without password."""
         return self.location.name
 
     def now(self) -> dt.datetime:
-        """The time by the one clock of all programs with this database; see `lab.results.database.now`."""
+        """The shared clock's time; see `lab.results.database.now`."""
         with self._read() as session:
             return database.now(session)
 
@@ -76,7 +78,7 @@ class Store:
         provenance: Json,
         job_id: int | None = None,
     ) -> Run:
-        """Begin a run; its status is "running" until `finish_run`. `job_id`: of the job that it is of."""
+        """Begin a run in the status "running"; `job_id`: its job."""
 
         def begin(session: Session) -> Run:
             row = RunRow(
@@ -98,7 +100,7 @@ class Store:
         return self._write(begin)
 
     def reopen_run(self, run_id: int) -> Run:
-        """Take up a run that was interrupted, failed or killed; compare plans with `plan_differences`.
+        """Reopen an interrupted, failed or killed run; see `plan_differences`.
 
         Raises:
             ConfigurationError: no such run, or it is completed.
@@ -114,7 +116,7 @@ class Store:
         return self._write(reopen)
 
     def finish_run(self, run_id: int, status: RunStatus) -> None:
-        """Set how a run ended.
+        """Set the final status of a run.
 
         Raises:
             ConfigurationError: no such run.
@@ -131,14 +133,14 @@ class Store:
         self._write(finish)
 
     def record_attempt(self, run_id: int, record: AttemptRecord) -> int:
-        """Commit an attempt with its samples, moments and artifact links in one transaction; returns its id.
+        """Commit an attempt with all its parts at once; return its id.
 
         Recording the same attempt (by its start) again returns the same id, so a commit whose answer was lost can be
         repeated.
 
         Raises:
             ConfigurationError: no such run.
-            TestStableError: the run is completed, the cycle has a good attempt already, or there is no such metric.
+            TestStableError: the run is completed, the cycle has a good attempt already, or the metric is unknown.
         """
 
         def insert(session: Session) -> int:
@@ -165,41 +167,41 @@ class Store:
             return [rows.run(row) for row in found]
 
     def attempts(self, run_id: int) -> list[Attempt]:
-        """All attempts of a run, good and failed, in the order they were recorded."""
+        """All attempts of a run, in recorded order."""
         with self._read() as session:
             _find(session, run_id)
             return rows.attempts(session, run_id)
 
     def good_attempts(self, run_id: int) -> list[GoodAttempt]:
-        """The attempts of a run that succeeded, in short: much quicker than all that belongs to them."""
+        """A run's good attempts in short; much quicker than `attempts`."""
         with self._read() as session:
             _find(session, run_id)
             return rows.good_attempts(session, run_id)
 
     def artifacts_of(self, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
-        """The artifacts of a kind that runs' attempts have, in the order they were recorded; no samples are read."""
+        """Artifacts of a kind by run, in recorded order, without samples."""
         with self._read() as session:
             return rows.artifacts(session, run_ids, kind)
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
-        """The samples of a run, of one metric or of all, in the order they were recorded."""
+        """A run's samples, of one metric or all, in recorded order."""
         with self._read() as session:
             _find(session, run_id)
             return rows.samples(session, run_id, metric)
 
     def measurements(self, run_id: int) -> list[Measurement]:
-        """The run's numbers in the order in which they first appeared, each with all its samples by cycle."""
+        """A run's numbers in order of appearance, with samples by cycle."""
         with self._read() as session:
             return rows.measurements(session, rows.run(_find(session, run_id)))
 
     def contents(self, run_id: int) -> RunContents:
-        """A run with its attempts and measurements, all of the same instant even while it goes on."""
+        """A run with its attempts and measurements, at one instant."""
         with self._read() as session:
             run = rows.run(_find(session, run_id))
             return RunContents(run, rows.attempts(session, run_id), rows.measurements(session, run))
 
     def outcomes(self, run_id: int) -> dict[str, int]:
-        """How many attempts of a run ended in each outcome ("ok", or the failure class)."""
+        """Number of a run's attempts by outcome ("ok" or failure class)."""
         wanted = (
             select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
         )
@@ -217,7 +219,7 @@ class Store:
         """Close all connections.
 
         Raises:
-            LabStableError: it was opened to look at, and what it holds is not as boardlab writes it.
+            LabStableError: it was opened read-only, and boardlab did not write its contents.
         """
         self.close()
         if self._is_read and isinstance(error, MISREAD) and not isinstance(error, BoardlabError):
@@ -258,10 +260,10 @@ def open_store(
 
     Args:
         url: a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE; None: $LAB_DB, else the user's data directory.
-        create: whether to create an SQLite file that is not there, and the tables of a new database.
-        migrate: of programs that measure: results of an older boardlab are migrated, and this is told what was done. None: they
-            are refused, since every host that is not updated yet could not use them any more.
-        busy_timeout_s: how long one try waits for SQLite's write lock.
+        create: create a missing SQLite file, and the tables of a new database.
+        migrate: of measuring programs: older results are migrated, and it gets the report. None: older results are
+            refused, since hosts without the update could no longer use them.
+        busy_timeout_s: limit of one try for SQLite's write lock.
         pause: waits that many seconds between tries.
 
     Raises:
@@ -281,7 +283,7 @@ def open_store(
 
 
 def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None = None) -> None:
-    """Make sure that a store can be used, as `open_store` does; it is closed where it cannot."""
+    """Check that a store is usable, as `open_store`; else close it."""
     try:
         with guarded(store.location):
             schema.make_ready(store._engine, store.location, create=create, migrate=migrate)
@@ -292,7 +294,7 @@ def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None
 
 @contextmanager
 def guarded(location: Location) -> Iterator[None]:
-    """Turns a database's errors into ours, and what cannot be decoded of a damaged one."""
+    """Convert a database's errors and undecodable values to ours."""
     try:
         yield
     except PoolTimeoutError as error:
@@ -314,12 +316,12 @@ def _find(session: Session, run_id: int) -> RunRow:
     return row
 
 
-# --- Runs that are whole when they come, such as the boards of a published guide: all of them in one transaction ---
+# --- Complete runs in one transaction ---
 
 
 @frozen
 class WholeRun:
-    """A run with everything that belongs to it; the attributes are those of `Run`."""
+    """A complete run to record; attributes as of `Run`."""
 
     kind: str
     board_type: str
@@ -331,10 +333,10 @@ class WholeRun:
 
 
 def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
-    """Commit completed runs, all or none; returns their ids.
+    """Commit completed runs, all or none; return their ids.
 
     Raises:
-        TestStableError: there is no such metric, or a plan cannot be written as JSON.
+        TestStableError: a metric is unknown, or a plan cannot be written as JSON.
     """
 
     def write(session: Session) -> list[int]:

@@ -1,4 +1,4 @@
-"""Run by Alembic, on the connection that lab.results.schema hands over; the transaction is the caller's."""
+"""Alembic's environment, on the connection and transaction of lab.results.schema."""
 
 from __future__ import annotations
 
