@@ -11,18 +11,18 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from xmlrpc.client import Error as XmlRpcError
-from xmlrpc.client import ServerProxy
 
-from attrs import define, frozen
-from supervisor.xmlrpc import SupervisorTransport
+from attrs import frozen
+from supervisor.childutils import getRPCInterface
 
 from lab.console.client import ConsoleClient
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
-from lab.farm import buildbot, config, supervisordmain
+from lab.farm import buildbot, config
 from lab.farm.buildbot import BuildbotSite
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.labfolder import scalar, template
@@ -219,11 +219,6 @@ STOP_S: Final = 180.0  # a job that is asked to end switches its board off first
 _NOT_IN_INI: Final = "%;#\"'\\\n"
 _FAILED: Final = ("FATAL", "EXITED", "UNKNOWN")
 _TRIES: Final = 3  # of a program that is brought up
-_RETRIES: Final = 1_000_000  # of one that ran: it is never given up, lab/farm/supervisordmain.py
-_RUNS_S: Final = 10  # so long one lives that has what it needs; who ends earlier waits before it is started again, and longer each time
-_BEGUN_S: Final = 2  # so long one lives that has read its files, of which supervisord keeps whole seconds
-_LOG_BYTES: Final = 10_000_000
-_GRACE_S: Final = 30  # to end a program; the bench switches all its boards off
 
 
 @frozen
@@ -232,7 +227,7 @@ class Program:
 
     Attributes:
         command: its words, the first one a path. address: host:port at which it answers once it has started; empty: none.
-        needs: host:port of what may be away, and without which it ends and is started again; empty: nothing.
+        needs: host:port of what it waits for where that is away; empty: nothing.
     """
 
     name: str
@@ -258,7 +253,7 @@ class ProgramState:
     begun_at: int = 0
 
 
-@define
+@frozen
 class Supervised:
     """A folder with a supervisord, its programs and their logs.
 
@@ -275,18 +270,18 @@ class Supervised:
             ConfigurationError: the folder is no good, or other programs run in it.
             LabStableError: a program did not start; the message has its last words.
         """
-        config = self._config(programs)
-        if self._answers():
-            if self._config_path.read_text(encoding="utf-8") != config:
+        text, config = self._config(programs), self.folder / SUPERVISORD.name
+        if self.states():
+            if config.read_text(encoding="utf-8") != text:
                 raise ConfigurationError(
                     f"{self.folder}: the farm is up with other programs: take it down first (`lab farm down`)"
                 )
             return False
         runtime.prepare(self.folder)
         _require_free(programs)
-        self._logs.mkdir(exist_ok=True)
-        self._config_path.write_text(config, encoding="utf-8")
-        command = [sys.executable, "-P", supervisordmain.__file__, "-c", str(self._config_path)]
+        (self.folder / "logs").mkdir(exist_ok=True)
+        config.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(config)]
         started = subprocess.run(
             command, env=dict(environ), check=False, capture_output=True, text=True, timeout=START_S
         )
@@ -298,7 +293,7 @@ class Supervised:
     def states(self) -> list[ProgramState]:
         """All programs; none where no supervisord runs here."""
         try:
-            found: Any = self._server().supervisor.getAllProcessInfo()
+            found: Any = self._supervisor().getAllProcessInfo()
         except (OSError, XmlRpcError):
             return []
         return [
@@ -311,16 +306,16 @@ class Supervised:
         Raises:
             ConfigurationError: there is no such program.
         """
-        there = sorted(path.stem for path in self._logs.glob("*.log"))
-        if name not in there:
-            raise ConfigurationError(f"no program {name!r}; there are: {', '.join(there) or 'none (`lab farm up`)'}")
-        return self._logs / f"{name}.log"
+        logs = {path.stem: path for path in sorted(self.folder.glob("logs/*.log"))}
+        if name not in logs:
+            raise ConfigurationError(f"no program {name!r}; there are: {', '.join(logs) or 'none (`lab farm up`)'}")
+        return logs[name]
 
     def stop(self, names: Sequence[str]) -> None:
         """End some programs, and do not start them again; those that do not run are none's business."""
         for name in names:
             with contextlib.suppress(OSError, XmlRpcError):
-                self._server().supervisor.stopProcess(name)
+                self._supervisor().stopProcess(name)
 
     def down(self) -> bool:
         """End all programs and supervisord; False: none ran.
@@ -329,42 +324,19 @@ class Supervised:
             LabTransientError: something does not end.
         """
         try:
-            pid: Any = self._server().supervisor.getPID()
+            pid: Any = self._supervisor().getPID()
             process = os.pidfd_open(pid)
-            self._server().supervisor.shutdown()
+            self._supervisor().shutdown()
         except (OSError, XmlRpcError):
             return False
         with os.fdopen(process):
-            ended, _, _ = select.select([process], [], [], STOP_S)
-        if not ended:
-            raise LabTransientError(
-                f"supervisord (pid {pid}) does not end; {self.folder / 'supervisord.log'} says why"
-            )
-        return True
+            if select.select([process], [], [], STOP_S)[0]:
+                return True
+        raise LabTransientError(f"supervisord (pid {pid}) does not end; {self.folder / 'supervisord.log'} says why")
 
-    @property
-    def _logs(self) -> Path:
-        return self.folder / "logs"
-
-    @property
-    def _config_path(self) -> Path:
-        return self.folder / SUPERVISORD.name
-
-    @property
-    def _socket(self) -> Path:
-        # supervisord makes it beside, with its pid behind the name: that is no longer than console.sock.
-        return self.folder / "s"
-
-    def _server(self) -> ServerProxy:
-        # The address is what ServerProxy wants to see; the transport goes to the socket.
-        return ServerProxy("http://127.0.0.1", transport=SupervisorTransport(serverurl=f"unix://{self._socket}"))
-
-    def _answers(self) -> bool:
-        try:
-            self._server().supervisor.getState()
-        except (OSError, XmlRpcError):
-            return False
-        return True
+    def _supervisor(self) -> Any:
+        # Its socket; supervisord makes it beside, with its pid behind the name: that is no longer than console.sock.
+        return getRPCInterface({"SUPERVISOR_SERVER_URL": f"unix://{self.folder / 's'}"}).supervisor
 
     def _config(self, programs: Sequence[Program]) -> str:
         for text in (str(self.folder), *(word for program in programs for word in program.command)):
@@ -372,65 +344,38 @@ class Supervised:
                 raise ConfigurationError(
                     f"{text!r}: supervisord's configuration cannot have it: no %, ;, #, \\ and quotes"
                 )
-        folder = self.folder
-        lines = [
-            "; Written by `lab farm up`.",
-            "[unix_http_server]",
-            f"file={self._socket}",
-            "chmod=0700",
-            "[supervisord]",
-            f"logfile={folder / 'supervisord.log'}",
-            f"pidfile={folder / 'supervisord.pid'}",
-            f"directory={folder}",
-            "umask=077",
-            "[rpcinterface:supervisor]",
-            "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
-        ]
-        for place, program in enumerate(programs):
-            lines += [
-                f"[program:{program.name}]",
-                f"command={shlex.join(program.command)}",
-                f"priority={place + 1}",
-                "autorestart=true",
-                f"startretries={_RETRIES}",
-                *([f"startsecs={_RUNS_S}"] if program.needs else []),
-                f"stopwaitsecs={_GRACE_S}",
-                "redirect_stderr=true",
-                f"stdout_logfile={self._logs / program.name}.log",
-                f"stdout_logfile_maxbytes={_LOG_BYTES}",
-                "stdout_logfile_backups=2",
-            ]
-        return "\n".join(lines) + "\n"
+        commands = {program.name: shlex.join(program.command) for program in programs}
+        return template("supervisord.conf", folder=self.folder, commands=commands)
 
     def _wait_until_ready(self, programs: Sequence[Program]) -> None:
         deadline = time.monotonic() + START_S
-        waiting, watched, begun = list(programs), list(programs), set[tuple[str, int]]()
+        waiting, begun = list(programs), set[tuple[str, int]]()
         while waiting:
             states = {state.name: state for state in self.states()}
             begun |= {(state.name, state.begun_at) for state in states.values() if state.state == "BACKOFF"}
-            for program in list(watched):
+            tries = Counter(name for name, _ in begun)
+            for program in programs:
                 state = states.get(program.name)
-                tries = sum(name == program.name for name, _ in begun)
-                if state is None or not (state.state in _FAILED or tries >= _TRIES):
-                    continue
-                last = _last(_text(self._logs / f"{program.name}.log"))
-                if program.needs and not _open(program.needs):
-                    _log.warning(
-                        "%s: nobody answers at %s; it is started again until somebody does: %s",
-                        program.name,
-                        program.needs,
-                        last,
+                if state is not None and (state.state in _FAILED or tries[program.name] >= _TRIES):
+                    raise LabStableError(
+                        f"{program.name} does not run: {self._last_words(program)}; `lab farm logs {program.name}` has more, "
+                        "`lab farm down` ends the others"
                     )
-                    watched.remove(program)
-                    continue
-                raise LabStableError(
-                    f"{program.name} does not run: {last}; `lab farm logs {program.name}` has more, `lab farm down` ends the others"
-                )
-            waiting = [p for p in waiting if p in watched and not _ready(p, states.get(p.name))]
+            running = {state.name for state in states.values() if state.state == "RUNNING"}
+            waiting = [p for p in waiting if p.name not in running or not _open(p.address)]
             if waiting and time.monotonic() > deadline:
                 late = ", ".join(program.name for program in waiting)
                 raise LabStableError(f"not started within {START_S:.0f} s: {late}; `lab farm logs NAME` says why")
             time.sleep(_POLL_S)
+        for program in programs:
+            if not _open(program.needs):
+                _log.warning("%s: nobody answers at %s; it waits until somebody does", program.name, program.needs)
+
+    def _last_words(self, program: Program) -> str:
+        try:
+            return _last((self.folder / "logs" / f"{program.name}.log").read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            return _last("")
 
 
 def _require_free(programs: Sequence[Program]) -> None:
@@ -443,14 +388,6 @@ def _require_free(programs: Sequence[Program]) -> None:
             )
 
 
-def _ready(program: Program, state: ProgramState | None) -> bool:
-    if state is None:
-        return False
-    begun = state.state == "STARTING" and time.time() - state.begun_at >= _BEGUN_S
-    runs = state.state == "RUNNING" or (program.needs and begun and _open(program.needs))
-    return bool(runs) and _open(program.address)
-
-
 def _open(address: str) -> bool:
     """Whether somebody answers there; of no address: true."""
     if not address:
@@ -461,13 +398,6 @@ def _open(address: str) -> bool:
     except (OSError, ValueError, OverflowError):
         return False
     return True
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _last(text: str) -> str:

@@ -35,11 +35,12 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
 from lab.host.tcp import is_loopback
+from lab.places.holding import PORT
 from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"
 COORDINATOR_GONE: Final = 100  # labgrid's exit status then; systemd starts the program again
-_LOOK_AGAIN_S: Final = 1.0  # for the console server
+_LOOK_AGAIN_S: Final = 1.0  # for the console server, and the coordinator
 _KINDS: Final = {"RawSerialPort": RawSerialPort, "USBSerialPort": USBSerialPort}
 _log = logging.getLogger(__name__)
 
@@ -264,7 +265,7 @@ def exports(options: ExporterOptions) -> dict[str, type]:
 
 
 def run(options: ExporterOptions) -> int:
-    """Export until SIGTERM, SIGINT or the coordinator's end; return the exit status.
+    """Wait for the coordinator, export until SIGTERM, SIGINT or its end; return the exit status.
 
     Raises:
         ConfigurationError: the file of resources is not there, or is wrong; the coordinator's address is invalid, or
@@ -288,6 +289,7 @@ def run(options: ExporterOptions) -> int:
             f"--listen {options.listen}: {error.strerror or error}; is it an address of this host, and is its network up? (ip address)"
         ) from error
     check(options.resources, options.known)
+    _wait_for(options.coordinator)
     stock.exports.update(exports(options))
     stock.inspect = None  # which only labgrid's own main sets
     stock.reexec = False
@@ -303,6 +305,22 @@ def run(options: ExporterOptions) -> int:
         )
     )
     return COORDINATOR_GONE if stock.reexec else 0
+
+
+def _wait_for(coordinator: str) -> None:
+    """Return when the coordinator answers; log once that it does not."""
+    address = urlsplit(f"//{coordinator}")
+    told = False
+    while True:
+        try:
+            return socket.create_connection((address.hostname, address.port or PORT), _LOOK_AGAIN_S).close()
+        except OSError as error:
+            if not told:
+                _log.warning(
+                    "nothing is exported: no coordinator answers at %s (%s)", coordinator, error.strerror or error
+                )
+            told = True
+            time.sleep(_LOOK_AGAIN_S)
 
 
 # --- The file of resources, a template of YAML ---

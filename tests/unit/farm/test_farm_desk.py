@@ -5,22 +5,19 @@ from __future__ import annotations
 import configparser
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from supervisor.states import ProcessStates
 from support.prometheus_server import until
 from typer.testing import CliRunner
 
 from lab.cli import farm
 from lab.errors import ConfigurationError
-from lab.farm import config, services, supervisordmain
+from lab.farm import config, services
 from lab.farm.config import VirtualBoards
 from lab.farm.local import LocalFarm, Program, ProgramState, Supervised, programs
-from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
 from lab.host.runtime import prepare, socket_path
 from lab.virtual.ports import free_port
 
@@ -95,28 +92,20 @@ def test_a_command_with_blanks_reaches_supervisord_whole(tmp_path: Path) -> None
         assert Supervised(tmp_path).down()
 
 
-def test_what_ends_at_once_since_its_neighbour_is_away_is_started_again_until_that_is_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_ends_at_once_after_it_ran_is_started_again_and_never_given_up(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     begun, there, lives = tmp_path / "begun", tmp_path / "there", tmp_path / "lives"
-    script = tmp_path / "export"
+    script = tmp_path / "web"
     script.write_text(
         f"#!/bin/sh\ntest -e {begun} || sleep 1.5\necho once more >> {begun}\n"  # supervisord's own idea of one that runs: 1 s
-        f"test -e {there} && touch {lives} && exec sleep 600\necho nobody answers\n"
+        f"test -e {there} && touch {lives} && exec sleep 600\n"
     )
     script.chmod(0o700)
     supervised = Supervised(tmp_path)
     try:
-        assert supervised.up(
-            [Program("export", (str(script),), needs=f"127.0.0.1:{free_port()}")], {"PATH": os.environ["PATH"]}
-        )
-        assert "it is started again until somebody does: nobody answers" in caplog.text
-        read = configparser.RawConfigParser()
-        read.read(tmp_path / services.SUPERVISORD.name)
-        assert read.getint("program:export", "startretries") > LONGEST_PAUSE_S, "it would be given up"
+        assert supervised.up([Program("web", (str(script),))], {"PATH": os.environ["PATH"]})
         until(
-            lambda: begun.read_text().count("\n") > SUPERVISORD_GIVES_UP,
+            lambda: begun.exists() and begun.read_text().count("\n") > SUPERVISORD_GIVES_UP,
             "it is started more often than supervisord would",
         )
         there.touch()
@@ -125,43 +114,29 @@ def test_what_ends_at_once_since_its_neighbour_is_away_is_started_again_until_th
         assert supervised.down()
 
 
-def test_the_pause_between_two_starts_grows_and_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("supervisor.process.time.time", lambda: 1000.0)
-    program, pauses = PatientProgram(None), []
-    for _ in range(3 * LONGEST_PAUSE_S):
-        program.change_state(ProcessStates.BACKOFF)
-        pauses.append(program.delay - 1000.0)
-        program.change_state(ProcessStates.STARTING)
-    assert pauses[:3] == [1, 2, 3]
-    assert set(pauses[LONGEST_PAUSE_S:]) == {LONGEST_PAUSE_S}
-
-
-def test_the_supervisord_that_runs_is_the_one_with_an_end_to_its_pauses(tmp_path: Path) -> None:
+def test_a_program_whose_neighbour_is_away_is_up_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     tmp_path.chmod(0o700)
-    supervised = Supervised(tmp_path)
+    supervised, needs = Supervised(tmp_path), f"127.0.0.1:{free_port()}"
     try:
-        assert supervised.up([Program("one", ("sleep", "600"))], {"PATH": os.environ["PATH"]})
-        pid = int((tmp_path / "supervisord.pid").read_text())
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        assert supervisordmain.__file__.encode() in words
+        assert supervised.up([Program("export", ("sleep", "600"), needs=needs)], {"PATH": os.environ["PATH"]})
+        assert f"export: nobody answers at {needs}; it waits until somebody does" in caplog.text
     finally:
         assert supervised.down()
 
 
-def test_what_has_what_it_needs_is_up_before_supervisord_is_sure_of_it(tmp_path: Path) -> None:
+def test_supervisorctl_reaches_the_farm_by_the_file_that_is_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     supervised = Supervised(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as neighbour:
-        needs = f"127.0.0.1:{neighbour.getsockname()[1]}"
-        try:
-            assert supervised.up([Program("export", ("sleep", "600"), needs=needs)], {"PATH": os.environ["PATH"]})
-            read = configparser.RawConfigParser()
-            read.read(tmp_path / services.SUPERVISORD.name)
-            assert read.getint("program:export", "startsecs") >= 10, (
-                "one that ends earlier is not started again at once"
-            )
-        finally:
-            assert supervised.down()
+    try:
+        assert supervised.up([Program("one", ("sleep", "600"))], {"PATH": os.environ["PATH"]})
+        command = [Path(sys.executable).with_name("supervisorctl"), "-c", tmp_path / services.SUPERVISORD.name]
+        done = subprocess.run([*command, "status"], check=True, capture_output=True, text=True)
+        assert done.stdout.split()[:2] == ["one", "RUNNING"]
+        assert (tmp_path / "s").stat().st_mode & 0o077 == 0
+    finally:
+        assert supervised.down()
 
 
 @pytest.mark.parametrize(

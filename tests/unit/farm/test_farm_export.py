@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,6 +155,7 @@ def test_a_file_of_resources_may_ask_for_what_labgrids_exporter_tells_it(
         ended.append(config)
 
     monkeypatch.setattr(stock, "amain", amain)
+    monkeypatch.setattr(exporter, "_wait_for", lambda _coordinator: None)
     group = "{% if hostname == 'lab-1.example' %}b1: {location: '{{ env['HOME'] }}', RawSerialPort: {port: /dev/null}}{% endif %}"
     (tmp_path / "exporter.yaml").write_text(group)
     assert run(options(tmp_path)) == 0
@@ -171,3 +173,24 @@ def test_a_coordinators_address_that_is_none_is_said(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("b1: {}")
     with pytest.raises(ConfigurationError, match="--coordinator lab:port: expected HOST or HOST:PORT"):
         run(evolve(options(tmp_path), coordinator="lab:port"))
+
+
+def test_a_coordinator_that_is_away_is_waited_for_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as coordinator:
+        address = f"127.0.0.1:{coordinator.getsockname()[1]}"
+        there = [None, None, coordinator.getsockname()]
+
+        def connect(asked: tuple[str, int], timeout_s: float) -> socket.socket:
+            assert asked == coordinator.getsockname()
+            if there.pop(0) is None:
+                raise ConnectionRefusedError(111, "Connection refused")
+            return real(asked, timeout_s)
+
+        real = socket.create_connection
+        monkeypatch.setattr(exporter.socket, "create_connection", connect)
+        monkeypatch.setattr(exporter, "time", SimpleNamespace(sleep=lambda _seconds: None))
+        exporter._wait_for(address)
+    assert there == []
+    assert caplog.text.count(f"no coordinator answers at {address} (Connection refused)") == 1
