@@ -1,1 +1,1 @@
-"""The judge: whether a number moved, by how much, and what else moved with it."""
+"""The judge: changes of numbers, their size and their likely cause."""

@@ -1,4 +1,4 @@
-"""What a run is judged against: the last runs that nobody rejected, or those of a named release.
+"""Baselines of a run: the last runs not rejected, or a release's.
 
 Runs are of the same board, board type and kind, whatever their release is called; numbers are of the same definition and
 parameters; those of a virtual board are never compared with a real one's.
@@ -34,7 +34,7 @@ RUNS_BACK: Final = 3  # times the runs that the noise is taken from: a number ne
 
 @frozen
 class Baseline:
-    """What a number is compared with.
+    """The baseline of a number.
 
     Attributes:
         runs: ids, the oldest first. values: their averages, in the same order. value: the median of these.
@@ -49,7 +49,7 @@ class Baseline:
 
 @frozen
 class JudgedNumber:
-    """A number of a run, and whether it moved."""
+    """A number of a run with its judgement."""
 
     average: Average
     baseline: Baseline | None
@@ -61,9 +61,9 @@ class JudgedRun:
     """All numbers of a run.
 
     Attributes:
-        against: what they were compared with, for a sentence: "the last accepted runs", "release 11.00".
-        is_accepted: a person said that its numbers are as they should be.
-        missing: numbers that the runs which count in the comparison have and this one has not, each as it was last.
+        against: the baseline, for a sentence: "the last accepted runs", "release 11.00".
+        is_accepted: a person accepted its numbers.
+        missing: numbers of the compared runs that this one lacks, with their last averages.
     """
 
     head: RunHead
@@ -73,12 +73,14 @@ class JudgedRun:
     missing: tuple[Average, ...] = ()
 
     def of(self, verdict: Verdict) -> list[JudgedNumber]:
-        """Those with this verdict."""
+        """The numbers with this verdict."""
         return [number for number in self.numbers if number.judgement.verdict is verdict]
 
 
 def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
-    """The runs that a run can be judged against, the oldest first: completed, before it, of the same board and kind, and not rejected.
+    """The runs that may be a run's baseline, oldest first.
+
+    Completed earlier runs of the same board and kind that are not rejected.
 
     Before a published guide come the earlier releases of its kernel, one run of each, in whichever order they were imported.
     """
@@ -87,7 +89,7 @@ def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str
 
 
 def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:
-    """The completed runs of the same board, board type and kind, in the same order."""
+    """The completed runs of the same board, board type and kind."""
     wanted = (head.board, head.board_type, head.kind)
     return [each for each in heads if each.status == COMPLETED and (each.board, each.board_type, each.kind) == wanted]
 
@@ -96,8 +98,8 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     """Judge every number of a run.
 
     Args:
-        against: a release, to compare with its last runs on this board; None: with the last runs that nobody rejected. A run that
-            a person accepted in so many words begins the window anew: what was before it no longer counts.
+        against: a release, to compare with its last runs on this board; None: with the last runs not rejected. A run
+            accepted by a person begins the window anew: earlier runs no longer count.
 
     Raises:
         ConfigurationError: no such run, or nothing of that release on its board.
@@ -122,7 +124,10 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
 
 
 def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
-    """The release before a run's own that its board was measured with, in a completed run of its kind that nobody rejected."""
+    """The release measured before a run's own on its board.
+
+    In a completed run of its kind that is not rejected.
+    """
     decisions = snapshot.decisions()
     known = [
         each for each in place(runs_at(snapshot, BoardSeries.of(head)), head) if decisions.get(each.id) != REJECTED
@@ -131,7 +136,7 @@ def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
 
 
 def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:
-    """Of the runs before one those that it is judged against, the oldest first: from the last one on that a person accepted."""
+    """The earlier runs from the last accepted one on, oldest first."""
     accepted = [place for place, each in enumerate(before) if decisions.get(each.id) == ACCEPTED]
     return list(before[accepted[-1] :] if accepted else before)
 
@@ -147,7 +152,7 @@ def judge(
     """Judge a run against some runs.
 
     Args:
-        before: whose spread is the noise, where they are enough. wanted: those that it is compared with, the oldest first.
+        before: runs whose spread is the noise, if they are enough. wanted: the compared runs, the oldest first.
     """
     model = model or noises.load()
     longest = model.history.longest
@@ -180,14 +185,17 @@ def judge(
 
 
 def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
-    """A run's numbers, without those that are parameters of the test."""
+    """A run's numbers, without parameters of the test."""
     model = noises.load()
     found = _read(snapshot, [head], {}) if (head := run_head(snapshot, run_id)) else {}
     return [each for each in found.get(run_id, ()) if model.of(each.metric.name, each.params).judged]
 
 
 def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
-    """A number whose definition is another one now was measured all the same; of boots of another flow the numbers say so."""
+    """Numbers of earlier runs that this run lacks.
+
+    A number with a new definition is not missing; boots of another flow have a remark.
+    """
     flows = flows_of(own)
     measured = {(each.metric.name, frozenset(each.params.items())) for each in own}
     last = {(each.metric.name, frozenset(each.params.items())): each for each in had}
@@ -205,7 +213,7 @@ def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) 
 
 
 def _told(number: JudgedNumber, flows: Flows) -> JudgedNumber:
-    """The number; where only boots of another flow could be compared with it, that is why not."""
+    """Explain a number whose only baseline is of another flow."""
     why = "" if number.baseline else another_flow(number.average, flows)
     said = Judgement(Verdict.NOT_COMPARABLE, f"not compared: {why}", rule="flow")
     return evolve(number, judgement=said) if why else number
@@ -222,7 +230,7 @@ def _read(
 
 
 def _enough(found: Mapping[int, list[Average]], head: RunHead, runs: Sequence[RunHead], longest: int) -> bool:
-    """Whether each of a run's numbers is in all of the last runs that are looked at, or there are no further ones."""
+    """True if the last runs have each number, or are all."""
     if len(runs) <= longest:
         return True
     counts = Counter(average.key for each in runs[-longest:] for average in found.get(each.id, ()))
@@ -232,7 +240,7 @@ def _enough(found: Mapping[int, list[Average]], head: RunHead, runs: Sequence[Ru
 def judge_number(
     average: Average, history: Sequence[Average], compared: Sequence[Average], against: str, model: NoiseModel
 ) -> JudgedNumber:
-    """Judge one number against the same number of other runs, all the oldest first."""
+    """Judge one number against the same number of earlier runs."""
     new = of_average(average.metric, average.params, average.value, average.uncertainty, f"run {average.run_id}")
     last = compared[-model.history.window :]
     if not last:
@@ -262,10 +270,10 @@ def _judge_published(
     published: PublishedNumbers,
     model: NoiseModel,
 ) -> JudgedNumber:
-    """Of a published guide: against the last one alone, by what is known of both, as `lab guide compare` does.
+    """Judge a published number against the last guide, as `lab guide compare`.
 
     Args:
-        history: the number in the runs before, the oldest release first; what earlier releases say is worth a word.
+        history: the number in the runs before, the oldest release first, for remarks.
         compared: the last of them counts.
     """
     new = published.number(average)
@@ -291,7 +299,7 @@ def _by_key(found: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dic
     return by_key
 
 
-# --- A number of a release against the release before, and against those before that ---
+# --- A number against earlier releases ---
 # What the earlier releases say, they say of numbers of the same definition, conditions and clock only, and of none that is suspect: how
 # much the number moves by itself, whether a change only goes back to where it was, and whether small changes of one direction have
 # added up.
@@ -301,7 +309,7 @@ _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
 def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: NoiseModel) -> Judgement:
-    """Whether a number moved since the last release, with a word on the ones before.
+    """Judge a number against the last release, with remarks on earlier ones.
 
     Args:
         earlier: of the releases before `old`, the oldest first; may be empty.
@@ -326,7 +334,7 @@ def _returned(like: Sequence[Number], new: Number, noise: Noise, said: Judgement
 
 
 def _crept(before: Sequence[Number], new: Number, noise: Noise, said: Judgement) -> Judgement:
-    """Whether the number only rose, or only fell, in steps that are none alone, and is by now beyond noise."""
+    """Detect a change that crept in by small steps of one direction."""
     if len(before) < 2:
         return said
     steps = [new]

@@ -1,7 +1,7 @@
-"""Which software a run was of, whatever its label says: U-Boot's and the kernel's own lines, and the hash of the images.
+"""The software of a run: version lines and image hashes.
 
-A label is what somebody typed. Two runs are of another build where one of these is known of both and differs; of the same
-build where something is known of both and nothing differs.
+A release's label is typed by a person. Two builds differ if a part known of both differs; they are the same if a part
+is known of both and none differs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TITLES: Final = {"uboot": "U-Boot", "kernel": "the kernel", "images": "the imag
 
 @frozen
 class Build:
-    """What is known of a run's software; empty: not known.
+    """A run's software, as far as known; empty: unknown.
 
     Attributes:
         uboot, kernel: their version lines, as printed. images: digest over the names and digests of the environment's images.
@@ -38,15 +38,15 @@ class Build:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is."""
+        """True if any part is known."""
         return bool(self.uboot or self.kernel or self.images)
 
     def differences(self, other: Build) -> dict[str, tuple[str, str]]:
-        """What is known of both and differs: part -> (this one's, the other's)."""
+        """The known parts that differ: part -> (this one's, the other's)."""
         return {name: (mine, theirs) for name, (mine, theirs) in self._both(other).items() if mine != theirs}
 
     def is_same(self, other: Build) -> bool:
-        """Whether something is known of both, and all of that is the same."""
+        """True if some part is known of both and none differs."""
         return bool(self._both(other)) and not self.differences(other)
 
     def _both(self, other: Build) -> dict[str, tuple[str, str]]:
@@ -55,7 +55,7 @@ class Build:
 
 
 def build_of(provenance: Mapping[str, Any], details: Iterable[Mapping[str, Any]]) -> Build:
-    """Of a run's provenance and the details of its good attempts, of which the first that knows counts."""
+    """The build from provenance and the first attempt that knows it."""
     hashes = provenance.get("images_sha256")
     images = ""
     if isinstance(hashes, Mapping) and hashes:
@@ -80,11 +80,11 @@ def _builds(
 
 
 def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
-    """What a person should know of a run before its numbers, one sentence each.
+    """Remarks on a run's flow and label, one sentence each.
 
-    Its boots are of another flow than those before; its label was another build before, or its build had another label.
+    Its boots have another flow than earlier ones; its label had another build, or its build another label.
 
-    Runs of the same board type before it are looked at, the latest first.
+    It looks at earlier runs of the same board type, the latest first.
     """
     head = run_head(snapshot, run_id)
     if head is None or head.kind == PUBLISHED:
@@ -121,25 +121,28 @@ def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
     return [f"the same build had another label before: {named}"]
 
 
-# --- What a stored run was made with, as far as a number may depend on it ---
+# --- Known causes of a run ---
 
 
 def causes(numbers: RunNumbers) -> dict[str, str]:
-    """The causes (`lab.judge.history.CAUSES`) that are known of a run.
+    """The known causes (`lab.judge.history.CAUSES`) of a run.
 
-    The image is the hashes of its files; where they are not known, the software is what U-Boot and the kernel printed of
-    themselves, which says nothing of user space. A board is known by the serial number of its device tree, else by its MAC addresses.
+    The image is the hashes of its files; without them, the software is the version lines of U-Boot and the kernel, which
+    say nothing of user space. The serial number of its device tree identifies a board, else its MAC addresses.
     """
     return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
 
 
 def causes_of(release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The same of a run's release, provenance and the details of its good attempts."""
+    """The causes from release, provenance and good attempts' details."""
     return {cause: value for cause, value in _known(release, provenance, details) if value}
 
 
 def differences(snapshot: StoreSnapshot, run: int, before: int) -> dict[str, tuple[str, str]]:
-    """What is known of two runs and differs: cause -> (before, now). Of the attempts each one's last counts."""
+    """Known differences of two runs: cause -> (before, now).
+
+    Each run's last good attempt counts.
+    """
     provenances = dict(snapshot.provenances([run, before]))
     details = dict(snapshot.last_details([run, before]))
     heads = {each: run_head(snapshot, each) for each in (run, before)}

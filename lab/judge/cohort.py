@@ -1,4 +1,4 @@
-"""The numbers of a board that were measured for the first time in the same run: they are walked through together."""
+"""A board's numbers first measured in the same run, judged together."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOTHING: Final = np.zeros(0)
 
 @frozen
 class Judged:
-    """What is said of one number, and which item of the run's plan it is of."""
+    """The verdict on one number, with its item of the plan."""
 
     verdict: NewVerdict
     item: Item
 
     @property
     def asks(self) -> bool:
-        """Whether another run of the same night would tell more."""
+        """True if another run of the same night would tell more."""
         return self.verdict.outcome == Outcome.UNSURE.value
 
 
@@ -37,8 +37,8 @@ class Cohort:
     """Numbers of one board, run by run.
 
     Attributes:
-        items, higher: of each number: which item of a plan gives it, and whether more is better.
-        runs: ids of the runs walked through. known: what each was made with. counts: usable samples, (runs, numbers).
+        items, higher: of each number: its item of the plan, and True if more is better.
+        runs: ids of the judged runs. known: their causes. counts: usable samples, (runs, numbers).
     """
 
     numbers: tuple[MeasuredNumber, ...]
@@ -55,11 +55,11 @@ class Cohort:
         self.seen = [Provenance(CONSTANTS) for _ in self.numbers]
 
     def concerns(self, runs: Sequence[RunNumbers]) -> bool:
-        """Whether these runs tried to measure any of the numbers."""
+        """True if these runs tried to measure any of the numbers."""
         return any(_tried(runs[0], number, item) for number, item in zip(self.numbers, self.items, strict=True))
 
     def step(self, runs: Sequence[RunNumbers]) -> list[Judged]:
-        """Walk through a night: a run and those that confirm it."""
+        """Judge a night: a run and those that confirm it."""
         first, known = runs[0], causes(runs[0])
         tried = [self._run(row, runs, known) for row in range(len(self.numbers))]
         made = night(tried, self.seen)
@@ -97,7 +97,7 @@ class Cohort:
         return found
 
     def _run(self, row: int, runs: Sequence[RunNumbers], known: Mapping[str, str]) -> HistoryRun | None:
-        """A number's run, its failed cycles as NaN; None where nobody tried to measure it."""
+        """A number's run with failed cycles as NaN; None: not tried."""
         number, item = self.numbers[row], self.items[row]
         first = runs[0]
         if not _tried(first, number, item):
@@ -109,7 +109,7 @@ class Cohort:
         return HistoryRun(samples, known, tuple(np.array(values, dtype=np.float64) for values in again))
 
     def _differences(self, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
-        """What the run of a change was made with that the last one before it, of which it is known, was not."""
+        """Causes that differ between a change's run and the last one before."""
         for cause in CAUSES:
             now = self.known[since].get(cause)
             before = next((known[cause] for known in reversed(self.known[:since]) if cause in known), None)
@@ -118,17 +118,20 @@ class Cohort:
 
 
 def _tried(run: RunNumbers, number: MeasuredNumber, item: Item) -> bool:
-    """Whether a run tried to measure a number, or what the number is a row of."""
+    """True if a run tried to measure a number or its section."""
     return number in run.numbers or item in run.failed or _failed(run, item) > 0
 
 
 def _failed(run: RunNumbers, item: Item) -> int:
-    """How many cycles of an item failed, or of what it is a row of: (section) of (row, section)."""
+    """Number of failed cycles of an item or its section.
+
+    (section) of (row, section).
+    """
     return max(run.failed.get(part, 0) for part in (item, *((pair,) for pair in item)))
 
 
 def new_cohort(cohorts: Sequence[Cohort], run: RunNumbers) -> Cohort | None:
-    """The numbers of a run that none of the cohorts has; None where there are none."""
+    """A cohort of the run's new numbers; None: none are new."""
     old = {number for cohort in cohorts for number in cohort.numbers}
     new = {number: readings for number, readings in run.numbers.items() if number not in old}
     if not new:

@@ -1,7 +1,7 @@
-"""The one way to compare two numbers: every program of boardlab that says "worse" asks here.
+"""The one comparison of two numbers, used by every program.
 
-The rules go one after the other: the first that has something to say decides. What is wrong with one of the numbers, or not
-the same in both, comes before their difference. All differences are of logarithms, so that 1 % is 1 % everywhere.
+The first rule with a result decides. Faults of a number, and unequal conditions of both, come before their
+difference. All differences are of logarithms, so that 1 % is 1 % everywhere.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from lab.judge.verdicts import Judgement, Verdict
 
 
 def compare(old: Number, new: Number, noise: Noise) -> Judgement:
-    """Whether a number moved, with the size of the change and its interval at 95 %.
+    """Judge a change: its verdict, size and 95 % interval.
 
     Args:
-        noise: by how much equal runs of this metric differ; `lab.judge.noise` has it.
+        noise: the difference of equal runs of this metric, from `lab.judge.noise`.
     """
     pair = _Pair(old, new, noise)
     for ask in _RULES:
@@ -31,7 +31,10 @@ def compare(old: Number, new: Number, noise: Noise) -> Judgement:
 
 
 def is_history(earlier: Number, new: Number, noise: Noise) -> bool:
-    """Whether an earlier number says something of a new one: known, sound and unsuspected, of its definition, conditions and clock."""
+    """True if an earlier number is history of a new one.
+
+    It is known, sound and unsuspected, of the same definition, conditions and clock.
+    """
     pair = _Pair(earlier, new, noise)
     if earlier.evidence.suspicions or (noise.follows_clock and pair.clocks):
         return False
@@ -68,7 +71,7 @@ class _Pair:
 
     @property
     def half(self) -> float:
-        """Of the interval, in logarithms: the noise between runs, and both ±."""
+        """Half the interval in logarithms: noise between runs, and both ±."""
         own = math.log1p(self.noise.relative)
         return math.hypot(own, self.old.relative_uncertainty, self.new.relative_uncertainty)
 
@@ -98,7 +101,7 @@ class _Pair:
 
     @property
     def per_clock(self) -> float | None:
-        """The ratio, less what the clock alone gives; None where the clock is the same, or says nothing."""
+        """The ratio without the clock's share; None: equal or irrelevant clock."""
         if self.clocks is None or not self.noise.follows_clock or self.ratio is None:
             return None
         return self.ratio / self.of_clock
@@ -190,7 +193,7 @@ def _slack(pair: _Pair) -> _Said | None:
 
 
 def _other_work(pair: _Pair) -> _Said | None:
-    """A load says something only where the same work was done."""
+    """A load is comparable only for the same work."""
     did, does = pair.old.evidence.work, pair.new.evidence.work
     if not pair.noise.is_load or did is None or does is None or did.amount <= 0 or does.amount <= 0:
         return None
@@ -229,7 +232,7 @@ def _clock(pair: _Pair) -> _Said | None:
 
 
 def _suspect(pair: _Pair) -> _Said | None:
-    """A number that is probably wrong got neither worse nor better."""
+    """A suspect number gets neither worse nor better."""
     said = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
     change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else "from zero"
     return (Verdict.SUSPECT, "; ".join([change, *said])) if said else None
@@ -262,7 +265,10 @@ def _usual(pair: _Pair) -> str:
 
 
 def _overlap(pair: _Pair) -> str:
-    """Why the printed ranges say that nothing moved; empty where they do not. A single value is its own range."""
+    """The reason why overlapping printed ranges mean no change; empty: none.
+
+    A single value is its own range.
+    """
     (old_low, old_high), (new_low, new_high) = _range(pair.old), _range(pair.new)
     if (old_low, new_low) == (old_high, new_high) or old_low > new_high or new_low > old_high:
         return ""
@@ -274,7 +280,7 @@ def _overlap(pair: _Pair) -> str:
 
 
 def _range(side: Number) -> tuple[float, float]:
-    """As printed; of a number that was recovered, or printed alone, the number itself."""
+    """The printed range; of a recovered or single number itself."""
     known, value = side.evidence, side.value or 0.0
     if known.recovered or known.low is None or known.high is None:
         return value, value

@@ -1,4 +1,4 @@
-"""What the judge says of a run, for other programs."""
+"""The judge's verdicts on a run as JSON documents."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lab.results.averages import Average
 
 
 def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> dict[str, Any]:
-    """A run's numbers with what the judge says of them.
+    """A run's numbers with their judgements.
 
     Args:
-        notes: on its label. shown: which of its numbers.
+        notes: on its label. shown: the numbers to include.
     """
     return {
         "run": judged.head.id,
@@ -44,7 +44,7 @@ def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumb
 
 
 def missing_document(average: Average) -> dict[str, Any]:
-    """A number that is not there any more, as it was last."""
+    """A missing number with its last average."""
     return {
         "metric": average.metric.name,
         "version": average.metric.version,

@@ -1,4 +1,4 @@
-"""Why the numbers of a boot have none to be compared with: the boots before them went another way."""
+"""Boots of another flow, whose numbers have no baseline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Flows: TypeAlias = Mapping[_Conditions, set[str]]
 
 
 def flows_of(averages: Iterable[Average]) -> Flows:
-    """Conditions of a boot, e.g. its medium -> the flows in which it was measured under them."""
+    """Conditions of a boot (e.g. its medium) -> its measured flows."""
     found: dict[_Conditions, set[str]] = {}
     for each in averages:
         if each.metric.name in _BOOTS:
@@ -30,14 +30,14 @@ def flows_of(averages: Iterable[Average]) -> Flows:
 
 
 def another_flow(average: Average, flows: Flows) -> str:
-    """`flow quiet now, normal before`, where boots were measured under the same conditions, but none in this flow; else empty."""
+    """`flow quiet now, normal before` if only other flows were measured."""
     before = flows.get(_conditions(average), set()) if average.metric.name in _BOOTS else set()
     now = average.params.get(FLOW, USUAL)
     return _said(now, before) if before and now not in before else ""
 
 
 def flow_remark(head: RunHead, details: Mapping[int, Mapping[str, Any]], latest: Iterable[RunHead]) -> list[str]:
-    """A sentence, where no run of the board and kind before this one had its flow, and one had another.
+    """A remark if earlier runs of the board have only other flows.
 
     Args:
         details: run -> those of a good attempt. latest: the runs before it, the latest first.

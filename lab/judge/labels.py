@@ -1,4 +1,4 @@
-"""What a release's label says: which release it is, of which kernel, and which one came before."""
+"""Labels of releases: number, kernel, and order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERED: Final = re.compile(rf"\d+(\.\d+)*({REAL_TIME})?", re.IGNORECASE)
 
 
 class Labelled(Protocol):
-    """What has a release's label, e.g. a run."""
+    """A record with a release's label, e.g. a run."""
 
     @property
     def release(self) -> str:
@@ -25,7 +25,10 @@ _T = TypeVar("_T", bound=Labelled)
 
 @functools.lru_cache(maxsize=1024)
 def release_key(release: str | None) -> tuple[int, ...]:
-    """For sorting and finding releases: 9.2.1 follows 09.02.00, which is 09.02; 09.02-rt, another kernel, is neither."""
+    """The sort key of a release.
+
+    9.2.1 follows 09.02.00, which equals 09.02; 09.02-rt, another kernel, is neither.
+    """
     parts = [int(part) for part in re.findall(r"\d+", release or "")]
     while len(parts) > 2 and parts[-1] == 0:
         parts.pop()
@@ -33,40 +36,49 @@ def release_key(release: str | None) -> tuple[int, ...]:
 
 
 def is_real_time(text: str) -> bool:
-    """Whether a title, a file's name or a release names the real-time kernel, e.g. "RT-linux 09.03" and "am65x-09.03-rt"."""
+    """True if a title, file name or release names the RT kernel.
+
+    E.g. "RT-linux 09.03" and "am65x-09.03-rt".
+    """
     return re.search(r"(?<![a-z0-9])(?:rt|real[- ]?time)(?![a-z0-9])", text, re.IGNORECASE) is not None
 
 
 def is_numbered(label: str) -> bool:
-    """Whether a label is a release's number; a date with dashes, a branch and what git describes are none."""
+    """True if a label is a release's number.
+
+    A date with dashes, a branch and git's descriptions are none.
+    """
     return _NUMBERED.fullmatch(label) is not None
 
 
 def same_release(one: str, other: str) -> bool:
-    """Whether two labels name one release: 9.2, 09.02 and 09.02.00 do; labels that are no numbers must be equal."""
+    """True if two labels name one release.
+
+    9.2, 09.02 and 09.02.00 do; labels without numbers must be equal.
+    """
     if is_numbered(one) and is_numbered(other):
         return release_key(one) == release_key(other)
     return one == other
 
 
 def precedes(one: str, other: str) -> bool:
-    """Whether a release comes before another one of the same kernel."""
+    """True if a release precedes another of the same kernel."""
     return is_real_time(one) == is_real_time(other) and release_key(one) < release_key(other)
 
 
 def releases_before(found: Iterable[_T], release: str) -> list[_T]:
-    """Of the releases before one, of its kernel, the last that is given of each; the oldest release first.
+    """The last item of each earlier release of its kernel, in order.
 
-    So of a guide that was imported more than once the last import counts, and in which order guides were imported does not.
+    So the last import of a guide counts, and the order of imports does not.
     """
     latest = {release_key(each.release): each for each in found if precedes(each.release, release)}
     return [latest[key] for key in sorted(latest)]
 
 
 def release_before(labels: Sequence[str], release: str) -> str | None:
-    """The release that comes before one; None where there is none.
+    """The preceding release; None: none.
 
-    Numbered releases of one kernel go by their numbers. Before another label comes the one measured last before its first run.
+    Numbered releases of one kernel are ordered by number. Another label follows the one measured last before its first run.
 
     Args:
         labels: of runs of one board and kind, the oldest run first; the release's own among them.

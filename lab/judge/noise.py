@@ -1,4 +1,4 @@
-"""By how much equal runs differ: as data, in noise.toml, or from a board's own runs where there are enough."""
+"""The noise between equal runs: from noise.toml or a board's history."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MEDIAN: Final = math.pi / 2  # variance of a median over that of a mean
 
 @frozen
 class Noise:
-    """What says nothing in a difference of two numbers of one metric.
+    """The noise of a metric between two equal runs.
 
     Attributes:
         relative: change, e.g. 0.05. slack: difference, in the metric's unit.
-        reason: why it is so large; empty where the spread of equal runs is reason enough.
-        follows_clock: the number scales with the CPU clock. is_load: it belongs to the work that was done meanwhile.
-        judged: False where it is a parameter of the test.
-        runs: of how many runs of the board, or releases (`of`), this is; 0: of the catalogue.
+        reason: for its size; empty: the spread of equal runs.
+        follows_clock: the number scales with the CPU clock. is_load: it depends on the work done meanwhile.
+        judged: False: a parameter of the test.
+        runs: number of the board's runs, or releases (`of`), behind it; 0: from the catalogue.
     """
 
     relative: float
@@ -47,7 +47,7 @@ class Noise:
 
 @frozen
 class HistoryRules:
-    """When a board's own runs say more than the catalogue; see noise.toml."""
+    """Limits for noise from a board's own runs; see noise.toml."""
 
     window: int = field(validator=validators.ge(1))
     enough: int = field(validator=validators.ge(2))
@@ -59,7 +59,7 @@ class HistoryRules:
 
 @frozen
 class ClockRules:
-    """What two speeds of one processor differ by; see noise.toml.
+    """Tolerances between two speeds of one processor; see noise.toml.
 
     Attributes:
         together: of the logarithm of two factors: rows that one clock slows down differ by less.
@@ -70,7 +70,7 @@ class ClockRules:
 
 @frozen
 class SpikeRules:
-    """When a number is far from the releases before and after; see noise.toml.
+    """Limits for a number far from its neighbours; see noise.toml.
 
     Attributes:
         far: times. noises: times the catalogue's noise. agree: share of the way to the number.
@@ -103,23 +103,23 @@ class NoiseModel:
     _by_metric: dict[str, tuple[_Entry, ...]] = field(factory=dict, init=False, repr=False, eq=False)
 
     def of(self, metric: str, params: Mapping[str, str]) -> Noise:
-        """What the catalogue says of a metric; its default for one that has no entry."""
+        """The catalogue's noise of a metric, or its default."""
         if metric not in self._by_metric:
             self._by_metric[metric] = tuple(entry for entry in self.entries if entry.metric.fullmatch(metric))
         return next((entry.noise for entry in self._by_metric[metric] if entry.fits(params)), self.default)
 
     def knows(self, metric: str) -> bool:
-        """Whether the metric has an entry of its own."""
+        """True if the metric has its own entry."""
         return any(entry.metric.fullmatch(metric) for entry in self.entries)
 
     def learned(self, noise: Noise, values: Sequence[float], errors: Sequence[float], compared: int) -> Noise:
-        """The noise of the latest run against the median of `compared` runs before it, from the board's own runs.
+        """The latest run's noise against `compared` runs, from their history.
 
-        The spread between runs is taken from the differences of neighbours (of logarithms, robustly), so that one step in
-        the history is no noise; what the runs' own ± explain is taken out of it. It goes on top of the ± of both.
+        The spread between runs comes from the differences of neighbours (of logarithms, robustly), so that one step in
+        the history is no noise; the runs' own ± are subtracted. It adds to the ± of both.
 
         Args:
-            noise: of the catalogue; returned where the runs are too few, or not all above 0.
+            noise: of the catalogue; returned if the runs are too few, or not all above 0.
             values: averages of the runs before, the oldest first. errors: their relative ±, at 95 %.
         """
         if len(values) < self.history.enough or not all(math.isfinite(v) and v > 0 for v in values) or compared < 1:
@@ -134,14 +134,16 @@ class NoiseModel:
         return evolve(noise, relative=max(relative, self.history.least), reason="", runs=len(values))
 
     def of_releases(self, noise: Noise, values: Sequence[float]) -> Noise:
-        """The noise of a published number, from the board's earlier releases: never less than the catalogue's, and bounded.
+        """A published number's noise from its board's earlier releases.
+
+        Never less than the catalogue's, and bounded.
 
         Releases are few, and some of their differences are real. So the smaller of the middle differences between
         neighbours (of logarithms) counts: one step in the history is no noise, and numbers that move to and fro are. Numbers that
         only rise or only fall drift, and a drift does not excuse itself.
 
         Args:
-            noise: of the catalogue; returned where the releases are too few, or not all above 0.
+            noise: of the catalogue; returned if the releases are too few, or not all above 0.
             values: of the releases before the new one, the oldest first.
         """
         last = values[-self.history.longest :]
@@ -157,7 +159,7 @@ class NoiseModel:
 
 
 def is_another_clock(one_mhz: float, other_mhz: float) -> bool:
-    """Whether two clocks of a processor differ by more than readings of one clock do: the noise of the metric `cpu.clock`."""
+    """True if two clocks differ by more than `cpu.clock`'s noise."""
     return abs(math.log(other_mhz / one_mhz)) > math.log1p(load().of(CPU_CLOCK, {}).relative)
 
 
@@ -168,7 +170,7 @@ def load() -> NoiseModel:
 
 
 def parse(text: str) -> NoiseModel:
-    """Of a file's text."""
+    """Parse noise.toml's text."""
     data = tomllib.loads(text)
     history = data["history"]
     rules = HistoryRules(

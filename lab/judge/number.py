@@ -1,4 +1,4 @@
-"""A number as the judge takes it, with what is known about it beyond its samples."""
+"""A number for the judge, with its evidence."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TUPLES: Final = ("conditions", "notes", "suspicions")
 
 @frozen
 class Work:
-    """What was done meanwhile, e.g. 80.0 "thousand a second" of "packets".
+    """The work done meanwhile, e.g. 80.0 "thousand a second" of "packets".
 
     Attributes:
-        noise: relative change of the amount that says nothing.
+        noise: relative change of the amount without meaning.
     """
 
     amount: float
@@ -33,20 +33,20 @@ class Work:
 
 @frozen
 class NumberEvidence:
-    """What is known about a number beyond its samples; nothing, where nobody looked.
+    """The evidence about a number beyond its samples; may be empty.
 
     Attributes:
-        low, high: the range of a number whose readings nobody published; None with samples of our own.
-        definition: which of several definitions it follows, in a word; empty: the metric's only one, or unknown.
+        low, high: the range of a number without published readings; None with samples of our own.
+        definition: name of one of several definitions; empty: the metric's only one, or unknown.
         definition_text: as the end of a sentence: "counts the bytes of the payload".
-        conditions: under which it was taken, e.g. the SD card; numbers under others are not compared.
-        resolution: a difference of at most this says nothing, in the number's unit. resolution_note: why.
-        work: what was done meanwhile.
+        conditions: of the measurement, e.g. the SD card; numbers under others are not compared.
+        resolution: largest meaningless difference, in the number's unit. resolution_note: the reason.
+        work: done meanwhile.
         clock_mhz: of the processor.
-        broken: why its run is none. incomparable: why it may not be compared; both empty in a sound number.
-        recovered: it is not what was printed, but what stands behind that.
-        notes: what else a reader should know of a change.
-        suspicions: why it is probably wrong; such a number got neither worse nor better.
+        broken: why its run is invalid. incomparable: why it must not be compared; both empty in a sound number.
+        recovered: the value was recovered from the printed one.
+        notes: further remarks for a reader of a change.
+        suspicions: why it is probably wrong; such a number gets neither worse nor better.
     """
 
     low: float | None = None
@@ -65,12 +65,12 @@ class NumberEvidence:
     suspicions: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As JSON; what is not known is left out."""
+        """The evidence for JSON, without unknown fields."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "", (), False)}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
-        """Of such JSON; what a newer boardlab wrote beside it is left alone."""
+        """Evidence from JSON; fields of a newer boardlab are ignored."""
         known = {name: value for name, value in document.items() if name in _names()}
         known |= {name: tuple(known[name]) for name in _TUPLES if name in known}
         if known.get("work") is not None:
@@ -88,11 +88,11 @@ class Number:
     """One of two numbers that are compared.
 
     Attributes:
-        source: how sentences call where it comes from, e.g. "11.01" or "run 12".
-        metric: None where nobody knows what it measures.
+        source: its name in sentences, e.g. "11.01" or "run 12".
+        metric: None: unknown.
         params: as the metric has them in the guides or in the store.
-        value: in the unit of the metric; None where there is none: every cycle failed.
-        uncertainty: ± of the value at 95 %; None where nobody stated one.
+        value: in the unit of the metric; None: every cycle failed.
+        uncertainty: ± of the value at 95 %; None: not stated.
     """
 
     source: str
@@ -104,21 +104,21 @@ class Number:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a number at all."""
+        """True if it has a finite value."""
         return self.value is not None and math.isfinite(self.value)
 
     @property
     def relative_uncertainty(self) -> float:
-        """The ± relative to the value; 0 where nobody stated one."""
+        """The ± relative to the value; 0: not stated."""
         if not self.value or self.uncertainty is None:
             return 0.0
         return abs(self.uncertainty / self.value)
 
 
 def of_measurement(measurement: Measurement, source: str, evidence: NumberEvidence | None = None) -> Number:
-    """A number that was measured, or imported with its evidence.
+    """The number of a measured or imported measurement.
 
-    Where the readings behind a published number are not known (its range is the evidence), its ± says nothing.
+    Without the readings behind a published number (its range is the evidence), its ± means nothing.
     """
     if not measurement.samples:
         return Number(source, measurement.metric, measurement.params, None)
@@ -129,19 +129,19 @@ def of_measurement(measurement: Measurement, source: str, evidence: NumberEviden
 
 
 def of_summary(metric: Metric, params: Mapping[str, str], summary: Summary, source: str) -> Number:
-    """A number of samples of our own; its method's resolution is the metric's."""
+    """The number of our own samples, with the metric's resolution."""
     return of_average(metric, params, summary.mean, summary.uncertainty, source)
 
 
 def of_average(metric: Metric, params: Mapping[str, str], value: float, uncertainty: float, source: str) -> Number:
-    """The same, of its average and ± alone."""
+    """The number of an average and its ±."""
     known = NumberEvidence(
         resolution=metric.resolution, resolution_note=f"of {metric.name} the method shows no less than that"
     )
     return Number(source, metric, params, value, uncertainty, known)
 
 
-# --- The numbers of published guides in the store, as the judge takes them: with what the guides' rules and conditions say ---
+# --- Numbers of published guides ---
 
 
 _What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
@@ -149,10 +149,10 @@ _What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 @frozen
 class PublishedNumbers:
-    """What is known of the numbers of some runs.
+    """Published numbers of some runs, with their evidence.
 
     Attributes:
-        known: run and number -> what its guide says of it. releases: run -> its release.
+        known: run and number -> its guide's evidence. releases: run -> its release.
     """
 
     known: Mapping[tuple[int, _What], NumberEvidence]
@@ -160,7 +160,7 @@ class PublishedNumbers:
 
     @classmethod
     def of_runs(cls, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> Self:
-        """Read them."""
+        """Read them from the store."""
         releases = {head.id: head.release for head in heads}
         known = {
             (run_id, _what(document["metric"], document["params"])): NumberEvidence.of_document(document)
@@ -173,7 +173,7 @@ class PublishedNumbers:
         """A number with its evidence.
 
         Args:
-            source: how sentences call where it comes from; empty: its release.
+            source: its name in sentences; empty: its release.
         """
         evidence = self.known.get((average.run_id, _what(average.metric.name, average.params)))
         if evidence is None:

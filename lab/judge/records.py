@@ -1,6 +1,6 @@
-"""What the judge said of numbers, what people decided on runs, and what they want to hear nothing of, as records.
+"""Records of verdicts, reviews and mutes.
 
-The words of an outcome are those of `lab.judge.history.Outcome`; docs/judge.md says what they mean.
+Outcomes are those of `lab.judge.history.Outcome`; docs/judge.md explains them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
 
 
 def is_undone(effect: float, since: float) -> bool:
-    """Whether later changes took back at least half of a change.
+    """True if later changes took back at least half of a change.
 
     Args:
         since: the sum of the later ones, relative as `effect`.
@@ -40,17 +40,17 @@ def is_undone(effect: float, since: float) -> bool:
 
 @frozen
 class NewVerdict:
-    """What the judge says of one number of one run.
+    """The judge's verdict on one number of one run.
 
     Attributes:
-        metric, version, params: which number, as `lab.metrics.Measurement`.
+        metric, version, params: identify the number, as in `lab.metrics.Measurement`.
         direction: 1 the number rose, -1 it fell, 0 neither.
-        since_run: id of the run that the change began with; None where there is no change.
+        since_run: id of the change's first run; None: no change.
         n: samples since then; of "no history": earlier runs that have the number.
         effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval; None of a mode.
         mode: the change is a new mode of single boots; the effect is then the distance of the modes.
-        reruns: how many runs of the same image and night were used besides.
-        differs: what of the provenance differs between the run before `since_run` and that -> (before, since).
+        reruns: number of further runs of the same image and night that were used.
+        differs: cause -> (before, since), of the run before `since_run` and that one.
     """
 
     metric: str
@@ -75,20 +75,20 @@ class NewVerdict:
 
     @property
     def number(self) -> tuple[str, int, tuple[tuple[str, str], ...]]:
-        """Metric, version and sorted parameters: the number of its board that it is about."""
+        """Metric, version and sorted parameters, which identify its number."""
         return self.metric, self.version, tuple(sorted(self.params.items()))
 
 
 @frozen(kw_only=True)
 class StoredVerdict(NewVerdict):
-    """A verdict as the store gives it back.
+    """A verdict as stored.
 
     Attributes:
         run: the run that was judged.
         unit, better: of the metric, as it was defined then.
-        outdated: a rerun was asked for, and a later run has a verdict on the number.
-        review: what a person decided on the run since; None: nothing.
-        muted: until when nobody wants to hear of it; None: not muted (now, or at the instant asked for).
+        outdated: a rerun was requested, and a later run has a verdict on the number.
+        review: a person's decision on the run since; None: none.
+        muted: end of its mute; None: not muted (now, or at the requested instant).
     """
 
     id: int
@@ -102,23 +102,26 @@ class StoredVerdict(NewVerdict):
 
     @property
     def worse(self) -> bool:
-        """Whether the number moved to the worse, whatever the reason."""
+        """True if the number got worse, for any reason."""
         return self.direction != 0 and (self.direction > 0) != (self.better == "higher")
 
     @property
     def open(self) -> bool:
-        """Whether a person should look: something moved or may have, nobody decided on the run, and it is not muted."""
+        """True if a person should look at it.
+
+        It may be a change, without a decision on its run, not muted or outdated.
+        """
         return self.outcome in OPEN and self.review is None and self.muted is None and not self.outdated
 
     @property
     def alarms(self) -> bool:
-        """Whether it is a confirmed regression that nobody wanted: not accepted or rejected, and not muted."""
+        """True for a confirmed regression, without a decision and not muted."""
         return self.outcome == "regression" and self.open
 
 
 @frozen
 class Began:
-    """The run with which something began."""
+    """The first run of a change."""
 
     run: int
     at: dt.datetime
@@ -127,10 +130,10 @@ class Began:
 
 @frozen
 class Review:
-    """What a person decided on a run.
+    """A person's decision on a run.
 
     Attributes:
-        decision: accepted: its numbers are as they should be now; rejected: they are wrong, and count for nothing.
+        decision: accepted: its numbers are the new baseline; rejected: they are wrong, and do not count.
     """
 
     id: int
@@ -143,12 +146,12 @@ class Review:
 
 @frozen
 class Mute:
-    """Numbers of which nobody wants to hear for a while.
+    """A mute of numbers' alerts until an instant.
 
     Attributes:
         metric: its name, with `*` and `?`. board: its name; None: every board.
-        params: those that a number must have, values with `*` and `?`; others are left alone.
-        until: the instant at which it ends.
+        params: required parameters of a number, values with `*` and `?`; others are ignored.
+        until: its end.
     """
 
     id: int
@@ -161,7 +164,7 @@ class Mute:
     at: dt.datetime
 
     def covers(self, board: str, metric: str, params: Mapping[str, str], at: dt.datetime) -> bool:
-        """Whether nobody wants to hear of that number at that instant."""
+        """True if it mutes that number at that instant."""
         return (
             self.at <= at < self.until
             and self.board in {None, board}

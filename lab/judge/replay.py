@@ -1,8 +1,8 @@
-"""Histories as JSON lines in, verdicts as JSON lines out: so that anybody can referee the judge.
+"""Judge histories from JSON lines to verdict lines, for external referees.
 
 One line of the input is one series: `{"series": ID, "runs": [{"samples": [...], "image": ..., "reruns": [[...], ...]}]}`. A run may
-name further causes (`board`, `card`, `adapter`, `host`, `tester`); a series may say `"better": "higher"`. Where a run has no
-`reruns`, none can be had. Other keys are left alone.
+name further causes (`board`, `card`, `adapter`, `host`, `tester`); a series may say `"better": "higher"`. Without
+`reruns`, none are possible. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def replay(lines: Iterable[str], source: str, *, everything: bool = False, jobs:
 
     Args:
         lines: of JSON; empty ones do not count.
-        source: what errors call the input.
-        everything: also the runs of which there is nothing to say.
+        source: the input's name in errors.
+        everything: also runs without a result.
         jobs: processes; None: one per core.
 
     Raises:
-        ConfigurationError: a line is no history; it says which, and what to mend.
+        ConfigurationError: a line is no history; the message names it and the remedy.
     """
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     first = list(islice(numbered, AT_ONCE + 1))
@@ -69,7 +69,10 @@ def _judged(lines: Sequence[tuple[int, str]], source: str, everything: bool) -> 
 
 
 def as_json(verdict: StepVerdict) -> dict[str, Any]:
-    """A verdict line: `verdict` is regression, improvement, environment or none; `outcome` says why it is none."""
+    """A verdict line; `outcome` gives the reason for `none`.
+
+    `verdict` is regression, improvement, environment or none.
+    """
     called = verdict.outcome in _SAID
     line: dict[str, Any] = {
         "series": verdict.series,
@@ -92,10 +95,10 @@ def as_json(verdict: StepVerdict) -> dict[str, Any]:
 
 
 def parse(line: str, where: str) -> Series:
-    """One series of a line.
+    """Parse one line to a series.
 
     Raises:
-        ConfigurationError: it is none; `where` begins the message.
+        ConfigurationError: the line is no series; `where` begins the message.
     """
     try:
         record = json.loads(line)
@@ -130,7 +133,7 @@ def parse(line: str, where: str) -> Series:
 
 
 def _tables(rows: list[Any], where: str, what: str) -> Sequence[npt.NDArray[np.float64]]:
-    """Lists of numbers as arrays; all at once where they are of one length and kind."""
+    """Lists of numbers as arrays; all at once if equal in length."""
     try:
         table = np.array(rows)
     except ValueError:

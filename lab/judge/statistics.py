@@ -1,4 +1,4 @@
-"""How much the judge says, month by month, and how often a person found it wrong."""
+"""Monthly statistics of verdicts, and of those rejected by people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Month:
 
 
 def by_month(verdicts: Sequence[StoredVerdict]) -> list[Month]:
-    """The months in which something was judged, the oldest first."""
+    """The months with verdicts, the oldest first."""
     months: dict[str, Month] = {}
     most: dict[int, int] = {}
     for verdict in sorted(verdicts, key=lambda each: (each.run.started_at, each.run.id)):

@@ -33,11 +33,11 @@ from lab.results.store import Store, _find
 def write_verdicts(
     store: Store, run_id: int, verdicts: Sequence[NewVerdict], found: Sequence[tuple[int, NewVerdict]] = ()
 ) -> None:
-    """Keep what the judge says of a run, in place of what it said of it before; one transaction.
+    """Replace the verdicts on a run, in one transaction.
 
     Args:
-        found: earlier runs of the same board and kind with changes that began to show there. A change that has no verdict yet gets
-            one on that run; `verdicts_with` gives it back with the run that was judged.
+        found: earlier runs of the same board and kind with changes found late. A change without a verdict gets
+            one on its run; `verdicts_with` returns it with the judged run.
 
     Raises:
         ConfigurationError: no such run.
@@ -72,28 +72,31 @@ def write_verdicts(
 
 
 def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictRow]:
-    """Number -> the verdict on it in a run."""
+    """A run's verdict rows by number."""
     rows = session.scalars(select(VerdictRow).where(VerdictRow.run_id == run_id))
     return {(row.metric, row.version, item_of(row.params)): row for row in rows}
 
 
 def _called(session: Session, run: RunRow) -> Sequence[VerdictRow]:
-    """The verdicts that call something, of all runs of a run's board and kind."""
+    """All verdicts with a change, of a run's board and kind."""
     place = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
     return session.scalars(select(VerdictRow).join(VerdictRow.run).where(*place, VerdictRow.outcome.in_(CALLED))).all()
 
 
 def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
-    """Whether a verdict is on a change that was found at a run: one number, one direction, and runs that overlap."""
+    """True if a verdict is on a change found at a run.
+
+    They have one number, one direction, and overlapping runs.
+    """
     same = (row.metric, row.version, item_of(row.params), row.direction) == (*found.number, found.direction)
     since, began = row.since_run or row.run_id, found.since_run or run_id
     return same and since <= run_id and began <= row.run_id
 
 
 def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
-    """The verdicts on a run, and those on earlier runs whose change was found while it was judged, the newest run's first.
+    """Verdicts on a run, with changes of earlier runs found by it.
 
-    An earlier one stands in place of "none" on the same number. Those that later ones took back are left out.
+    An earlier one replaces "none" on the same number. Those taken back by later ones are left out.
     """
     own = read_verdicts(store, run_id=run_id)
     if not own:
@@ -129,11 +132,11 @@ def read_verdicts(
     judged_at: dt.datetime | None = None,
     at: dt.datetime | None = None,
 ) -> list[StoredVerdict]:
-    """Verdicts, of the newest run first, with what was decided on their runs.
+    """Verdicts with the decisions on their runs, newest run first.
 
     Args:
-        since: of runs that began at that instant or later. outcomes: only these; None: all. judged_at: at that instant only.
-        at: the instant at which mutes are looked at; None: now.
+        since: earliest start of their runs. outcomes: only these; None: all. judged_at: only of that instant.
+        at: the instant for mutes; None: now.
     """
     wanted = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
     conditions = {
@@ -156,7 +159,7 @@ def read_verdicts(
 
 
 def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:
-    """Keep what a person decided on a run; the newest decision counts.
+    """Store a person's decision on a run; the newest counts.
 
     Raises:
         ConfigurationError: no such run.
@@ -173,7 +176,7 @@ def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) 
 
 
 def reviews(store: Store) -> dict[int, Review]:
-    """Run id -> the newest decision on it, of all runs that have one."""
+    """The newest decision of each decided run, by run id."""
     with store._read() as session:
         return newest_reviews(session)
 
@@ -188,7 +191,7 @@ def mute(
     reason: str,
     by: str,
 ) -> Mute:
-    """Have nobody hear of some numbers until an instant.
+    """Mute some numbers' alerts until an instant.
 
     Raises:
         ConfigurationError: that instant is past.
@@ -213,7 +216,7 @@ def mutes(store: Store) -> list[Mute]:
 
 
 def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[StoredVerdict]:
-    """The verdicts with these ids, in their order, as they are at an instant."""
+    """The verdicts with these ids in order, as of an instant."""
     wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
     rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
     decided, muted = newest_reviews(session), _mutes(session)
@@ -222,7 +225,7 @@ def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[S
 
 
 def newest_reviews(session: Session) -> dict[int, Review]:
-    """Run id -> the newest decision on it."""
+    """The newest decision by run id."""
     newest = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
     return {row.run_id: _review(row) for row in session.scalars(select(ReviewRow).where(ReviewRow.id.in_(newest)))}
 
@@ -237,7 +240,10 @@ def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str, int, Item], int]:
-    """Board type, board and number -> the latest run with a verdict on it; of those among `rows` that ask for a rerun."""
+    """Each number's latest judged run, for verdicts that request a rerun.
+
+    Keyed by board type, board and number.
+    """
     asking = [row for row in rows if row.outcome == UNSURE]
     if not asking:
         return {}
@@ -302,7 +308,7 @@ def _mute(row: MuteRow) -> Mute:
     return Mute(row.id, row.metric, row.board, row.params, row.until, row.reason, row.by, row.at)
 
 
-# --- The verdicts that stand: what moved, and nobody has decided on, and no later run has undone ---
+# --- Standing verdicts ---
 
 
 LOOK_BACK: Final = dt.timedelta(days=60)  # who has not decided on a run by then, will not
@@ -312,12 +318,12 @@ _TOLD: Final = ("regression", "environment")
 
 @frozen
 class Standing:
-    """The verdicts that stand.
+    """The standing verdicts.
 
     Attributes:
-        heard: those that nobody has muted. muted: the others.
-        began: the runs that they name, by their ids.
-        left_out: how many there are beyond MOST, the oldest.
+        heard: the unmuted ones. muted: the others.
+        began: their changes' first runs by id.
+        left_out: number of the oldest ones beyond MOST.
     """
 
     heard: tuple[StoredVerdict, ...]
@@ -327,10 +333,10 @@ class Standing:
 
 
 def standing(session: Session, now: dt.datetime, most: int = MOST) -> Standing:
-    """The regressions and changes of the environment of the last LOOK_BACK that stand.
+    """Standing regressions and environment changes of the last LOOK_BACK.
 
-    One stands until its run is accepted or rejected, or a later run of its board and kind is accepted, or later runs
-    take back at least half of the change. A run that was rejected undoes nothing.
+    A verdict stands until its run is accepted or rejected, a later run of its board and kind is accepted, or later runs
+    take back at least half of the change. A rejected run undoes nothing.
     """
     ids = list(_standing(session, now - LOOK_BACK))
     verdicts = verdicts_of(session, ids[:most], now)
@@ -345,7 +351,7 @@ def standing(session: Session, now: dt.datetime, most: int = MOST) -> Standing:
 
 
 def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
-    """Ids of the verdicts that stand, of the newest run first."""
+    """Ids of the standing verdicts, newest run first."""
     reviews = newest_reviews(session)
     accepted = _newest_accepted(session, [run for run, its in reviews.items() if its.decision == "accepted"])
     columns = (VerdictRow.id, VerdictRow.run_id, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
@@ -374,7 +380,7 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
 
 
 def _newest_accepted(session: Session, run_ids: list[int]) -> dict[tuple[str, str, str], int]:
-    """Board type, board and kind -> the newest run of it that was accepted."""
+    """The newest accepted run by board type, board and kind."""
     found: dict[tuple[str, str, str], int] = {}
     wanted = select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.kind).where(RunRow.id.in_(run_ids))
     for row in session.execute(wanted.order_by(RunRow.id)):

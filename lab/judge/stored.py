@@ -1,8 +1,8 @@
-"""The history's judge on the store: what it says of a run's numbers, given the runs of its board before.
+"""The history's judge on the store: judges stored runs.
 
 A series is one number (metric, version of its definition, parameters) of one board (type and name), of runs of one kind, on
-simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within it. Runs that a person
-rejected do not count.
+simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within it. Rejected runs
+do not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.judge.store import read_verdicts, reviews, write_verdicts
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
 
-# --- How far a board's history was walked through, kept in a file, so that a run's end costs no year of runs ---
+# --- The remembered history of a board ---
 # The file is this user's own and may be deleted at any time: the history is then walked through again.
 
 
@@ -47,7 +47,7 @@ class Memory:
     """A board's numbers up to a night.
 
     Attributes:
-        walked: the runs up to there, also those that do not count. rejected: those of them that a person rejected.
+        walked: all runs up to that night. rejected: those of them that a person rejected.
     """
 
     cohorts: list[Cohort] = field(factory=list)
@@ -55,7 +55,7 @@ class Memory:
     rejected: frozenset[int] = frozenset()
 
     def holds(self, heads: list[HistoryRunHead], rejected: frozenset[int]) -> bool:
-        """Whether it is of the beginning of this history, as it is today."""
+        """True if it covers the beginning of today's history."""
         count = len(self.walked)
         return tuple(heads[:count]) == self.walked and self.rejected == rejected & {head.id for head in self.walked}
 
@@ -66,7 +66,7 @@ def folder() -> Path:
 
 
 def load(path: Path) -> Memory:
-    """What is remembered; nothing where there is no file, or none that can be used."""
+    """Load a remembered history; empty if there is no usable file."""
     try:
         check_owner(path.parent)  # what somebody else wrote there could do anything when it is unpickled
         found = pickle.loads(path.read_bytes())  # noqa: S301 - this user's own file in a folder of nobody else
@@ -76,12 +76,12 @@ def load(path: Path) -> Memory:
 
 
 def dumped(memory: Memory) -> bytes:
-    """A memory as it is now, for its file."""
+    """Serialise a memory for its file."""
     return pickle.dumps(memory, pickle.HIGHEST_PROTOCOL)
 
 
 def save(path: Path, memory: bytes) -> None:
-    """Remember what was dumped; where that cannot be, the next run takes longer."""
+    """Save a memory; on failure the next run only takes longer."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(path.parent)
@@ -97,7 +97,10 @@ def save(path: Path, memory: bytes) -> None:
 
 
 def path_of(store: Store, run: Run, where: Path, *, simulated: bool) -> Path:
-    """Where the history of a run is remembered: one file for each store, board, kind of run and state of the judge's code."""
+    """The memory's file of a run's history.
+
+    One file per store, board, kind of run and state of the judge's code.
+    """
     here = Path(__file__).parent
     code = b"".join(path.read_bytes() for pattern in _MODULES for path in sorted(here.glob(pattern)))
     about = repr((store.url, run.board_type, run.board, run.kind, simulated)).encode()
@@ -105,7 +108,7 @@ def path_of(store: Store, run: Run, where: Path, *, simulated: bool) -> Path:
     return where / f"{digest}-{hashlib.sha256(code).hexdigest()[:8]}.pickle"
 
 
-# --- The history's judge on the store: what it says of a run's numbers, given the runs of its board before ---
+# --- Judging a stored run ---
 # A series is one number (metric, version of its definition, parameters) of one board (type and name), of runs of one kind, on
 # simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within it. Runs that a person
 # rejected do not count.
@@ -120,11 +123,11 @@ Night = tuple[RunNumbers, ...]  # a run, and those that confirm it
 
 @frozen
 class RunVerdicts:
-    """What is said of a run.
+    """The verdicts on a run.
 
     Attributes:
-        run: the night's first; its number in the store is that of the verdicts.
-        confirmed_by: runs of the same night that were used besides.
+        run: the night's first; the verdicts are stored under its id.
+        confirmed_by: further runs of the same night that were used.
     """
 
     run: Run
@@ -133,20 +136,20 @@ class RunVerdicts:
 
     @property
     def asked(self) -> frozenset[Item]:
-        """Items of the run's plan of which another run of the same night would tell more."""
+        """Items of the plan that need another run this night."""
         return frozenset(each.item for each in self.judged if each.asks)
 
 
 def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> RunVerdicts:
-    """Judge a run's numbers and keep the verdicts, in place of earlier ones on the same run.
+    """Judge a run's numbers and replace its stored verdicts.
 
-    A change of before that was found on the way there, since its night was not judged, becomes a verdict on its night. A run that confirms another one is judged with that, and the verdicts are the other's.
+    An earlier change whose night was not judged becomes a verdict on its night. A run that confirms another one is judged with it; the verdicts belong to the other.
 
     Args:
-        remember: the folder where histories are remembered; None: the user's own.
+        remember: the folder of remembered histories; None: the user's own.
 
     Raises:
-        ConfigurationError: no such run, or a person rejected it.
+        ConfigurationError: no such run, or it is rejected.
     """
     run = store.run(run_id)
     rejected = frozenset(each.run_id for each in reviews(store).values() if each.decision == "rejected")
@@ -172,7 +175,7 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
 
 
 def asked_again(store: Store, run_id: int) -> frozenset[Item]:
-    """The items of a run's plan of which the judge, as it judged the run last, wants another run."""
+    """Items of a run's plan that need another run."""
     verdicts = read_verdicts(store, run_id=run_id, outcomes=[UNSURE])
     unsure = {MeasuredNumber(verdict.metric, verdict.version, item_of(verdict.params)) for verdict in verdicts}
     return frozenset(
@@ -185,10 +188,10 @@ def asked_again(store: Store, run_id: int) -> frozenset[Item]:
 
 @define
 class _History:
-    """A board's runs, walked through up to the night of a run.
+    """A board's history up to the night of a run.
 
     Attributes:
-        found: on the way there: the first run of a night, and a change that began to show then.
+        found: on the way: the first run of a night, and a change found in it.
     """
 
     store: Store
@@ -199,7 +202,7 @@ class _History:
     found: list[tuple[int, NewVerdict]] = field(factory=list)
 
     def walk_to(self) -> Night:
-        """Walk through everything before the night of the run that is judged; returns this night."""
+        """Judge everything before the target's night; return that night."""
         night: Night = ()
         for run in self._runs():
             if not night:
@@ -216,7 +219,7 @@ class _History:
         return night
 
     def cohorts_of(self, night: Night) -> list[Cohort]:
-        """The cohorts that a night has something for; a new one for numbers that were never measured before."""
+        """Cohorts with numbers of a night, a new one included."""
         made = new_cohort(self.kept.cohorts, night[0])
         if made is not None:
             self.kept.cohorts.append(made)
@@ -228,7 +231,7 @@ class _History:
             self.found.extend((night[0].run.id, verdict) for verdict in called)
 
     def _runs(self) -> Iterator[RunNumbers]:
-        """The runs after what is remembered, as far as they count."""
+        """The counting runs after the remembered ones."""
         ids = [head.id for head in self.heads[len(self.kept.walked) :] if head.id not in self.rejected]
         for part in _parts(ids):
             found = {
@@ -241,7 +244,10 @@ class _History:
                     yield run
 
     def _confirms(self, run: RunNumbers, night: Night) -> bool:
-        """Whether a run was asked for by a night, or is of its image and came when it had asked."""
+        """True if a run confirms a night.
+
+        The night requested it, or it has the image and came while runs were requested.
+        """
         first = night[0]
         asked_by = run.run.provenance.get(CONFIRMS)
         if asked_by is not None:
@@ -260,7 +266,7 @@ def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
 
 
 def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """A few first, since most often one or two are new."""
+    """Split ids with a small part first: usually few are new."""
     yield ids[:3]
     for start in range(3, len(ids), _AT_ONCE):
         yield ids[start : start + _AT_ONCE]

@@ -1,4 +1,4 @@
-"""What the judge says of one run, written for a person: text, HTML for a mail or a page, Markdown for CI."""
+"""The verdict summary of a run as text, HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}
 
 @frozen
 class VerdictSummary:
-    """What there is to say of a run.
+    """The summary of a run's verdicts.
 
     Attributes:
-        changes: what nobody has muted. muted: how many numbers moved that somebody has.
-        others: other outcomes, as a reader knows them -> how many numbers. needs: why numbers without a history have none.
+        changes: the unmuted ones. muted: number of muted changes.
+        others: other outcomes by label -> their count. needs: runs that numbers without a history need.
     """
 
     run: Run
@@ -61,7 +61,7 @@ class VerdictSummary:
 
     @property
     def rest(self) -> str:
-        """What is only counted."""
+        """The counts of everything else."""
         parts = [f"{count} {what}" for what, count in self.others.items()]
         if self.muted:
             parts.append(f"{self.muted} moved and muted")
@@ -69,7 +69,7 @@ class VerdictSummary:
 
 
 def of_run(store: Store, run_id: int) -> VerdictSummary:
-    """What there is to say of a run that was judged.
+    """The summary of a judged run.
 
     Raises:
         ConfigurationError: no such run.
@@ -80,10 +80,10 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
 
 
 def summary(run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> VerdictSummary:
-    """What there is to say of a run.
+    """Build a run's summary.
 
     Args:
-        verdicts: all of this run, and of earlier ones what was found with it. began: the runs that they name, by their ids.
+        verdicts: all of this run, and those of earlier runs found with it. began: their changes' first runs by id.
     """
     every = list(verdicts)
     called = [verdict for verdict in every if verdict.outcome in CALLED]
@@ -100,10 +100,10 @@ def render(said: VerdictSummary, form: Form, evidence: EvidenceLinks) -> str:
 
 
 def form_of(path: Path) -> Form:
-    """What a file of this name shall hold.
+    """The format for a file's name.
 
     Raises:
-        ConfigurationError: its name does not say so.
+        ConfigurationError: an unknown extension.
     """
     if path.suffix.lower() not in FORMS:
         raise ConfigurationError(f"{path}: its name does not say what to write; end it in .md, .html or .txt")
@@ -111,10 +111,10 @@ def form_of(path: Path) -> Form:
 
 
 def write(said: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
-    """Write the summary into a file, as its name says.
+    """Write the summary in the format of the file's name.
 
     Raises:
-        BoardlabError: its name does not say what to write, or it cannot be written.
+        BoardlabError: the extension is unknown, or the file cannot be written.
     """
     text = render(said, form_of(path), evidence)
     try:

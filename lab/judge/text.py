@@ -1,6 +1,6 @@
-"""What a person is told of numbers that moved, and of boards that fail: the phrases of the mail, of CI's summary and of the command line.
+"""Phrases about changes and failures, for mail, CI and command line.
 
-Numbers of one board that began to move together, for one cause, are one `VerdictChange`. The phrases stand here and nowhere else:
+Numbers of one board that began to move together, for one cause, are one `VerdictChange`. The phrases stand only here:
 the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them out.
 """
 
@@ -35,13 +35,15 @@ _HASH: Final = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
 
 @frozen
 class VerdictChange:
-    """Numbers of one board that began to move with the same run, or for the same known cause, with the same outcome.
+    """A board's numbers that moved together, with the same outcome.
+
+    They began with the same run or have the same known cause.
 
     Attributes:
         outcome: regression, improvement or environment.
-        began: the first run of it. differs: what of the provenance differs there: cause -> (before, since).
+        began: its first run. differs: known differences of that run: cause -> (before, since).
         verdicts: at least one; the plainest number first, of these the one that moved most.
-        others: boards of which the same is said for the same cause.
+        others: boards with the same change for the same cause.
     """
 
     board_type: str
@@ -54,7 +56,7 @@ class VerdictChange:
 
     @property
     def title(self) -> str:
-        """The verdict in one line: outcome, board, the first number and its size, and since which run."""
+        """The verdict in one line: outcome, board, number, size, first run."""
         first, more = self.verdicts[0], len(self.verdicts) - 1
         also = f" and {more} more number{'s' * (more > 1)}" if more else ""
         changed = f" ({', '.join(self.differs)} changed)" if self.outcome == "environment" and self.differs else ""
@@ -62,7 +64,7 @@ class VerdictChange:
 
     @property
     def lines(self) -> list[str]:
-        """What moved, a metric a line: its number and size, or how many numbers of it, and their sizes."""
+        """The changes, one line per metric: numbers and sizes."""
         by_metric: dict[str, list[StoredVerdict]] = {}
         for verdict in self.verdicts:
             by_metric.setdefault(verdict.metric, []).append(verdict)
@@ -74,29 +76,29 @@ class VerdictChange:
 
     @property
     def boards(self) -> str:
-        """The board, and those of which the same is said."""
+        """The board, and those with the same change."""
         likewise = f", likewise {', '.join(map(plain, self.others))}" if self.others else ""
         return plain(self.board) + likewise
 
     @property
     def since(self) -> str:
-        """Run, date, release and image."""
+        """First run, date, release and image."""
         began = self.began
         image = f", image {_short(self.differs['image'][1])}" if "image" in self.differs else ""
         return f"run {began.run}, {began.at:%Y-%m-%d %H:%M} UTC, release {plain(began.release)}{image}"
 
     @property
     def differing(self) -> str:
-        """What is not as it was in the run before."""
+        """The known differences from the run before."""
         return differing(self.differs)
 
 
 @frozen
 class EvidenceLinks:
-    """Where the evidence of a change is.
+    """Links to the evidence of a change.
 
     Attributes:
-        address: of a run's report as `lab report` writes it, with {run}; empty: there is none, a command is named in its place.
+        address: of a run's report by `lab report`, with {run}; empty: none; a command is given instead.
     """
 
     address: str = field()
@@ -109,13 +111,13 @@ class EvidenceLinks:
             )
 
     def report(self, change: VerdictChange) -> str:
-        """The report of the run with which a change began, at its first metric."""
+        """The report of a change's first run, at its first metric."""
         if not self.address:
             return f"lab report {change.began.run}"
         return f"{self._of(change.began.run)}#{change.verdicts[0].metric}"
 
     def log(self, change: VerdictChange) -> str:
-        """The windows of the log that the first number was read from."""
+        """The log windows of the first number."""
         first = change.verdicts[0]
         place = {name: value for name, value in first.params.items() if name == _TRIED}
         if self.address:
@@ -128,7 +130,7 @@ class EvidenceLinks:
         return self._of(run) if self.address else f"lab report {run}"
 
     def attempts(self, failing: Failing) -> str:
-        """The attempts with the log of the newest that failed for a cause."""
+        """The failed attempts, with the newest one's log."""
         run = failing.last.id
         if not self.address:
             return f"lab results show {run} --log"
@@ -139,10 +141,10 @@ class EvidenceLinks:
 
 
 def changes(verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> list[VerdictChange]:
-    """The changes that verdicts speak of, regressions first; verdicts that call nothing are left out.
+    """Group verdicts to changes, regressions first.
 
     Args:
-        verdicts: of one number and cause the first counts. began: the runs that the verdicts name, by their ids.
+        verdicts: the first of a number and cause counts. began: their changes' first runs by id.
     """
     found: dict[tuple[object, ...], dict[tuple[object, ...], StoredVerdict]] = {}
     for verdict in verdicts:
@@ -156,7 +158,10 @@ def changes(verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> li
 
 
 def failing_title(failing: Failing) -> str:
-    """What a board fails with in one line: release, how it fails, the cause with its line, how often, and since which run."""
+    """A standing failure in one line.
+
+    Release, kind of failure, cause with its line, frequency and first run.
+    """
     words = failing.cause.outcome.replace("_", " ")
     line = _PANIC.sub("", failing.line)
     cause = f"{words} '{plain(line)[:_LINE]}'" if line else words
@@ -175,7 +180,7 @@ def failing_title(failing: Failing) -> str:
 
 
 def failing_lines(failing: Failing) -> list[str]:
-    """What the console showed, or what the newest failure says."""
+    """The failure's console line, or the newest failure's message."""
     shown = plain(failing.line or failing.message)
     return [f"{failing.cause.outcome}: {shown}"] if shown else []
 
@@ -185,7 +190,7 @@ def _since(failing: Failing) -> str:
 
 
 def differing(differs: Mapping[str, tuple[str, str]]) -> str:
-    """What of the provenance differs, in a line."""
+    """The differences in one line."""
     found = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in differs.items()]
     return "; ".join(found) or "nothing that is known"
 
@@ -236,34 +241,34 @@ def _way(verdicts: Sequence[StoredVerdict]) -> str:
 
 
 def _short(value: str) -> str:
-    """A hash is told by its beginning."""
+    """Shorten a hash to its beginning."""
     whole = _HASH.fullmatch(value)
     return whole[1] if whole else plain(value)[:80]
 
 
-# --- A verdict in words, and as a document for other programs ---
+# --- A verdict as text and as JSON ---
 
 
 def name(verdict: StoredVerdict) -> str:
-    """Which number it is of, e.g. `boot.time (sd)`."""
+    """The verdict's number, e.g. `boot.time (sd)`."""
     params = label(verdict.params)
     return f"{verdict.metric} ({params})" if params else verdict.metric
 
 
 def interval(verdict: StoredVerdict) -> str:
-    """The 95 % interval of the effect, e.g. `+2.4 % to +3.8 %`; that of a mode is not known."""
+    """The effect's 95 % interval, e.g. `+2.4 % to +3.8 %`."""
     if verdict.low is None or verdict.high is None:
         return "not known"
     return f"{100 * verdict.low:+.1f} % to {100 * verdict.high:+.1f} %"
 
 
 def differences(verdict: StoredVerdict) -> str:
-    """What differs between the run that it began with and the one before, e.g. `board: A, was B`."""
+    """The known differences in one line, e.g. `board: A, was B`."""
     return "; ".join(f"{what}: {now}, was {was}" for what, (was, now) in verdict.differs.items())
 
 
 def needs(verdicts: Iterable[StoredVerdict]) -> str:
-    """Why the judge says nothing of numbers without a history, e.g. `needs 8 earlier runs, has 5`; empty: all have one."""
+    """Missing history, e.g. `needs 8 earlier runs, has 5`; empty: none missing."""
     from lab.judge.history.constants import CONSTANTS  # noqa: PLC0415 - with numpy
 
     had = {verdict.n for verdict in verdicts if verdict.outcome == "no history"}
@@ -273,7 +278,7 @@ def needs(verdicts: Iterable[StoredVerdict]) -> str:
 
 
 def sentence(verdict: StoredVerdict) -> str:
-    """All of it, for a message."""
+    """The whole verdict as a sentence."""
     if verdict.since_run is None:
         why = f", {needs([verdict])}" if verdict.outcome == "no history" else ""
         return f"{name(verdict)} on {verdict.run.board}, run {verdict.run.id}: {verdict.outcome}{why}"

@@ -1,4 +1,4 @@
-"""What a change between two numbers can be."""
+"""The verdicts on a change between two numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attrs import frozen
 
 
 class Verdict(enum.StrEnum):
-    """In the order in which a table shows them: what needs a person first."""
+    """Verdicts in a table's order: those that need a person first."""
 
     REGRESSION = "regression"
     SUSPECT = "suspect"
@@ -24,7 +24,7 @@ class Verdict(enum.StrEnum):
 
     @property
     def moved(self) -> bool:
-        """Whether it says that the number itself got better or worse."""
+        """True if the number itself got better or worse."""
         return self in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
 
 
@@ -33,11 +33,11 @@ class Judgement:
     """A verdict and why, in one sentence.
 
     Attributes:
-        effect: the relative change, e.g. 0.02: the number is 2 % higher; None where there is none, e.g. from zero.
+        effect: the relative change, e.g. 0.02: the number is 2 % higher; None: undefined, e.g. from zero.
         low, high: of the effect, at 95 %, with the noise between runs and both ±.
-        rule: of `lab.judge.compare`, the one that decided, e.g. "clock"; "moved" where no rule explained the difference, "crept" where
-            it is one of many small ones, "flow" where only boots of another flow could be compared with it.
-        returns_to: the earlier release whose level this only is again; empty where there is none.
+        rule: the deciding one of `lab.judge.compare`, e.g. "clock"; "moved": no rule explained the difference; "crept":
+            one of many small steps; "flow": only boots of another flow could be compared.
+        returns_to: the earlier release with the same level; empty: none.
         crept_from: the earlier release since which steps of one direction have added up, none of them more than noise; empty where
             it moved at once, or not at all. The effect stays that against the last release.
     """

@@ -352,7 +352,7 @@ def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]
         yield chunk
 
 
-# --- A store that one program asks again and again, such as a web site ---
+# --- A store for many requests ---
 
 
 @define

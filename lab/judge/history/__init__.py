@@ -22,10 +22,10 @@ _MOST: Final = 700.0  # exp of more is no float
 def judge(
     series: Sequence[Series], known: Constants = CONSTANTS, *, everything: bool = True
 ) -> list[list[StepVerdict]]:
-    """Verdicts on the runs of every series, each resting on nothing later than its run.
+    """Judge the runs of every series; nothing later than a run counts.
 
     Args:
-        everything: one for every run; else only those that say or cost something.
+        everything: a verdict for every run; else only for runs with a result or reruns.
     """
     walk = Walk(len(series), known)
     verdicts: list[list[StepVerdict]] = [[] for _ in series]
@@ -40,7 +40,7 @@ def judge(
 
 
 def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> StepVerdict:
-    """What was said of one run, in words."""
+    """The verdict on one run of a series."""
     found = outcome(series.name, t, said, row, has, higher_is_better=series.higher_is_better)
     if found.since is None:
         return found
@@ -49,10 +49,10 @@ def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> StepVerd
 
 
 def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_better: bool) -> StepVerdict:
-    """What was said of one run, in words, but for the samples since then and what differs.
+    """The verdict without sample count and differences.
 
     Args:
-        has: whether the run has a number.
+        has: the run has a number.
     """
     reruns = int(said.reruns[row])
     if not said.level[row]:
@@ -84,12 +84,12 @@ def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_bet
 
 
 def _relative(difference: float) -> float:
-    """The relative change that a difference of logarithms is; finite whatever was measured."""
+    """Convert a difference of logarithms to a finite relative change."""
     return math.expm1(min(difference, _MOST))
 
 
 def _differences(series: Series, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
-    """What is known to differ between a run and the one before it."""
+    """Known differences between a run and the one before."""
     if since < 1:
         return
     before, after = series.runs[since - 1].provenance, series.runs[since].provenance

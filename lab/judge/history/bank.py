@@ -21,7 +21,7 @@ NULL, BEFORE, RIVALS = 0, 1, 2  # slots: nothing changed; nothing changed at the
 
 @define(eq=False)
 class Learned:
-    """What is known of a series; each of the shape (series,).
+    """The learned parameters of each series, shape (series,).
 
     Attributes:
         night: standard deviation of the nights, and its correlation from one to the next.
@@ -36,7 +36,7 @@ class Learned:
     image: Floats
 
     def take(self, rows: Index) -> Learned:
-        """A copy of some series."""
+        """Copy some series."""
         return Learned(*(getattr(self, each.name)[rows] for each in fields(Learned)))
 
     def put(self, rows: Index, other: Learned) -> None:
@@ -46,7 +46,7 @@ class Learned:
 
 @frozen(eq=False)
 class _Kind:
-    """What a run may be: its likelihood times its share, the distance from what was expected of it, and the variance of that."""
+    """A kind of run: its weighted likelihood, error, and variance."""
 
     weight: Floats
     error: Floats
@@ -54,10 +54,10 @@ class _Kind:
 
 
 def _kinds(error: Floats, variance: Floats, learned: Learned, known: Constants) -> tuple[_Kind, ...]:
-    """An ordinary run, one in the second mode, an odd one, and a grossly odd one.
+    """An ordinary run, a second-mode, an odd and a grossly odd one.
 
     Args:
-        error: of a run, from what was expected; shape (series,) or (series, slots). variance: of that, the same shape.
+        error: of a run from its expectation; shape (series,) or (series, slots). variance: of the error, the same shape.
     """
     odd, mode, offset = (
         each.reshape(-1, *[1] * (error.ndim - 1)) for each in (learned.odd, learned.mode_rate, learned.mode)
@@ -76,7 +76,7 @@ def _kinds(error: Floats, variance: Floats, learned: Learned, known: Constants) 
 
 @define(eq=False)
 class Bank:
-    """The filters: means (3, series, slots), covariances (6, series, slots), log likelihoods (series, slots)."""
+    """Filters: means (3, series, slots), covariances (6, …), log likelihoods."""
 
     mean: Floats
     cov: Floats
@@ -87,7 +87,7 @@ class Bank:
         return cls(np.zeros((3, series, slots)), np.zeros((6, series, slots)), np.full((series, slots), -np.inf))
 
     def take(self, rows: Index) -> Bank:
-        """A copy of some series."""
+        """Copy some series."""
         return Bank(self.mean[:, rows], self.cov[:, rows], self.log[rows])
 
     def put(self, rows: Index, other: Bank) -> None:
@@ -121,12 +121,15 @@ class Bank:
         cov[II, new_image] = (learned.image**2)[new_image, None]
 
     def expected(self, slot: int) -> tuple[Floats, Floats]:
-        """(mean, variance without the run's own noise) of the next run's centre by one slot, shape (series,)."""
+        """(mean, variance without noise) of the next centre by a slot.
+
+        Shape (series,).
+        """
         cov = self.cov[:, :, slot]
         return self.mean[:, :, slot].sum(axis=0), cov[LL] + cov[II] + cov[NN] + 2 * (cov[LI] + cov[LN] + cov[IN])
 
     def ordinary(self, centre: Floats, noise: Floats, learned: Learned, known: Constants) -> tuple[Floats, Floats]:
-        """(probability that a run is not odd, its centre less the second mode's offset if it is in that), by NULL."""
+        """(probability of an ordinary run, centre without mode offset), by NULL."""
         expected, variance = self.expected(NULL)
         total = variance + noise
         kinds = _kinds(centre - expected, total, learned, known)
@@ -137,8 +140,10 @@ class Bank:
     def update(
         self, centre: Floats, noise: Floats, learned: Learned, known: Constants, share: float = 1.0, own: float = 0.0
     ) -> None:
-        """Take the centre of one run of each series, of variance `noise`; `share`: of the night in it; `own`: as
-        much of the nights' variance is its own."""
+        """Update with one run's centre of each series, of variance `noise`.
+
+        `share`: of the night in it; `own`: share of the nights' variance that is its own.
+        """
         mean, cov = self.mean, self.cov
         gain_level = cov[LL] + cov[LI] + share * cov[LN]
         gain_image = cov[LI] + cov[II] + share * cov[IN]

@@ -1,4 +1,4 @@
-"""The numbers that the history's judge rests on, each with its reason. They stand here and nowhere else.
+"""The constants of the history's judge, each with its reason.
 
 Relative sizes are differences of natural logarithms: 0.01 is one per cent.
 """
@@ -12,7 +12,7 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class Constants:
-    """All of them. A test or a bench may judge with others; the product has one set, `CONSTANTS`."""
+    """All constants; tests and benches may use other sets than `CONSTANTS`."""
 
     # A run
     huber: float = (

@@ -1,4 +1,4 @@
-"""A history and what the judge says of it, as records."""
+"""The records of a history and its verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAUSES = ("image", "software", "release", "board", "card", "adapter", "host", "t
 
 
 class Outcome(enum.StrEnum):
-    """What is said of one run of one series."""
+    """The outcome of judging one run of a series."""
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
@@ -34,7 +34,7 @@ class HistoryRun:
     Attributes:
         samples: in the metric's unit, shape (n,); what is not finite and above 0 does not count.
         provenance: the causes (CAUSES) as far as they are known.
-        reruns: samples of further runs of the same night and image, in order; None where none can be had.
+        reruns: samples of further runs of the same night and image, in order; None: unavailable.
     """
 
     samples: npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ class HistoryRun:
 
 @frozen(eq=False)
 class Series:
-    """One metric of one board under the same parameters, run by run from the oldest."""
+    """One metric of one board with its runs, oldest first."""
 
     name: str
     runs: tuple[HistoryRun, ...]
@@ -53,16 +53,16 @@ class Series:
 
 @frozen
 class StepVerdict:
-    """What the judge says of a run.
+    """The verdict on a run.
 
     Attributes:
         series, run: the series' name and the run's index in it.
-        reruns: how many of the run's reruns were used; of UNSURE: how many are asked for by now.
-        since: index of the run that the change began with; None where there is no change.
+        reruns: number of used reruns; of UNSURE: number of requested ones.
+        since: index of the change's first run; None: no change.
         n: samples since then.
         effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval.
         mode: the change is a new mode of single boots; the effect is then the modes' distance, and has no interval.
-        differs: cause -> (before, since), of what is known of both runs.
+        differs: cause -> (before, since), of causes known of both runs.
     """
 
     series: str
@@ -78,7 +78,7 @@ class StepVerdict:
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
 
 
-# --- A run's samples made one number that a few slow boots do not move ---
+# --- Robust centre of a run ---
 
 
 Floats = npt.NDArray[np.float64]
@@ -98,7 +98,7 @@ class Spread:
     Attributes:
         ordered: logarithms of the samples in ascending order, NaN at the end; shape (runs, samples).
         count: usable samples.
-        median: NaN where there is no sample.
+        median: NaN without a sample.
         deviation: standard deviation by the median of absolute deviations; NaN of fewer than two samples.
     """
 
@@ -109,7 +109,10 @@ class Spread:
 
 
 def spread(logs: Floats) -> Spread:
-    """What a run's samples say by their order alone. `logs`: shape (runs, samples), NaN where there is none."""
+    """Order statistics of a run's samples.
+
+    `logs`: shape (runs, samples), NaN for no sample.
+    """
     ordered = np.sort(logs, axis=-1)
     count = np.isfinite(ordered).sum(axis=-1)
     median = _middle(ordered, count)
@@ -128,7 +131,7 @@ def centre(runs: Spread, scale: Floats, huber: float) -> Floats:
 
 
 def _middle(ordered: Floats, count: Ints) -> Floats:
-    """Medians of rows whose first `count` values are finite and ascending."""
+    """Medians of rows with `count` finite, ascending values first."""
     low = np.maximum(count - 1, 0) // 2
     high = np.minimum(np.maximum(count, 1) // 2, ordered.shape[-1] - 1)
     both = np.take_along_axis(ordered, np.stack([low, high], axis=-1), axis=-1)

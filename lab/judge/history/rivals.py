@@ -1,4 +1,4 @@
-"""The rivals of "nothing changed": when they start, when they end, and which of them wins."""
+"""Rival hypotheses to "nothing changed": start, end and winner."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ NOTHING, NEW_IMAGE, SILENT = 0, 1, 2
 
 
 class Rivals:
-    """A rival is a group of slots of the bank, one for each size of a change.
+    """Groups of slots of the bank, one slot per size of change.
 
     Attributes:
         kind: NOTHING, NEW_IMAGE or SILENT; (series, groups). born: index of the run that it began with.
-        nights: that it has lived. level, variance: of "nothing changed" when it began.
+        nights: its age. level, variance: of "nothing changed" at its start.
     """
 
     def __init__(self, series: int, known: Constants) -> None:
@@ -58,7 +58,7 @@ class Rivals:
         self.variance = np.concatenate([self.variance, more], axis=1)
 
     def night(self, here: Bools) -> None:
-        """A night more for the rivals of these series."""
+        """Add a night to the rivals of these series."""
         self.nights += here[:, None] & (self.kind != NOTHING)
 
     def drop(self, rows: Index, groups: Index, bank: Bank) -> None:
@@ -70,7 +70,10 @@ class Rivals:
         self.kind[rows] = NOTHING
 
     def ratios(self, bank: Bank) -> Floats:
-        """Logarithm of the mean likelihood ratio against "nothing changed"; (series, groups), -inf where there is none."""
+        """Log mean likelihood ratio against "nothing changed".
+
+        Shape (series, groups); -inf: no rival.
+        """
         if not self.kind.shape[1]:
             return np.full((len(self.kind), 1), -np.inf)
         with np.errstate(invalid="ignore"):
@@ -78,7 +81,10 @@ class Rivals:
         return np.where(self.kind != NOTHING, likely, -np.inf)
 
     def asks(self, bank: Bank, *, again: bool) -> Bools:
-        """Where a rerun would tell: a rival is likely, and none has won as a later one. `again`: one was used."""
+        """True where a rerun would tell; `again`: one was used.
+
+        A rival is likely, and none has won as a later one.
+        """
         known = self._known
         if not self.kind.shape[1]:
             return np.zeros(len(self.kind), dtype=bool)
@@ -96,7 +102,7 @@ class Rivals:
         """(group, it has won, the highest log ratio) of the best rival.
 
         Args:
-            confirmed: all reruns of the night were used. can_rerun: there are reruns at all.
+            confirmed: all reruns of the night were used. can_rerun: reruns exist.
         """
         known = self._known
         if not self.kind.shape[1]:
@@ -112,7 +118,7 @@ class Rivals:
         return best, ratio[rows, best] > need, ratio.max(axis=1)
 
     def _best(self, ratio: Floats) -> Ints:
-        """The likeliest rival of each series, where the odds are against silent ones."""
+        """The likeliest rival of each series, at odds against silent ones."""
         best: Ints = (ratio - np.where(self.kind == SILENT, self._known.silent_odds, 0.0)).argmax(axis=1)
         return best
 
@@ -127,7 +133,7 @@ class Rivals:
         return bank.log[:, RIVALS:].reshape(*self.kind.shape, self._sizes)
 
     def prune(self, bank: Bank) -> None:
-        """Give up those that are too old or too unlikely."""
+        """End rivals that are too old or too unlikely."""
         over = (self.nights >= self._known.rival_life) | (self.ratios(bank) < self._known.rival_end)
         rows, groups = np.nonzero(over & (self.kind != NOTHING))
         self.drop(rows, groups, bank)

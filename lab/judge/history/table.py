@@ -20,12 +20,12 @@ class Night:
     """One run of each series.
 
     Attributes:
-        logs: of the samples; shape (series, samples), NaN where there is none.
+        logs: of the samples; shape (series, samples), NaN for none.
         reruns: of the reruns' samples; shape (series, reruns, samples).
-        rerun_count: how many reruns there are; (series,). can_rerun: more can be had.
-        new_image: the image is another one than before, or may be: another label, and no hash that is the same. image_known: something
-            but the label is known of it.
-        swap: variance that other known changes add to the level; 0 where there is none.
+        rerun_count: number of reruns; (series,). can_rerun: more are possible.
+        new_image: the image differs from the one before, or may: another label without an equal hash. image_known: more
+            than its label is known.
+        swap: variance that other known changes add to the level; 0: none.
     """
 
     logs: Floats
@@ -38,28 +38,28 @@ class Night:
 
 
 def logarithms(samples: Floats) -> Floats:
-    """Natural logarithms; NaN of what has none."""
+    """Natural logarithms; NaN if undefined."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logs: Floats = np.log(samples)
     return np.where(np.isfinite(logs), logs, np.nan)
 
 
 def nights(series: Sequence[Series], known: Constants) -> list[Night]:
-    """All runs of all series; a series that is shorter than others has empty runs at its end."""
+    """All nights of all series; shorter series end with empty runs."""
     length = max((len(one.runs) for one in series), default=0)
     seen = [Provenance(known) for _ in series]
     return [night([one.runs[t] if t < len(one.runs) else None for one in series], seen) for t in range(length)]
 
 
 class Provenance:
-    """What a series' runs were made with, and what changed with the latest."""
+    """A series' known causes, and their latest changes."""
 
     def __init__(self, known: Constants) -> None:
         self._known = known
         self._last: dict[str, str] = {}
 
     def take(self, run: HistoryRun) -> tuple[bool, bool, float]:
-        """(new image, image known, variance of swaps) of the next run."""
+        """Take the next run: (new image, image known, variance of swaps)."""
         known, before = run.provenance, self._last
         changed = {cause for cause, value in known.items() if before.get(cause, value) != value}
         is_same = "image" in known and before.get("image") == known["image"]
@@ -72,7 +72,7 @@ class Provenance:
 
 
 def night(runs: Sequence[HistoryRun | None], seen: Sequence[Provenance]) -> Night:
-    """One run of each series; None where a series has none."""
+    """One run of each series; None: a series has none."""
     count = len(runs)
     logs = logarithms(_padded([run.samples if run else _NOTHING for run in runs]))
     reruns = [(run.reruns or ()) if run else () for run in runs]

@@ -1,4 +1,7 @@
-"""The judge's walk over the runs, all series in step. It knows nothing later than the run it stands at."""
+"""The judge's walk over the runs of all series in step.
+
+It knows nothing later than the current run.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ _SURE = 1.96  # 95 % of a normal distribution lie within so many deviations
 
 @frozen(eq=False)
 class Said:
-    """What is said of one run of each series; all of the shape (series,).
+    """The results of one run of each series, shape (series,).
 
     Attributes:
-        level: 1 the number rose, -1 it fell, 0 neither. environment: it moved for another reason than an image.
-        mode: the rise or fall is a new mode of single boots. unsure: a rerun would help and there was none left.
-        young: there is no history yet. reruns: how many were used.
-        since: index of the run that it began with. effect, error: of the logarithm; the error is half the 95 % interval.
+        level: 1: the number rose; -1: it fell; 0: neither. environment: another cause than an image moved it.
+        mode: the rise or fall is a new mode of single boots. unsure: a rerun would help, and none was left.
+        young: without a history yet. reruns: number of used ones.
+        since: index of the change's first run. effect, error: of the logarithm; the error is half the 95 % interval.
     """
 
     level: Ints
@@ -36,7 +39,7 @@ class Said:
     error: Floats
 
     def speaks(self) -> Bools:
-        """Where there is more to say than "unchanged", (series,)."""
+        """True where a run has a result beyond "unchanged", (series,)."""
         some: Bools = (self.level != 0) | self.young | self.unsure | (self.reruns > 0)
         return some
 
@@ -45,7 +48,7 @@ class Walk:
     """Judges series run by run.
 
     Args:
-        series: how many there are.
+        series: their number.
     """
 
     def __init__(self, series: int, known: Constants) -> None:
@@ -99,7 +102,7 @@ class Walk:
             self._step = np.fmin(self._step, np.where(gaps > 1e-12, gaps, np.inf).min(axis=1))
 
     def _sigma(self) -> Floats:
-        """Standard deviation of a sample, at least that of rounding to the resolution."""
+        """Standard deviation of a sample, at least the rounding error's."""
         resolution = np.where(np.isfinite(self._step), self._step, 0.0)
         sigma: Floats = np.maximum(self._scale, np.minimum(resolution, 0.05) / np.sqrt(12))
         return sigma
@@ -111,7 +114,7 @@ class Walk:
         return centre(samples, sigma, self._known.huber), noise
 
     def _predict(self, night: Night, ready: Bools) -> None:
-        """The night before its run: drift, known changes, and a rival for a new image."""
+        """Predict a night: drift, known changes, a rival for a new image."""
         known, bank = self._known, self._bank
         new_image = night.new_image & ready
         self._images.end(new_image, bank, self._learned, known)
@@ -126,7 +129,7 @@ class Walk:
         self._rivals.spawn(np.flatnonzero(new_image), NEW_IMAGE, self._t, bank)
 
     def _residual(self, y: Floats, noise: Floats, here: Bools) -> None:
-        """Keep what this run says of the nights."""
+        """Store a run's residual of the nights."""
         known, bank = self._known, self._bank
         column = self._t % known.learn_runs
         level = bank.mean[LEVEL, :, NULL] + bank.mean[IMAGE, :, NULL]
@@ -137,13 +140,13 @@ class Walk:
         self._images.add(moved, noise, np.where(here, weight, 0.0))
 
     def _surprise(self, y: Floats, noise: Floats, here: Bools, night: Night) -> None:
-        """Start a rival where a run is far off without a cause, or farther than a known change explains."""
+        """Start a rival for a run that is unexpectedly far off."""
         expected, variance = self._bank.expected(NULL)
         far = np.abs(y - expected) > self._known.silent_surprise * np.sqrt(variance + noise)
         self._rivals.spawn(np.flatnonzero(here & far & ~night.new_image), SILENT, self._t, self._bank)
 
     def _update(self, rows: Ints, y: Floats, noise: Floats, share: float = 1.0, own: float = 0.0) -> None:
-        """Show a centre to the filters of some series."""
+        """Update the filters of some series with a centre."""
         if not len(rows):
             return
         everything = len(rows) == self._series
@@ -154,7 +157,7 @@ class Walk:
             self._bank.put(rows, bank)
 
     def _confirm(self, night: Night, here: Bools) -> Ints:
-        """Use reruns where a rival is likely and more would tell; how many were used, (series,)."""
+        """Use reruns for likely rivals; number of used ones, (series,)."""
         known = self._known
         used = np.zeros(self._series, dtype=np.int64)
         for number in range(min(known.most_reruns, night.reruns.shape[1])):
@@ -208,7 +211,7 @@ class Walk:
         )
 
     def _swaps(self, here: Bools) -> tuple[Bools, Floats, Floats]:
-        """Where a known change moved the level: (it did, by how much, half its 95 % interval)."""
+        """Known changes that moved the level: (moved, effect, half its interval)."""
         known, bank = self._known, self._bank
         waiting = self._swapped >= 0
         ratio = np.where(waiting, bank.log[:, NULL] - np.where(waiting, bank.log[:, BEFORE], 0.0), 0.0)
@@ -220,20 +223,20 @@ class Walk:
         return moved, effect, error
 
     def _forget(self, rows: Ints, since: Ints) -> None:
-        """Residuals from a change to its verdict teach nothing: they were taken from the old level."""
+        """Discard residuals from a change to its verdict (old level)."""
         for row in rows:
             columns = np.arange(max(since[row], self._t - self._known.learn_runs + 1), self._t + 1)
             self._residuals[row, columns % self._known.learn_runs] = np.nan
 
     def _slow_modes(self, samples: Spread, here: Bools, said: Said) -> None:
-        """A new mode of single boots is said where nothing else is."""
+        """Report new modes of single boots where nothing else changed."""
         side, since, size = self._slow.take(samples, self._sigma(), here, self._t)
         rows = np.flatnonzero((side != 0) & (said.level == 0))
         said.level[rows], said.since[rows], said.effect[rows] = side[rows], since[rows], size[rows]
         said.error[rows], said.mode[rows], said.unsure[rows] = np.nan, True, False
 
     def _begin(self, y: Floats, noise: Floats, rows: Bools) -> None:
-        """The first runs: kept, and the last of them starts the filters."""
+        """Store the first runs; the last of them starts the filters."""
         known, bank = self._known, self._bank
         index = np.flatnonzero(rows)
         self._first[index, self._runs[index]] = y[index]
@@ -267,14 +270,14 @@ class Walk:
         learn(self._residuals[:, :filled], self._variances[:, :filled], self._learned, known)
 
 
-# --- What a series' own past says of its nights, shrunk to the priors: little is known of a short history ---
+# --- Learning from a series' past ---
 
 
 _ROUNDS = 3  # of expectation and maximisation; begun from robust figures, more change nothing
 
 
 def prior(series: int, known: Constants) -> Learned:
-    """What is believed of a series without a history."""
+    """The priors of a series without a history."""
 
     def all_of(value: float) -> Floats:
         return np.full(series, value)
@@ -293,7 +296,7 @@ def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constan
     """Learn the nights, odd runs and the second mode.
 
     Args:
-        residuals: a run's centre less the level expected; (series, runs), NaN where a run teaches nothing.
+        residuals: a run's centre less the expected level; (series, runs), NaN: unusable.
         variances: of a residual, without the night's own.
     """
     usable = np.isfinite(residuals)
@@ -338,7 +341,7 @@ def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constan
 
 
 def _night_at_first(residuals: Floats, variances: Floats, count: Floats, known: Constants) -> Floats:
-    """Variance of the nights by the median of absolute residuals, which neither modes nor odd runs move much."""
+    """Robust variance of the nights, by the median of absolute residuals."""
     some = np.maximum(count, 1)
     absolute = np.sort(np.abs(residuals), axis=1)
     median = np.take_along_axis(absolute, ((some - 1) // 2)[:, None], axis=1)[:, 0]
@@ -351,7 +354,7 @@ def _night_at_first(residuals: Floats, variances: Floats, count: Floats, known: 
 def _mode_at_first(
     away: Floats, deviation: Floats, usable: Bools, count: Floats, known: Constants
 ) -> tuple[Floats, Floats]:
-    """(offset, share) of the residuals of one side that lie together beyond the ordinary; 0 where there are too few."""
+    """(offset, share) of one side's cluster of residuals; 0: too few."""
     best, share = np.zeros(len(count)), np.zeros(len(count))
     most = np.zeros(len(count))
     for sign in (1.0, -1.0):
@@ -367,16 +370,16 @@ def _mode_at_first(
     return best, np.minimum(share, known.mode_most)
 
 
-# --- How far the numbers move from image to image without anybody's doing ---
+# --- Usual moves between images ---
 
 
 @define(eq=False, init=False)
 class Images:
-    """The current image of each series, and what those before it said; all of the shape (series,).
+    """Each series' current image and statistics of earlier ones, (series,).
 
     Attributes:
         level, variance: expected when the image came. total, count, noise: of its runs: sum, number, sum of their variances.
-        squares, images: of all images: sum of squared moves beyond what chance explains, and how many they are worth.
+        squares, images: of all images: sum of squared moves beyond chance, and their effective number.
     """
 
     level: Floats
@@ -397,12 +400,12 @@ class Images:
         self.count += weight
 
     def restart(self, rows: Ints) -> None:
-        """This image teaches nothing: a change was found in it."""
+        """Discard the current image after a change was found in it."""
         self.count[rows] = 0.0
         self.variance[rows] = np.inf
 
     def end(self, new: Bools, bank: Bank, learned: Learned, known: Constants) -> None:
-        """An image of these series is over: learn from its mean, and note where the next one begins."""
+        """End these series' image: learn from its mean, begin the next."""
         rows = np.flatnonzero(new)
         if not len(rows):
             return
@@ -423,11 +426,11 @@ class Images:
         self.total[rows] = self.count[rows] = self.noise[rows] = 0.0
 
 
-# --- A new mode of single boots, e.g. one in ten that waits for a time-out: the centre hardly moves, the count of such boots does ---
+# --- New modes of single boots ---
 
 
 class SlowMode:
-    """A CUSUM (Page, 1954) of the boots beyond a bound, on either side of the centre."""
+    """CUSUM (Page, 1954) of boots beyond a bound on either side."""
 
     def __init__(self, series: int, known: Constants) -> None:
         self._known = known
@@ -441,7 +444,7 @@ class SlowMode:
         """Count one run of each series.
 
         Returns:
-            (1 or -1 where a mode above or below the centre is new, index of the run that it began with, its distance); (series,).
+            (1 or -1 for a new mode above or below the centre, index of its first run, its distance); (series,).
         """
         known = self._known
         bound = np.maximum(known.slow_least, known.slow_spreads * sigma)[:, None]
