@@ -1,1 +1,1 @@
-"""boardlab: boot time, sleep, power and benchmarks of boards, with a stated uncertainty."""
+"""boardlab: boot time, sleep, power and benchmarks with stated uncertainty."""

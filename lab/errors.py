@@ -1,4 +1,4 @@
-"""The error tree: whose fault it is, and whether a retry can help.
+"""The error tree: party at fault, and use of a retry.
 
     BoardlabError
     ├── BoardError                the device under test
@@ -13,7 +13,7 @@
     └── ConfigurationError        a file, option or URL that a person has to mend; always stable
         └── NoResultsError            nothing was measured yet, or the results are elsewhere
 
-Retries look only at `transient`. A message says what was expected, what came, and what to do next.
+Retries look only at `transient`. A message has the expectation, the finding and the remedy.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class LabTransientError(LabError):
 
 
 class LabStableError(LabError):
-    """The lab is broken until somebody mends it."""
+    """The lab is broken until a person repairs it."""
 
 
 class TestError(BoardlabError):
-    """The test is wrong: it misread an answer or asked for what cannot be."""
+    """The test is wrong: a misread answer or an impossible request."""
 
     __test__ = False  # pytest must not collect it by its name
     fault = "test"
@@ -89,15 +89,15 @@ class TestTransientError(TestError):
 
 
 class TestStableError(TestError):
-    """The test asks for what cannot be."""
+    """The test requests something impossible."""
 
 
 class ConfigurationError(BoardlabError):
-    """A file, an option or a URL is wrong; a person has to mend it."""
+    """A file, an option or a URL is wrong and needs correction."""
 
     fault = "configuration"
     failure = "configuration"
 
 
 class NoResultsError(ConfigurationError):
-    """There is no database of results at this place, or an empty one."""
+    """The database of results is missing or empty."""

@@ -1,4 +1,4 @@
-"""URLs as they may be shown: without their passwords, wherever in them those stand."""
+"""URLs without their passwords, for messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPACE: Final = re.compile(r"\s")
 
 
 def redacted(text: str) -> str:
-    """A URL, or text with URLs in it, with `***` for every password.
+    """Replace every password of URLs in a text by `***`.
 
     A URL that is written wrong is cut rather than believed: a password that holds an unescaped `/`, `?` or `@` is
     hidden as far as the last `@`, and one with spaces to its end where the text is nothing but the URL.
@@ -30,14 +30,14 @@ def redacted(text: str) -> str:
 
 
 def scrubbed(text: str, url: str) -> str:
-    """What somebody else says about a URL, such as a driver's error, without the URL's passwords."""
+    """Remove a URL's passwords from a foreign text, e.g. driver's error."""
     for secret in sorted(_secrets(url), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return redacted(text)
 
 
 def _hidden(scheme: str, rest: str) -> str:
-    """What follows a URL's scheme (with its `://`)."""
+    """Hide the passwords in a URL's part after `://`."""
     login, at, place = rest.rpartition("@")
     user, colon, _ = login.partition(":")
     if at and not colon and _is_web(scheme) and "/" not in login:
@@ -60,7 +60,7 @@ def _is_web(scheme: str) -> bool:
 
 
 def _secrets(url: str) -> set[str]:
-    """The passwords of a URL, in every form in which they may be repeated."""
+    """The passwords of a URL, in every repeatable form."""
     scheme, _, rest = url.partition("://")
     user, colon, password = rest.rpartition("@")[0].partition(":")
     found = {password if colon or not _is_web(f"{scheme}://") or "/" in user else user}

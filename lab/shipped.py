@@ -1,4 +1,4 @@
-"""The files that come with boardlab and are no programs: environments, the suite, what a lab host installs, documents.
+"""Files shipped with boardlab: environments, suite, farm configuration, documents.
 
 A checkout has them at its top; a wheel holds the same folders in `lab/lab_folder` (pyproject.toml puts them there).
 """
@@ -21,12 +21,12 @@ _IN_WHEEL: Final = _PACKAGE / "lab_folder"
 
 
 def is_bench(pdu: object) -> bool:
-    """Whether a PDUDaemonPort's `pdu` names the power switch of virtual boards."""
+    """True if a PDUDaemonPort's `pdu` switches virtual boards."""
     return str(pdu).partition("/")[0] == BENCH_PDU
 
 
 def checkout() -> Path | None:
-    """The checkout that this boardlab runs from; None: it was installed from a wheel."""
+    """The checkout of this boardlab; None: installed from a wheel."""
     return None if _IN_WHEEL.is_dir() else _PACKAGE.parent
 
 
@@ -36,13 +36,13 @@ def folder(name: str) -> Path:
 
 
 def tests(lab: Path) -> Path:
-    """The suite that is meant in a lab's folder: its own, else boardlab's."""
+    """The suite for a lab's folder: its own, else boardlab's."""
     own = lab / TESTS
     return own if own.is_dir() else folder(TESTS)
 
 
 def environments(name: str, lab: Path) -> list[Path]:
-    """Where an environment may be in a lab's folder: `name` as it stands, and where it is a bare name, in ENVS."""
+    """Candidates for an environment: `name`, and a bare name in ENVS."""
     given = Path(name)
     found = [lab / given]
     if given.name == name:
@@ -52,7 +52,7 @@ def environments(name: str, lab: Path) -> list[Path]:
 
 
 def program(name: str) -> str:
-    """How this user's shell calls a program of boardlab's environment: by its name, or by its path where that finds none or another."""
+    """The command of a boardlab program: its name, or its path."""
     ours = Path(sys.executable).with_name(name)
     found = shutil.which(name)
     return name if found and Path(found) == ours else str(ours)

@@ -1,4 +1,4 @@
-"""YAML files that people write: read within bounds, so that a wrong one is a message and never the end of the program."""
+"""YAML files written by people, read within bounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MERGE: Final = "<<"  # what it merges may come from several anchors
 
 @define
 class _Open:
-    """A collection around us. before: nodes before it. keys: those that it has so far; None: it is a list."""
+    """An open collection. before: earlier nodes. keys: so far; None: a list."""
 
     anchor: str | None
     before: int
@@ -40,8 +40,8 @@ def text_of(path: Path, hint: str = "mend it", *, unique: bool = False) -> str:
     """The text of a YAML file that can be loaded without harm.
 
     Args:
-        mend: what a message about it says to do. unique: a key that stands twice is wrong; YAML's reader takes the last one, and
-            says nothing.
+        hint: remedy for messages. unique: refuse a repeated key; YAML's reader silently takes the last
+            one.
 
     Raises:
         ConfigurationError: it cannot be read, is no UTF-8, no YAML, too large, too deep, or grows by its aliases.
@@ -67,7 +67,7 @@ def text_of(path: Path, hint: str = "mend it", *, unique: bool = False) -> str:
 
 
 def load(path: Path, hint: str = "mend it", *, unique: bool = False) -> Any:
-    """What a YAML file holds: mappings, lists, text and numbers.
+    """Load a YAML file: mappings, lists, text and numbers.
 
     Raises:
         ConfigurationError: as of `text_of`.
@@ -80,7 +80,7 @@ def load(path: Path, hint: str = "mend it", *, unique: bool = False) -> Any:
 
 
 def not_yaml(path: Path, error: Exception) -> ConfigurationError:
-    """The message about a file that YAML's reader refuses."""
+    """The error of a file that YAML's reader refuses."""
     mark = getattr(error, "problem_mark", None)
     line = f":{mark.line + 1}" if mark is not None else ""
     said = " ".join(str(getattr(error, "problem", None) or error).split())
@@ -88,7 +88,7 @@ def not_yaml(path: Path, error: Exception) -> ConfigurationError:
 
 
 def _check(path: Path, text: str, *, unique: bool) -> None:
-    """Go through the file without building anything of it."""
+    """Check the file's events without building anything of it."""
     sizes: dict[str, int] = {}  # of what an anchor names, with every alias in it written out
     open_: list[_Open] = []
     nodes = 0
@@ -123,7 +123,7 @@ def _check(path: Path, text: str, *, unique: bool) -> None:
 
 
 def _note_key(path: Path, within: _Open, event: NodeEvent) -> None:
-    """Keys and values of a mapping come in turn."""
+    """Note a node of a mapping: keys and values alternate."""
     if within.keys is None:
         return
     if within.at_key and isinstance(event, ScalarEvent) and event.value != _MERGE:

@@ -1,4 +1,4 @@
-"""What a board type is, as data: prompts, UARTs, media and boot-mode values, moments of its boot, releases.
+"""Board types as data: prompts, UARTs, media, boot moments, releases.
 
 One TOML file per type in `types/` or in a folder of the lab's own, read by `load`. Real environments and virtual boards use the same files.
 """

@@ -1,4 +1,4 @@
-"""What a board is made of: who it says it is, its supply rails, its links."""
+"""A board's hardware: identity, supply rails, links."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ RAIL_OFF_V: Final = 0.1  # below it a rail is off, where the board type does not
 
 @frozen
 class Identity:
-    """Who the board says it is, in the words of its console.
+    """A board's identity, as its console prints it.
 
     Attributes:
         hostname: of the default root file system.
         model: the device tree's `model`, as U-Boot and the kernel print it.
-        board: the EEPROM's board and revision, as U-Boot prints it; empty where it prints none.
+        board: the EEPROM's board and revision, as U-Boot prints it; empty: not printed.
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
-        mcu: the platform device of the processor that MCU-only keeps running; empty where there is none.
+        mcu: the platform device of the processor that MCU-only keeps running; empty: none.
         simulated_as: the family of lab/virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks like; empty:
             the first word of `chip`.
         assumed: fields without a public source: chosen in the likeness of other boards.
@@ -42,16 +42,16 @@ class Identity:
 
 @frozen
 class Rail:
-    """A supply rail whose power the guides publish.
+    """A supply rail with published power.
 
     Attributes:
         name: as the guides spell it, e.g. "vdd_core".
         volts: nominal.
-        address: I2C address of its current monitor; 0 where no public document says it.
-        shunt_mohm: that monitor's shunt, in milliohm; 0 where no public document says it.
-        always_on: whether it stays on in partial I/O, in which all others must be near 0 V.
-        scaled: whether software sets its voltage (DVFS, AVS), so that it need not be near `volts`.
-        range_v: the lowest and the highest voltage that software sets it to; empty: not scaled, or no public source says.
+        address: I2C address of its current monitor; 0: not public.
+        shunt_mohm: that monitor's shunt, in milliohm; 0: not public.
+        always_on: it stays on in partial I/O, in which all others must be near 0 V.
+        scaled: software sets its voltage (DVFS, AVS), so that it need not be near `volts`.
+        range_v: the lowest and the highest voltage that software sets it to; empty: not scaled, or not public.
     """
 
     name: str
@@ -73,13 +73,13 @@ class Rail:
 
 @frozen
 class Link:
-    """A network or bus interface and what it can carry.
+    """A network or bus interface and its capacity.
 
     Attributes:
         name: as Linux calls it, e.g. "eth0". A section goes by it (lab.benchmarks.section.has_link).
         mbit_s: its line rate.
-        port: what the guides call the switch or controller behind an Ethernet port, e.g. "cpsw".
-        reference: where that is from, and what of it is assumed; empty: from nowhere.
+        port: the guides' name of the switch or controller behind an Ethernet port, e.g. "cpsw".
+        reference: source, with assumed parts marked; empty: none.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Link:
     reference: str = ""
 
 
-# --- What a board type has for benchmarks beyond its media and links, and how the published numbers of it were measured ---
+# --- Benchmark settings ---
 
 
 # A section names the feature that it needs (lab.benchmarks.section.has_feature); a board type lists those that it has.
@@ -109,7 +109,7 @@ class Benchmarks:
         interface: the network interface that they are of; one of the type's links.
         audio_period_frames: the period of ALSA.
         tcp_window: the TCP window that the guide states; empty: it states none.
-        crypto_module: the kernel module of the crypto accelerator; empty: it has none, or nobody knows.
+        crypto_module: the kernel module of the crypto accelerator; empty: none, or unknown.
     """
 
     interface: str = "eth0"
@@ -118,7 +118,7 @@ class Benchmarks:
     crypto_module: str = ""
 
 
-# --- How a board type sleeps and wakes, as data: what arms its wake-up sources, what is known to keep it awake ---
+# --- Sleep and wake-up ---
 
 
 SLEEP_MODES = ("deep_sleep", "mcu_only", "standby", "s2idle", "partial_io")
@@ -127,13 +127,13 @@ WAKE_SOURCES = ("rtc", "uart", "mcu", "gpio", "can")
 
 @frozen
 class WakeSource:
-    """What makes an event wake the board.
+    """A wake-up source's settings.
 
     Attributes:
         settings: file of sysfs -> value that arms the source; each is read back.
-        commands: what else arms it.
+        commands: further commands that arm it.
         afterwards: file of sysfs -> value once the board is back.
-        says: what is known where the source was armed and does not act, and the remedy; by release where it differs.
+        says: known cause and remedy if the armed source does not act; by release where they differ.
     """
 
     settings: dict[str, str] = Factory(dict)
@@ -144,11 +144,11 @@ class WakeSource:
 
 @frozen
 class Blocker:
-    """Something known to keep a board from sleeping or from coming back.
+    """A known obstacle to sleeping or resuming.
 
     Attributes:
-        check: shell command that succeeds where the board has it.
-        says: what it does, and the remedy.
+        check: shell command that succeeds on an affected board.
+        says: effect and remedy.
         device: the kind of chip that it matters on ("GP"); empty: all.
     """
 
@@ -164,7 +164,7 @@ class LowPowerModes:
     Attributes:
         rtc: the clock whose alarm wakes the board.
         asleep_s: silence of the console after which a suspending board is taken to sleep.
-        resume_s: how long it may take from a wake-up event to the shell's answer.
+        resume_s: limit from a wake-up event to the shell's answer.
         resume_start: regular expressions of the kernel's first line of a resume, the preferred one first. The vendor's
             is "Enabling non-boot CPUs"; the others are for one CPU and for suspend-to-idle.
         wakes: the wake-up sources that the board has, of WAKE_SOURCES.

@@ -1,4 +1,4 @@
-"""What is looked for on a board's console, and in which order it comes."""
+"""Patterns of a board's console and their order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LINE_START = rf"^(?:\r|{_TERMINAL})*"
 
 
 def quiet_flow(way: str) -> str:
-    """The name of a flow with a kernel that prints its errors only: "quiet", "falcon_quiet"."""
+    """The name of a flow with a quiet kernel: "quiet", "falcon_quiet"."""
     return QUIET if way == NORMAL else f"{way}_{QUIET}"
 
 
 def way_of(flow: str) -> str:
-    """The flow as a board type names it, however its kernel speaks: "falcon" of "falcon_quiet"."""
+    """The flow's name without "quiet": "falcon" of "falcon_quiet"."""
     return NORMAL if flow == QUIET else flow.removesuffix(f"_{QUIET}")
 
 
@@ -38,15 +38,15 @@ def check_regex(_instance: object, attribute: object, value: str) -> None:
 
 @frozen
 class MediumEvidence:
-    """A line that says which medium the board really booted from.
+    """A console line that proves the medium of a boot.
 
     Attributes:
-        source: who says it ("spl", "uboot", "kernel", "rootfs").
+        source: program that prints it ("spl", "uboot", "kernel", "rootfs").
         pattern: regular expression with one group, the medium in the source's own words.
         media: the group's text -> boardlab's medium; a text that is missing here is no known medium.
-        confirmed_by: regular expression of a later line without which this one says nothing: of several the last one before
-            it counts, and none after it. Empty: the line counts by itself.
-        reference: where the patterns are from; empty: from nowhere, they are assumed.
+        confirmed_by: regular expression of a later line that this one needs: of several the last one before it
+            counts, and none after it. Empty: the line counts by itself.
+        reference: source of the patterns; empty: assumed.
     """
 
     source: str
@@ -62,17 +62,19 @@ class MediumEvidence:
 
 @frozen
 class MomentPattern:
-    """A marker on the console; the moment is the arrival of its last byte (docs/boot-time.md).
+    """A marker on the console; its last byte's arrival is the moment.
+
+    See docs/boot-time.md.
 
     Attributes:
         name: the moment's name, e.g. "starting_kernel".
         pattern: regular expression within one line; it must not end in a look-ahead.
         required: a boot without it did not succeed.
-        stage: the title of the stage that ends here; empty where no stage ends.
-        times: how often it comes in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
-            a reset, and with fewer nobody knows which was lost. 0: any number.
-        line_start: whether it stands at the start of its line; carriage returns and terminal sequences may stand before it.
-        reference: where the pattern is from; empty: from nowhere, it is assumed.
+        stage: the title of the stage that ends here; empty: none.
+        times: its count in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
+            a reset, and with fewer the lost one is unknown. 0: any number.
+        line_start: it stands at the start of its line; carriage returns and terminal sequences may stand before it.
+        reference: source of the pattern; empty: assumed.
     """
 
     name: str
@@ -85,24 +87,24 @@ class MomentPattern:
 
     @property
     def regex(self) -> str:
-        """What is searched for in a line."""
+        """The regular expression to search for in a line."""
         return f"{LINE_START}(?:{self.pattern})" if self.line_start else self.pattern
 
 
 @frozen
 class Flow:
-    """Another way in which the board can boot than the usual one, e.g. SPL that starts Linux itself.
+    """A way to boot other than the usual, e.g. falcon mode.
 
     Attributes:
-        title: what happens, in a few words.
+        title: in a few words.
         moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
             moment of the same name.
         start: the moment that its headline number counts from.
-        shown_by: a moment without which lost characters of another flow would look the same, and of whose lines each comes
+        shown_by: a moment that tells it from another flow with lost characters, and of whose lines each comes
             once; empty: none is needed.
         unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
         until: a moment.
-        reference: where `unlike` is from; empty: from nowhere, it is assumed.
+        reference: source of `unlike`; empty: assumed.
     """
 
     title: str
@@ -116,11 +118,11 @@ class Flow:
 
 @frozen
 class Sign:
-    """What a text on the console means.
+    """The meaning of a text on the console.
 
     Attributes:
-        means: a failure class, or what a boot is flagged for.
-        reference: where the text is from; empty: from nowhere, it is assumed.
+        means: a failure class, or a boot's flag.
+        reference: source of the text; empty: assumed.
     """
 
     means: str
@@ -128,10 +130,10 @@ class Sign:
 
 
 def check_moments(where: str, moments: list[MomentPattern]) -> None:
-    """See that each moment has a pattern and a name of its own.
+    """Check that each moment has a pattern and its own name.
 
     Raises:
-        ValueError: one has not.
+        ValueError: a moment lacks one of them.
     """
     seen: set[str] = set()
     for moment in moments:

@@ -25,11 +25,11 @@ REFERENCED = (
 
 @frozen
 class Prompts:
-    """What the board waits with; regular expressions over console text.
+    """The board's prompts; regular expressions over console text.
 
     Attributes:
         autoboot: U-Boot's countdown line, after which a key stops autoboot.
-        username: who logs in. password: empty where login asks for none.
+        username: for login. password: empty: none is asked.
     """
 
     uboot: str = field(validator=check_regex)
@@ -46,8 +46,8 @@ class Uart:
 
     Attributes:
         name: as environments name the port, e.g. "uart0".
-        role: "console", or who else speaks there ("main1", "wkup", "mcu").
-        linux: the kernel's name for it; empty where Linux does not own it.
+        role: "console", or another speaker ("main1", "wkup", "mcu").
+        linux: the kernel's name for it; empty: Linux does not own it.
         speed_bd: baud rate; 10 bits a byte (8N1).
     """
 
@@ -63,11 +63,11 @@ class Medium:
 
     Attributes:
         boot_mode: the value of the boot-mode straps that selects it.
-        title: how a report calls it.
-        root: the kernel's `root=`, without the name of the parameter; empty where nobody needs it.
+        title: its name in reports.
+        root: the kernel's `root=`, without the name of the parameter; empty: not needed.
         uboot: U-Boot's interface to it, as in `load mmc 0:1 …`.
-        image: whether a build's image of a whole medium goes on it. parts: files of a build -> where they go, in bytes from its
-            start. Both for `lab release make`; where no medium of a board type has either, they go where TI's K3 boards have them.
+        image: a build's image of a whole medium goes on it. parts: files of a build -> their offset in bytes. Both for
+            `lab release make`; without either in a board type, the places of TI's K3 boards are used.
     """
 
     boot_mode: int = field(validator=validators.ge(0))
@@ -84,11 +84,11 @@ class Timeouts:
 
     Attributes:
         first_byte_s: power on -> first byte.
-        off_silence_s: how long a board that was switched off must stay silent, half of it after a key was sent to it.
-        hang_silence_s: how long a booting board may say nothing.
+        off_silence_s: required silence of a switched-off board, half of it after a key was sent to it.
+        hang_silence_s: maximum silence of a booting board.
         boot_s: power on -> login prompt.
         discharge_s: least time between off and on, so that the supplies fall; off is verified meanwhile.
-        settle_s: how long the boot is watched beyond its prompt, for a failure, or a prompt that was none.
+        settle_s: time to watch a boot beyond its prompt, for a failure or a false prompt.
     """
 
     first_byte_s: float = 5.0
@@ -106,22 +106,22 @@ class BoardType:
     Attributes:
         name: as the performance guides spell it, e.g. "am62xx_sk".
         moments: in the order of a healthy boot.
-        boot_mode_bits: how many strap lines the board has, bit 0 first.
+        boot_mode_bits: number of strap lines, bit 0 first.
         flows: other ways to boot, by name; `moments` are those of the usual way, "normal".
         rom: console text of a boot ROM that found nothing to boot and asks for it over the UART, from power on; empty: it is
-            silent, or nobody knows.
+            silent, or unknown.
         recovery: way -> value of the boot-mode straps with which the ROM waits for a program there: "uart" or "usb".
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
-        troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
-        references: where the patterns and facts are from that cannot say so themselves, by their names of `REFERENCED`.
-        identity: who the board says it is.
-        init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
-            where nobody knows.
-        rails, links: what it has of them.
-        features: what else it has that a benchmark needs, of lab.boards.hardware.FEATURES.
-        benchmarks: how its published numbers were measured.
-        sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES. low_power: how it sleeps and wakes.
+        troubles: console text -> flag of a boot with it; the boot may have continued normally.
+        references: sources of patterns and facts without their own, by their names of `REFERENCED`.
+        identity: of the board.
+        init: U-Boot's variable and its value to run `{init}` in place of the default; empty:
+            unknown.
+        rails, links: of the board.
+        features: further ones for benchmarks, of lab.boards.hardware.FEATURES.
+        benchmarks: settings of its published numbers.
+        sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES. low_power: sleep and wake-up.
         releases: by name, e.g. "11.01", oldest first.
     """
 
@@ -213,7 +213,7 @@ class BoardType:
                     raise ValueError(f"{where}.sleep_mw.{mode} names {rail!r}, which is not under rails")
 
     def flow(self, name: str) -> list[MomentPattern]:
-        """The moments of that flow, in order, however its kernel speaks."""
+        """The moments of that flow in order, also with quiet kernel."""
         name = way_of(name)
         if name == NORMAL:
             return self.moments
@@ -227,23 +227,23 @@ class BoardType:
 
     @property
     def markers(self) -> list[MomentPattern]:
-        """What is looked for on the console: the moments of all flows, each once."""
+        """The moments of all flows, each once, as console patterns."""
         found = {moment.name: moment for name in self.flows for moment in self.flow(name)}
         usual = {moment.name for moment in self.moments}
         return [*(moment for moment in found.values() if moment.name not in usual), *self.moments]
 
     def recovery_by(self, boot_mode: int) -> str:
-        """What the boot-mode straps make the ROM wait for, "uart" or "usb"; empty: they select a medium."""
+        """The ROM's recovery way by straps, "uart" or "usb"; empty: a medium."""
         return next((way for way, value in self.recovery.items() if value == boot_mode), "")
 
     @property
     def media_straps(self) -> list[int]:
-        """The straps that differ between the media, which something has to drive so that they can be selected."""
+        """The straps that differ between media and must be driven."""
         return self._differing([medium.boot_mode for medium in self.media.values()])
 
     @property
     def recovery_straps(self) -> list[int]:
-        """Those, and the ones that have to be driven as well so that the ways of `recovery` can be selected."""
+        """The straps to drive for media and recovery ways."""
         return self._differing([*(medium.boot_mode for medium in self.media.values()), *self.recovery.values()])
 
     def _differing(self, values: list[int]) -> list[int]:
@@ -251,7 +251,7 @@ class BoardType:
 
     @property
     def fixed_straps(self) -> int:
-        """The value of all straps but `media_straps`, as the switches have to be set."""
+        """The switch setting of all straps but `media_straps`."""
         driven = sum(1 << bit for bit in self.media_straps)
         return next(iter(self.media.values())).boot_mode & ~driven
 

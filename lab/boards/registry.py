@@ -30,16 +30,16 @@ def shipped() -> list[str]:
 
 
 def names() -> list[str]:
-    """All board types, sorted: those that come with boardlab, and the lab's own (`OWN_TYPES`).
+    """All board types, sorted: shipped ones and the lab's own (`OWN_TYPES`).
 
     Raises:
-        ConfigurationError: the lab's folder is none, or a file in it has the name of another type.
+        ConfigurationError: the lab's folder is missing, or a file in it has the name of another type.
     """
     return sorted(_files())
 
 
 def load(name: str) -> BoardType:
-    """The board type of that name, read once: whoever asks again gets the same.
+    """The board type of that name, read once.
 
     Raises:
         ConfigurationError: no such type, or its file is wrong.
@@ -79,9 +79,9 @@ def _files() -> dict[str, Path]:
 
 
 def load_file(path: Path) -> BoardType:
-    """A board type from a TOML file, completed by what it shares with others.
+    """A board type from a TOML file, merged with its shared parts.
 
-    What all boards share is in `types/common.toml`; `based_on` names further parts, in `types/parts`. Tables are merged
+    Parts common to all boards are in `types/common.toml`; `based_on` names further parts, in `types/parts`. Tables are merged
     key by key; anything else that a later file names replaces the earlier value. A failure or a trouble may be a word
     alone, without its reference.
 
@@ -172,7 +172,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
 
 
-# --- All patterns of a board type, by their places in its TOML file, each with where it is from ---
+# --- Patterns with their sources ---
 
 
 ASSUMED = "assumed"
@@ -184,7 +184,7 @@ class Pattern:
 
     Attributes:
         where: its place, e.g. "moments.spl".
-        reference: where it is from, and what of it is `ASSUMED`; empty: from nowhere.
+        reference: its source, with `ASSUMED` parts marked; empty: none.
     """
 
     where: str
@@ -193,12 +193,12 @@ class Pattern:
 
     @property
     def assumed(self) -> bool:
-        """Whether it, or a part of it, is from nowhere."""
+        """True if it, or a part of it, has no source."""
         return not self.reference or ASSUMED in self.reference
 
 
 def patterns(board: BoardType) -> list[Pattern]:
-    """Every pattern that a board type looks for, those that it shares with others included."""
+    """Every pattern of a board type, shared ones included."""
     return [pattern for pattern in (*_with_their_own(board), *_in_the_table(board)) if pattern.text]
 
 
@@ -218,7 +218,7 @@ def _with_their_own(board: BoardType) -> Iterator[Pattern]:
 
 
 def _in_the_table(board: BoardType) -> Iterator[Pattern]:
-    """The patterns whose references stand in the table `references`."""
+    """The patterns with references in the table `references`."""
     prompts = board.prompts
     of_prompts = [("uboot", prompts.uboot), ("login", prompts.login), ("shell", prompts.shell)]
     found = {

@@ -1,4 +1,4 @@
-"""What a release of the SDK says on a board's console, and what its guide published for the board."""
+"""An SDK release on a board: console output and published numbers."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ class Published:
 
 @frozen
 class SdkRelease:
-    """The software of one release on one board type, in the words of its console.
+    """One release's software on one board type, as its console prints.
 
     Attributes:
-        uboot: version and build of SPL and U-Boot, what follows "U-Boot ".
-        sysfw: ABI and revision of the system firmware, what follows "SYSFW ABI: "; empty where the SoC has none.
-        bl31: version of TF-A, what follows "BL31: "; empty where the SoC has none. bl31_built: its build stamp.
+        uboot: version and build of SPL and U-Boot, as after "U-Boot ".
+        sysfw: ABI and revision of the system firmware, as after "SYSFW ABI: "; empty: none on this SoC.
+        bl31: version of TF-A, as after "BL31: "; empty: none on this SoC. bl31_built: its build stamp.
         stack_bytes: SPL's initial stack usage, on the boot core and on the application core.
         device: "GP", or the security state that the chip says ("HS-FS", "HS-SE").
-        kernel: what `uname -r` says.
-        distribution: what greets at the login prompt, e.g. "Arago 2025.01".
+        kernel: output of `uname -r`.
+        distribution: name at the login prompt, e.g. "Arago 2025.01".
         assumed: fields without a public source: chosen in the likeness of other boards and releases.
-        low_power: how MCU-only is selected before a suspend: not at all, by making the MCU core a wake-up device, or by
+        low_power: selection of MCU-only before a suspend: none, by making the MCU core a wake-up device, or by
             the CPU's resume latency in milliseconds (10.x) or microseconds (11.0 on).
     """
 

@@ -1,4 +1,4 @@
-"""Whether a board and the lab around it can take runs: what a check found, and what follows from checks and failures."""
+"""The health of boards and their lab: checks, failures and quarantine."""
 
 from lab.health.state import (
     DEFAULT_RULE,

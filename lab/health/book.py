@@ -1,4 +1,4 @@
-"""The store's record of boards' health: checks, and what follows from them and from how attempts ended."""
+"""The store's record of boards' health."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HealthBook:
     now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
     def record(self, check: Check) -> Check:
-        """Keep a check that has ended. A passed one ends the board's quarantine; one that failed may begin it."""
+        """Store an ended check, and end or begin the board's quarantine."""
 
         def insert(session: Session) -> Check:
             row = row_of(check)
@@ -56,7 +56,7 @@ class HealthBook:
             return [check_of(row) for row in session.scalars(wanted.limit(limit))]
 
     def due(self, board: str) -> str:
-        """Why a board is to be checked before it takes a run; empty: it need not."""
+        """The reason for a check before the next run; empty: none."""
         with self.store._read() as session:
             now = self.now()
             last = max(_latest(session, board), key=lambda check: check.at, default=None)
@@ -71,10 +71,10 @@ class HealthBook:
             return _of(board, known, _latest(session, board), standing(session, board, now), self.rule, now)
 
     def all(self, measured: Mapping[str, bool] | None = None) -> dict[str, Health]:
-        """Board -> its health now, of all that were checked or measured lately, or are kept out.
+        """Health by board, of all checked, measured or quarantined boards.
 
         Args:
-            measured: boards that were measured within the rule's window -> whether a good attempt of it is known; None: nobody knows.
+            measured: boards measured within the rule's window -> True with a known good attempt; None: unknown.
         """
         with self.store._read() as session:
             now = self.now()
@@ -86,12 +86,12 @@ class HealthBook:
 def healths(
     session: Session, rule: QuarantineRule, now: dt.datetime, measured: Mapping[str, bool] | None = None
 ) -> dict[str, Health]:
-    """Board -> its health now, of those that were checked, are kept out or in maintenance, or have faults that count.
+    """Health by board, of all checked, quarantined or faulty boards.
 
-    How attempts ended is read only of boards of which it may say more than that they are well: a look at a large lab is one of seconds else.
+    Attempts are read only of boards with possible faults: otherwise a look at a large lab would take seconds.
 
     Args:
-        measured: others that are wanted, too -> whether a good attempt within the rule's window is known.
+        measured: further boards -> True with a known good attempt within the rule's window.
     """
     measured = measured or {}
     checks: dict[str, list[Check]] = {}
@@ -141,7 +141,7 @@ def _latest(session: Session, board: str | None) -> list[Check]:
 
 
 def _failing(session: Session, since: dt.datetime) -> set[str]:
-    """The boards whose failed attempts since then may say something of them."""
+    """Boards whose failed attempts since then may count."""
     failed = (AttemptRow.outcome != OK, AttemptRow.started_at >= since)
     query = select(RunRow.board, AttemptRow.fault, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
     counted = session.execute(query.where(*failed).group_by(RunRow.board, AttemptRow.fault))
@@ -153,14 +153,14 @@ def _measured(session: Session, since: dt.datetime) -> set[str]:
     return set(session.scalars(select(RunRow.board).where(lately).distinct()))
 
 
-# --- Checks as rows, and back ---
+# --- Checks and rows ---
 
 
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
 def row_of(check: Check) -> HealthCheckRow:
-    """A check that is to be kept."""
+    """The row of a check to store."""
     found = json_of("found", {"parts": [asdict(part) for part in check.parts]})
     return HealthCheckRow(
         board=check.board,
@@ -176,7 +176,7 @@ def row_of(check: Check) -> HealthCheckRow:
 
 
 def check_of(row: HealthCheckRow) -> Check:
-    """A check as the store has it; parts that cannot be read are left out."""
+    """The check of a row, without unreadable parts."""
     return Check(
         board=row.board,
         board_type=row.board_type,
@@ -196,7 +196,7 @@ def _part(found: Mapping[str, Any]) -> CheckedPart:
     return CheckedPart(outcome=cast(Outcome, found["outcome"]), **words)
 
 
-# --- Boards that boardlab itself keeps out, after faults of the lab in a row, until a check passes ---
+# --- Quarantine ---
 # It is a reservation of its own kind. It is made in the transaction in which a job asks for its board or gives it back, so that
 # no job slips past it and no program that was killed leaves it out.
 
@@ -208,7 +208,7 @@ _CHECKS: Final = 50
 
 
 def kept(session: Session, board: str, now: dt.datetime, rule: QuarantineRule) -> list[Hold]:
-    """Whose a board is now; it is put in quarantine first where that is due. `session`: writes."""
+    """The board's holds, after a due quarantine. `session`: writes."""
     holds = standing(session, board, now)
     if any(hold.kind == QUARANTINE for hold in holds):
         return holds
@@ -232,22 +232,22 @@ def kept(session: Session, board: str, now: dt.datetime, rule: QuarantineRule) -
 
 
 def allowed(job: JobRow) -> bool:
-    """Whether a job may have a board that is in quarantine.
+    """True if a job may have a quarantined board.
 
-    It checks it first, writes a release, which may be what mends it, or is a person at its power switch.
+    The job checks it first, writes a release, which may repair it, or is a person at its power switch.
     """
     return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
 
 
 def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:
-    """End a board's quarantine, where it is in one."""
+    """End a board's quarantine, if any."""
     its = (ReservationRow.board == board, ReservationRow.kind == QUARANTINE, ReservationRow.ended_at.is_(None))
     for row in session.scalars(select(ReservationRow).where(*its).with_for_update()):
         row.ended_at, row.ended_by = now, by
 
 
 def events(session: Session, board: str, since: dt.datetime) -> list[HealthEvent]:
-    """How a board's latest attempts and checks ended, oldest first."""
+    """Outcomes of a board's latest attempts and checks, oldest first."""
     runs = select(RunRow.id).where(RunRow.board == board).order_by(RunRow.id.desc()).limit(RUNS)
     wanted = select(AttemptRow.started_at, AttemptRow.outcome, AttemptRow.fault).where(
         AttemptRow.run_id.in_(session.scalars(runs).all()), AttemptRow.started_at >= since

@@ -1,4 +1,4 @@
-"""What follows from checks and from how attempts ended; pure functions: nobody types a board's health in."""
+"""Health derived from checks and outcomes, by pure functions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ STALE: Final = dt.timedelta(days=14)  # a pass on another host that is older say
 
 
 def in_a_row(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime) -> list[HealthEvent]:
-    """The faults of the lab since the last sign that the lab works, within the rule's window, oldest first.
+    """The lab's faults since its last sign of working, oldest first.
 
-    Of those that are less than APART from each other the first: an outage of minutes fails a cycle with all its retries.
+    Only faults within the rule's window count.
+
+    Of faults less than APART from each other only the first counts: an outage of minutes fails a cycle with all its retries.
 
     A good attempt, a passed check, or a fault of the board, for which the lab had to work, is such a sign; a fault of the test or of
-    the configuration is none, and none of the lab either.
+    the configuration is neither a sign nor a fault of the lab.
     """
     row: list[HealthEvent] = []
     for event in sorted(events, key=lambda each: each.at):
@@ -35,12 +37,15 @@ def in_a_row(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.dateti
 
 
 def _shows_the_lab_works(event: HealthEvent) -> bool:
-    """A board that says nothing at all shows nothing: its console may be dead, or its power switch."""
+    """True if an event proves that the lab works.
+
+    A silent board proves nothing: its console or power switch may be dead.
+    """
     return event.kind == "ok" or (event.kind == "board" and not event.check and event.failure != SILENT)
 
 
 def quarantine(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime) -> str:
-    """Why a board is to be kept out; empty: it is not."""
+    """The reason for a quarantine; empty: none is due."""
     row = in_a_row(events, rule, now)
     return told(row) if len(row) >= rule.faults else ""
 
@@ -55,7 +60,7 @@ def told(row: Sequence[HealthEvent]) -> str:
 def due(
     last: Check | None, events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime, *, kept: bool
 ) -> str:
-    """Why a board is to be checked before it takes a run; empty: it need not.
+    """The reason for a check before the next run; empty: none.
 
     Args:
         events: of the board, its attempts and checks. kept: it is in quarantine.
@@ -86,8 +91,8 @@ def derive(
     """The health of a board.
 
     Args:
-        events: its attempts and checks; `rule` says which are too old. checks: the latest of each host.
-        kept, maintenance: why it is in quarantine or in maintenance; empty: it is not.
+        events: its attempts and checks; `rule` excludes old ones. checks: the latest of each host.
+        kept, maintenance: reason of its quarantine or maintenance; empty: none.
     """
     last = max(checks, key=lambda check: check.at, default=None)
     ordered = sorted(events, key=lambda each: each.at)
@@ -110,7 +115,7 @@ def derive(
 
 
 def host_blamed(checks: Sequence[Check]) -> str:
-    """Whether the host is at fault: the same board failed on it, and passed on another; empty: nothing says so.
+    """The evidence against the host: the board passed on another; or "".
 
     Args:
         checks: of one board, the latest of each host.
@@ -134,12 +139,14 @@ def host_blamed(checks: Sequence[Check]) -> str:
 
 
 def _one_host(one: str, other: str) -> bool:
-    """Whether two names are of one host, with its domain and without."""
+    """True if two names are of one host, with or without domain."""
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
 def shared(checks: Iterable[Check]) -> dict[str, str]:
-    """Board -> what it shares with others: boards of one host of which the latest check failed with one class of the lab or of the host.
+    """Boards of one host that fail with the same class, by board.
+
+    Only classes of the lab or of the host count.
 
     Args:
         checks: the latest of each board.
@@ -194,7 +201,7 @@ def _judged(
 
 
 def _device_faults(events: Sequence[HealthEvent]) -> list[HealthEvent]:
-    """The attempts at the end that failed on the board's account."""
+    """The last attempts that failed on the board's account."""
     tail: list[HealthEvent] = []
     for event in reversed(events):
         if event.kind != "board" or event.check:
@@ -204,11 +211,11 @@ def _device_faults(events: Sequence[HealthEvent]) -> list[HealthEvent]:
 
 
 def _newer(tail: Sequence[HealthEvent], last: Check | None) -> bool:
-    """Whether attempts are newer than the last check."""
+    """True if attempts are newer than the last check."""
     return last is None or tail[-1].at > last.at
 
 
-# --- The records of a board's health ---
+# --- Records ---
 
 
 State = Literal["healthy", "suspect", "bad", "maintenance"]
@@ -232,12 +239,12 @@ NOT_EQUIPMENT: Final = (
 
 @frozen
 class QuarantineRule:
-    """When a board is kept out by itself, and when it is to be checked.
+    """The limits for quarantine and for due checks.
 
     Attributes:
-        faults: of the lab in a row, after which the board is in quarantine.
+        faults: number of the lab's faults in a row that begin a quarantine.
         window_h: older faults count no more, in hours.
-        age_h: a check that is older is to be made anew before a scheduled run, in hours.
+        age_h: maximum age of a check before a scheduled run, in hours.
     """
 
     faults: int = field(default=3, validator=validators.ge(1))
@@ -246,7 +253,7 @@ class QuarantineRule:
 
     @property
     def window(self) -> dt.timedelta:
-        """How far back faults count."""
+        """The window of counting faults."""
         return dt.timedelta(hours=self.window_h)
 
 
@@ -255,11 +262,11 @@ DEFAULT_RULE: Final = QuarantineRule()
 
 @frozen
 class CheckedPart:
-    """One thing that was checked.
+    """One part of a check.
 
     Attributes:
-        name: of PARTS. failure, fault: its class and whose fault it is (lab.errors), where it failed.
-        message: what was found, or what to do. said: the end of what the console said meanwhile.
+        name: of PARTS. failure, fault: class and party at fault (lab.errors) of a failed part.
+        message: finding or remedy. said: the end of the console's output meanwhile.
     """
 
     name: str
@@ -275,7 +282,7 @@ class Check:
     """A check of a board.
 
     Attributes:
-        host: that the board is plugged into; empty: nobody could tell. at: when it ended. job_id: of the job that had the board. id: in the store; 0: not there yet.
+        host: of the board; empty: unknown. at: its end. job_id: of the job that had the board. id: in the store; 0: not stored yet.
     """
 
     board: str
@@ -296,32 +303,32 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the board can take runs: power and console work, and nothing else of the equipment failed."""
+        """True if the board can take runs: power, console, equipment work."""
         shown = {part.name for part in self.parts if part.outcome == "ok"}
         return {"power", "console"} <= shown and not any(part.name in EQUIPMENT for part in self.failed)
 
     @property
     def fault(self) -> CheckedPart | None:
-        """The part that failed on the account of the lab's equipment; None: none did."""
+        """The failed part of the lab's equipment; None: none."""
         return self.fault_in(PARTS)
 
     def fault_in(self, names: Collection[str]) -> CheckedPart | None:
-        """The first of these parts that failed on the account of the lab's equipment; None: none did."""
+        """The first of these parts that failed by the lab's equipment."""
         return next((part for part in self.failed if part.name in names and counts(part.fault, part.failure)), None)
 
     @property
     def hosts(self) -> CheckedPart | None:
-        """The part that failed on the account of the host itself; None: none did."""
+        """The part that failed by the host itself; None: none."""
         return next((part for part in self.failed if part.failure in HOSTS), None)
 
     @property
     def of_a_host(self) -> bool:
-        """Whether it says anything of the board's host: not where all that failed is the way there."""
+        """True if it concerns the board's host, beyond the connection to it."""
         return bool(self.host) and not (self.failed and all(part.failure in WAYS for part in self.failed))
 
     @property
     def event(self) -> HealthEvent:
-        """What it says beside the attempts of runs."""
+        """The check as an event beside attempts."""
         worst = self.fault or next((part for part in self.failed if part.name in EQUIPMENT), None)
         if self.passed or worst is None:
             return HealthEvent(self.at, "ok" if self.passed else "other", host=self.host, check=True)
@@ -333,7 +340,7 @@ class HealthEvent:
     """An attempt of a run, or a check.
 
     Attributes:
-        kind: "ok", whose fault it was ("lab": of the equipment, "board"), or "other", which says nothing of either.
+        kind: "ok", the party at fault ("lab": the equipment, "board"), or "other", which concerns neither.
         failure: its class. check: it was a check.
     """
 
@@ -345,7 +352,7 @@ class HealthEvent:
 
     @classmethod
     def of_attempt(cls, at: dt.datetime, outcome: str, fault: str | None, host: str = "") -> HealthEvent:
-        """Of an attempt as the store has it; `outcome`: "ok", or its failure class."""
+        """The event of a stored attempt; `outcome`: "ok" or failure class."""
         return cls(
             at, "ok" if outcome == "ok" else _kind(fault or "", outcome), "" if outcome == "ok" else outcome, host
         )
@@ -353,12 +360,12 @@ class HealthEvent:
 
 @frozen
 class Health:
-    """What follows.
+    """The derived health of a board.
 
     Attributes:
-        reasons: why, the gravest first; none where nothing is to be said.
-        since: of the oldest fault that counts; None: nothing is wrong, or nobody knows.
-        checked_at: when it was checked last. known: anything is known of the board at all.
+        reasons: the gravest first; empty: none.
+        since: of the oldest counting fault; None: none, or unknown.
+        checked_at: time of the last check. known: True with any information on the board.
     """
 
     board: str
@@ -370,17 +377,17 @@ class Health:
 
     @property
     def gravest(self) -> str:
-        """The first of the reasons, for a line that has room for one."""
+        """The first reason, for a line with room for one."""
         return next(iter(self.reasons), "nothing says why")
 
     @property
     def troubled(self) -> bool:
-        """Whether there is something to look at. A board of which nothing is known is none."""
+        """True for a known board that is suspect or bad."""
         return self.known and self.state in {"suspect", "bad"}
 
 
 def counts(fault: str, failure: str) -> bool:
-    """Whether a failure is one of the lab's equipment."""
+    """True if a failure is of the lab's equipment."""
     return fault == "lab" and failure not in NOT_EQUIPMENT
 
 

@@ -1,1 +1,1 @@
-"""What the machine gives: clocks and timers, scheduling, idle states, the runtime folder, processes, status files."""
+"""The host: clocks, timers, scheduling, idle states, runtime folder, processes, ssh."""

@@ -1,4 +1,4 @@
-"""Named clocks, passed in by whoever builds an object.
+"""Named clocks, passed to the objects that use them.
 
 Host intervals are taken on CLOCK_MONOTONIC_RAW: it is neither stepped nor slewed by NTP (clock_gettime(2)).
 Wall time only labels.
@@ -18,7 +18,7 @@ NS_PER_S: Final = 1_000_000_000
 
 
 class Clock(Protocol):
-    """A clock with a name that goes into the provenance of what it stamped."""
+    """A clock whose name goes into the provenance of its stamps."""
 
     name: str
 
@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class MonotonicRaw:
-    """CLOCK_MONOTONIC_RAW; one time line for all processes of a host since its boot."""
+    """CLOCK_MONOTONIC_RAW; one time line per boot of a host."""
 
     name = "CLOCK_MONOTONIC_RAW"
 
@@ -38,7 +38,7 @@ class MonotonicRaw:
 
 
 def time_line() -> str:
-    """Which time line this process's CLOCK_MONOTONIC_RAW is on: that of a boot of a host, and of a time namespace on it.
+    """The time line of this process's CLOCK_MONOTONIC_RAW: boot and time namespace.
 
     Readings of the same line can be compared. A container may have a time namespace of its own (time_namespaces(7)).
     """
@@ -54,7 +54,7 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-# --- A Linux timer as a file descriptor (timerfd_create(2)) ---
+# --- Timer descriptors (timerfd_create(2)) ---
 # asyncio's own timers end in epoll_wait(2), which counts whole milliseconds; a byte at 115200 Bd takes 0.087 ms.
 # The standard library has timerfd from Python 3.13 on; ctypes serves all versions the same.
 
@@ -73,7 +73,9 @@ class _Itimerspec(ctypes.Structure):
 
 
 class TimerFd:
-    """A timer on CLOCK_MONOTONIC; its descriptor is readable from its expiry until it is set again or read.
+    """A timer on CLOCK_MONOTONIC with a descriptor.
+
+    The descriptor is readable from its expiry until it is set again or read.
 
     Raises:
         OSError: the kernel gives no timer.
@@ -92,18 +94,18 @@ class TimerFd:
         return int(self._fd)
 
     def start(self, delay_ns: int) -> None:
-        """Expire once, `delay_ns` from now; replaces what was set and makes the descriptor unreadable until then."""
+        """Expire once, `delay_ns` from now; replaces the earlier setting."""
         self._set(0, delay_ns, 0)
 
     def start_at(self, t_ns: int, period_ns: int) -> None:
-        """Expire at `t_ns` of CLOCK_MONOTONIC, and after each period from there; replaces what was set."""
+        """Expire at `t_ns` of CLOCK_MONOTONIC, then each period; replaces earlier settings."""
         self._set(_TFD_TIMER_ABSTIME, t_ns, period_ns)
 
     def expiries(self) -> int:
-        """How often it has expired since it was set or read last.
+        """Number of expiries since it was last set or read.
 
         Raises:
-            BlockingIOError: not once.
+            BlockingIOError: none.
         """
         return int.from_bytes(os.read(self._fd, 8), "little")
 
@@ -113,7 +115,7 @@ class TimerFd:
         self._arm(0)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._fd)
 
     def _set(self, flags: int, first_ns: int, period_ns: int) -> None:
@@ -127,7 +129,7 @@ class TimerFd:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
 
-# --- Noticing that the clock of the stamps stood still: a host that was suspended, a virtual machine that was restored ---
+# --- Detecting a stop of the stamping clock ---
 # CLOCK_MONOTONIC_RAW does not count the time in which a host is suspended, and CLOCK_BOOTTIME does (clock_gettime(2)). NTP
 # slews the one and not the other, by at most 500 ppm (ntp_adjtime(2)); what they drift apart beyond that is a jump. A
 # virtual machine that is paused from outside sees nothing of it on any clock; there only the board's own clock tells
@@ -150,12 +152,12 @@ def boottime_ns() -> int:
 
 
 def wall_monitor(clock: Clock) -> ClockMonitor:
-    """Compares the clock of the stamps with the wall clock."""
+    """A monitor of the stamping clock against the wall clock."""
     return ClockMonitor(clock, time.time_ns, WALL_TOLERANCE_NS, WALL_SLEW_LIMIT, compared_ns=0)
 
 
 class ClockMonitor:
-    """Compares the clock of the stamps with one that goes on while the host is suspended."""
+    """Compares the stamping clock with one that runs during suspends."""
 
     def __init__(
         self,
@@ -165,7 +167,7 @@ class ClockMonitor:
         slew_limit: float = SLEW_LIMIT,
         compared_ns: int = COMPARED_NS,
     ) -> None:
-        """They agree now. `compared_ns`: how old the comparison may be before it begins anew."""
+        """Start the comparison; it begins anew after `compared_ns`."""
         self._clock = clock
         self._other = other
         self._tolerance_ns = tolerance_ns
@@ -174,7 +176,7 @@ class ClockMonitor:
         self._reference = self._both()
 
     def missing_ns(self) -> int:
-        """By how much the clock of the stamps fell behind since the last call; 0 while all is well."""
+        """Time lost by the stamping clock since the last call; 0: none."""
         now_ns, other_ns = self._both()
         since_ns, since_other_ns = now_ns - self._reference[0], other_ns - self._reference[1]
         missing_ns = since_other_ns - since_ns
@@ -186,7 +188,7 @@ class ClockMonitor:
         return 0
 
     def _both(self) -> tuple[int, int]:
-        """Both clocks at the same instant, as far as this process was let run; of some tries the closest."""
+        """Both clocks at about the same instant, by the closest try."""
         tries = []
         for _ in range(_TRIES):
             before_ns = self._clock.now_ns()

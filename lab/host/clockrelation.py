@@ -1,9 +1,9 @@
-"""How two hosts' clocks are related, by questions over a connection between them.
+"""The relation of two hosts' clocks, by queries over a connection.
 
 An answer proves that the other clock showed `there_ns` at some instant between the question and its arrival (Cristian, "Probabilistic
 clock synchronization", Distributed Computing 3, 1989). So the offset lies within a bound that no delay, loss or asymmetry of the
 network can break; the shorter the round trip, the narrower it is. Two crystals drift apart, at a rate that is almost the same for
-hours; the bounds of all readings together bound the rate as well, and every bound is carried to the instant that is asked for.
+hours; the bounds of all readings together bound the rate as well, and every bound is carried to the requested instant.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NEAR_NS: Final = 10 * NS_PER_S  # readings so close to each other compete
 
 @frozen
 class ClockReading:
-    """A question for the other clock.
+    """A query of the other clock.
 
     Attributes:
         asked_ns, told_ns: this process's CLOCK_MONOTONIC_RAW before the question and after the answer.
-        there_ns: what the other clock showed.
+        there_ns: the other clock's reading.
         line: its time line, see `lab.host.clock.time_line`.
     """
 
@@ -44,11 +44,11 @@ class ClockReading:
 
     @property
     def round_trip_ns(self) -> int:
-        """How long the answer took."""
+        """Duration of the query."""
         return self.told_ns - self.asked_ns
 
     def agrees(self, other: ClockReading) -> bool:
-        """Whether one offset, of crystals within `RATE_LIMIT`, explains both."""
+        """True if one offset within `RATE_LIMIT` explains both readings."""
         elapsed_ns = max(self.told_ns, other.told_ns) - min(self.asked_ns, other.asked_ns)
         drift_ns = RATE_LIMIT * elapsed_ns
         low = max(self.there_ns - self.told_ns, other.there_ns - other.told_ns)
@@ -70,11 +70,11 @@ class Offset:
 
 @define
 class ClockRelation:
-    """What is known of another host's clock.
+    """The relation to another host's clock.
 
     Attributes:
         name: of the other host, for messages.
-        same: it is the same clock; nothing has to be measured.
+        same: it is the same clock, without measuring.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ClockRelation:
     _bounds: tuple[float, float] | None = field(default=None, init=False)
 
     def add(self, reading: ClockReading) -> None:
-        """One more answer.
+        """Add a reading.
 
         Raises:
             LabTransientError: it is of another time line than those before: the host was booted again.
@@ -107,7 +107,7 @@ class ClockRelation:
         """The offset when this host's clock shows `t_ns`.
 
         Raises:
-            LabTransientError: there is none that all readings allow, one of the clocks has jumped; or it is not bounded.
+            LabTransientError: no offset fits all readings (a clock has jumped), or it is unbounded.
         """
         if self.same:
             return Offset(0, 0)
@@ -135,12 +135,12 @@ class ClockRelation:
         self.readings, self.line, self._bounds = [], "", None
 
     def rate(self) -> tuple[float, float]:
-        """How much faster the other clock goes, and ±; both as a share."""
+        """Relative rate of the other clock, and its ±; both as shares."""
         slow, fast = self._rates()
         return (slow + fast) / 2, (fast - slow) / 2
 
     def document(self) -> dict[str, object]:
-        """What is recorded with a run.
+        """The relation for a run's provenance.
 
         Raises:
             LabTransientError: as `at`.
@@ -179,7 +179,10 @@ class ClockRelation:
         return slow, fast
 
     def _thin_out(self) -> None:
-        """Of the two neighbours that are closest in time, the one with the longer round trip goes; the first and the last stay."""
+        """Drop a reading: of the closest neighbours, the slower round trip.
+
+        The first and the last reading stay.
+        """
         inner = range(1, len(self.readings) - 2)
         at = min(inner, key=lambda n: self.readings[n + 1].asked_ns - self.readings[n].asked_ns)
         worse = max((at, at + 1), key=lambda n: self.readings[n].round_trip_ns)
@@ -195,9 +198,9 @@ class ClockRelation:
 
 @define
 class RelatedClock:
-    """Another host's CLOCK_MONOTONIC_RAW, as it shows now by what is known of it.
+    """Another host's CLOCK_MONOTONIC_RAW, computed from ours.
 
-    Whoever waits by it need not care how well it is known; whoever measures asks `bound_ns`.
+    A wait may ignore its uncertainty; a measurement uses `bound_ns`.
 
     Attributes:
         name: goes into the provenance of what it stamps.
@@ -209,7 +212,7 @@ class RelatedClock:
     _last: Offset = field(default=Offset(0, 0), init=False)
 
     def now_ns(self) -> int:
-        """See `Clock`; while the clocks cannot be related, as they were when they could."""
+        """The other clock's time; by the last known offset if needed."""
         here_ns = self.clock.now_ns()
         with contextlib.suppress(LabTransientError):
             self._last = self.relation.at(here_ns)

@@ -1,4 +1,4 @@
-"""Taking turns with other programs of this user on this host: files that are locked, in the runtime folder.
+"""Locks among this user's programs: locked files in the runtime folder.
 
 The kernel gives a lock back when its program ends, however that ends.
 """
@@ -27,11 +27,11 @@ _STOPPED_S: Final = 10.0  # beyond a gap, on a host under load
 
 @contextmanager
 def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Be the only one of this user's programs on this host at something, for this block.
+    """Hold a named lock of this user's programs for this block.
 
     Args:
-        what: a name of it, e.g. "hub pci-0000:00:14.0-usb-0:3". who: what others are told that wait for us.
-        say: is told for whom we wait. waiting: is called each second meanwhile, and ends the wait by an error; None: nobody looks.
+        what: the lock's name, e.g. "hub pci-0000:00:14.0-usb-0:3". who: our name for waiting programs.
+        say: gets the holder's name. waiting: called each second meanwhile, may end the wait by an error; None: not called.
     """
     with _opened(what) as file:
         try:
@@ -47,7 +47,7 @@ def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], 
 
 
 def _wait(file: IO[str], waiting: Callable[[], None] | None) -> None:
-    """Until the file is ours."""
+    """Wait for the file's lock."""
     while waiting is not None:
         waiting()
         try:
@@ -66,7 +66,9 @@ def keep_gap(
     now_ns: Callable[[], int] = time.monotonic_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Return no sooner than a gap after the last return for the same group in any program of this user; returns how long that took.
+    """Wait for a gap after the group's last return; return seconds waited.
+
+    The group is common to all programs of this user.
 
     Args:
         now_ns: of a clock that all programs of the host have in common.
@@ -85,7 +87,10 @@ def keep_gap(
 
 
 def _wait_for_a_gap(file: IO[str], gap_s: float) -> None:
-    """Until the file is ours; or whoever has it is stopped: they have noted nothing for longer than they sleep, and the last return is so long ago."""
+    """Wait for the file's lock, or until its holder seems stopped.
+
+    A stopped holder has noted nothing for longer than it sleeps, and the last return is as long ago.
+    """
     noted = file.read()
     while not taken(file, gap_s + _STOPPED_S):
         file.seek(0)
@@ -95,10 +100,10 @@ def _wait_for_a_gap(file: IO[str], gap_s: float) -> None:
 
 
 def power_on_gap_s(environ: Mapping[str, str] = os.environ) -> float:
-    """How long after one outlet of a switch the next one is switched on at the earliest; 0: at once.
+    """Minimum time between two outlets' power-on; 0: none.
 
     Raises:
-        ConfigurationError: the variable is no such time.
+        ConfigurationError: the variable is no valid time.
     """
     text = environ.get(GAP_VARIABLE, "") or "0"
     try:
@@ -126,14 +131,17 @@ def _rewrite(file: IO[str], text: str) -> None:
     file.flush()
 
 
-# --- Locks of files with a limit: the kernel takes a lock back from a process that is dead, and leaves it to one that is stopped ---
+# --- File locks with a limit ---
 
 
 _RETRY_S: Final = 0.05
 
 
 def taken(file: int | IO[str], limit_s: float) -> bool:
-    """Take a file's lock (flock(2)), which ends with its file descriptor; False: others have had it all the time."""
+    """Take a file's lock (flock(2)) within a limit; False: it is held.
+
+    The lock ends with the file descriptor.
+    """
     deadline = time.monotonic() + limit_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which process this is, in a form that tells later, on the same host, whether it has died."""
+"""Identities of processes, which tell later whether they have died."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def identity(proc: Path = PROC) -> str:
 
 
 def person() -> str:
-    """For whom this process works: who asked `lab web` for it, else its user's name, or number where that has no name."""
+    """The person for whom this process works.
+
+    The one that `lab web` names, else the user's name or number.
+    """
     if asked := os.environ.get(PERSON_VARIABLE):
         return asked
     try:
@@ -36,7 +39,10 @@ def person() -> str:
 
 
 def open_many_files() -> int:
-    """Let this process have as many open files as it may, at most 65536; shells and systemd allow 1024 unless they are asked. Returns: how many."""
+    """Raise the limit of open files to at most 65536; return it.
+
+    Shells and systemd allow 1024 by default.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -45,7 +51,7 @@ def open_many_files() -> int:
 
 
 def ask_to_end(who: str, proc: Path = PROC) -> bool:
-    """Send SIGTERM to that process; False: it is not on this host, has died, or belongs to another user."""
+    """Send SIGTERM to a process; False: foreign or dead."""
     if has_died(who, proc) is not False:
         return False
     try:
@@ -56,7 +62,7 @@ def ask_to_end(who: str, proc: Path = PROC) -> bool:
 
 
 def go_on(pid: int, proc: Path = PROC) -> bool:
-    """Have a child of this process go on that a signal has stopped (SIGSTOP); False: it was not stopped."""
+    """Continue a child stopped by SIGSTOP; False: it was not stopped."""
     if (_fields(pid, proc) or [""])[0] != _STOPPED:
         return False
     os.kill(pid, signal.SIGCONT)
@@ -64,7 +70,7 @@ def go_on(pid: int, proc: Path = PROC) -> bool:
 
 
 def has_died(who: str, proc: Path = PROC) -> bool | None:
-    """Whether that process has died: its host booted again, or its process is no more.
+    """True if the process has ended or its host has rebooted.
 
     None: it cannot be told, since it is another host's, or another user's that /proc hides (hidepid of proc(5)).
     """
@@ -82,7 +88,7 @@ def _boot(proc: Path) -> str:
 
 
 def _lives(pid: int) -> bool:
-    """Whether there is a process of that number, whoever's it is."""
+    """True if a process has that id, any user's."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -93,9 +99,9 @@ def _lives(pid: int) -> bool:
 
 
 def _start(pid: int, proc: Path) -> str | None:
-    """When the process was started, in ticks since the boot: process ids are used again.
+    """Start of the process in ticks since boot, as ids are reused.
 
-    Empty: it has ended, and its parent has not looked yet. None: nothing is seen of it.
+    Empty: it has ended, and its parent has not waited for it yet. None: invisible.
     """
     fields = _fields(pid, proc)
     if fields is None:
@@ -104,14 +110,14 @@ def _start(pid: int, proc: Path) -> str | None:
 
 
 def _fields(pid: int, proc: Path) -> list[str] | None:
-    """What the kernel says of a process, behind the command's name; None: nothing is seen of it."""
+    """The fields of proc_pid_stat(5) behind the command; None: invisible."""
     try:
         return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
 
 
-# --- Whose a process is, in the words by which others of the lab know that person ---
+# --- The person behind a process ---
 
 
 _NOBODY_LOGGED_IN: Final = 0xFFFFFFFF  # of a process that no login started, proc_pid_loginuid(5)
@@ -119,7 +125,7 @@ _PROGRAM_CHARACTERS: Final = 60
 
 
 def person_of(pid: int, proc: Path = PROC) -> str:
-    """Who started a process: the user who logged in, also where a shared account runs it; else its owner. Empty: it is gone."""
+    """The login user of a process, else its owner; empty: gone."""
     try:
         uid = (proc / str(pid)).stat().st_uid
     except OSError:
@@ -132,7 +138,7 @@ def person_of(pid: int, proc: Path = PROC) -> str:
 
 
 def user_name(uid: int) -> str:
-    """A user's name; the number where none is known."""
+    """A user's name, else the number."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -140,7 +146,7 @@ def user_name(uid: int) -> str:
 
 
 def program(pid: int, proc: Path = PROC) -> str:
-    """What a process runs, in a word or two, e.g. `lab console attach`; empty: it is gone."""
+    """The command of a process, e.g. `lab console attach`; empty: gone."""
     try:
         words = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
         if not words:
@@ -154,14 +160,14 @@ def program(pid: int, proc: Path = PROC) -> str:
 
 
 def described(pid: int, proc: Path = PROC) -> str:
-    """For a message: `ada (lab console attach, pid 4711)`."""
+    """A process for messages: `ada (lab console attach, pid 4711)`."""
     who, what = person_of(pid, proc), program(pid, proc)
     inside = ", ".join(part for part in (what, f"pid {pid}") if part)
     return f"{who} ({inside})" if who else f"pid {pid}"
 
 
 def _script(words: list[str]) -> list[str]:
-    """What an interpreter of Python was given to run: a file, or `-m MODULE`."""
+    """The script of a Python command line: a file, or `-m MODULE`."""
     for at, word in enumerate(words):
         if word == "-m":
             return words[at + 1 :]
@@ -172,7 +178,7 @@ def _script(words: list[str]) -> list[str]:
     return []
 
 
-# --- How busy this host's processors are: proc_stat(5) ---
+# --- Processor load (proc_stat(5)) ---
 
 
 STAT = Path("/proc/stat")
@@ -180,7 +186,7 @@ STAT = Path("/proc/stat")
 
 @frozen
 class CpuTimes:
-    """Time of all processors together since the host booted, in ticks of the kernel.
+    """Times of all processors since boot, in kernel ticks.
 
     Attributes:
         total: of every kind; idle: of those in which nothing ran (idle and iowait).
@@ -190,13 +196,13 @@ class CpuTimes:
     idle: int
 
     def busy_since(self, earlier: CpuTimes) -> float | None:
-        """The share of time in which something ran, 0 to 1; None where no tick has passed."""
+        """The busy share since then, 0 to 1; None: no tick passed."""
         total = self.total - earlier.total
         return None if total <= 0 else min(1.0, max(0.0, 1 - (self.idle - earlier.idle) / total))
 
 
 def cpu_times(stat: Path = STAT) -> CpuTimes | None:
-    """The times until now; None where the kernel does not say."""
+    """The current times; None: the kernel does not tell."""
     try:
         words = stat.read_text("ascii").splitlines()[0].split()
         times = [int(word) for word in words[1:9]]  # guest time, which follows, is counted in user time

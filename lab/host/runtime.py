@@ -1,4 +1,4 @@
-"""The folder that the console server and its clients meet in."""
+"""The runtime folder of console server and clients."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def runtime_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def prepare(runtime: Path) -> Path:
-    """Create the folder for this user alone, or check that it is one.
+    """Create the folder for this user alone, or check it.
 
     Raises:
-        ConfigurationError: it cannot be created, belongs to somebody else, is open to others, or its path is too long
+        ConfigurationError: it cannot be created, belongs to another user, is open to others, or its path is too long
             for a socket.
     """
     try:
@@ -52,10 +52,12 @@ def prepare(runtime: Path) -> Path:
 
 
 def check_owner(runtime: Path) -> None:
-    """Whether the folder is this user's alone. Whoever connects asks too: another user's server could say anything.
+    """Check that the folder is this user's alone.
+
+    Clients check too: another user's server could send anything.
 
     Raises:
-        ConfigurationError: it belongs to somebody else, is open to others, is no folder, or is not there.
+        ConfigurationError: it belongs to another user, is open to others, is no folder, or is missing.
     """
     try:
         status = runtime.lstat()
@@ -72,22 +74,22 @@ def check_owner(runtime: Path) -> None:
 
 
 def socket_path(runtime: Path) -> Path:
-    """Where the server listens."""
+    """The server's socket."""
     return runtime / "console.sock"
 
 
 def log_path(runtime: Path) -> Path:
-    """What the server has to say."""
+    """The server's log."""
     return runtime / "console.log"
 
 
 def lock_path(runtime: Path) -> Path:
-    """Locked by the server as long as it lives; holds its process id."""
+    """The server's lock file with its process id."""
     return runtime / "console.lock"
 
 
 def server_pid(runtime: Path) -> int:
-    """Of the server that lives there, or lived there last; 0 where none ever did."""
+    """The server's last process id; 0: none ever."""
     try:
         return int(lock_path(runtime).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -95,11 +97,11 @@ def server_pid(runtime: Path) -> int:
 
 
 def recordings_dir(runtime: Path) -> Path:
-    """The live recordings."""
+    """The folder of live recordings."""
     return runtime / "recordings"
 
 
-# --- Small files by which one program tells others how something is: one JSON file a thing, replaced as a whole ---
+# --- Status files, one JSON file each ---
 # Who switches an outlet or samples rails writes one, and forgets it; the exporter reads what is there. Nobody waits for
 # anybody, and a file survives the program that wrote it.
 
@@ -113,14 +115,16 @@ Record = TypeVar("Record", bound=AttrsInstance)
 
 @frozen
 class OutletStatus:
-    """An outlet of a power switch: of a PDU as pdudaemon names it, or the port of an Automation Interface.
+    """An outlet of a power switch.
+
+    Of a PDU as pdudaemon names it, or the port of an Automation Interface.
 
     Attributes:
         server: host:port of that pdudaemon, or the host of another switch; empty: this host's own. Two pdudaemons may
             have a PDU of the same name.
-        command: the last one, "on" or "off". at: when it was given, seconds since 1970.
+        command: the last one, "on" or "off". at: its time, seconds since 1970.
         duration_s: until the switch answered, or until we gave up.
-        commands, failures: how many so far.
+        commands, failures: their numbers so far.
     """
 
     server: str
@@ -138,8 +142,8 @@ class RailStatus:
     """A sensor of one rail of a board.
 
     Attributes:
-        rate_hz: samples per second, lately. samples, gaps: how many so far.
-        at: when this was written, seconds since 1970.
+        rate_hz: recent samples per second. samples, gaps: their numbers so far.
+        at: time of writing, seconds since 1970.
     """
 
     board: str
@@ -152,11 +156,11 @@ class RailStatus:
 
 @frozen
 class SamplerStatus:
-    """A sampler of a board's rails that is at work: who looks on reads its trace while it grows.
+    """A running sampler of rails; viewers read its growing trace.
 
     Attributes:
-        trace: path of the file. holder: the process that samples, or writes down what another host's samples, as `lab.host.process` has it.
-        ahead_ns: so much the clock of the trace is ahead of this host's.
+        trace: path of the file. holder: the process that samples, or records another host's samples, as `lab.host.process` has it.
+        ahead_ns: lead of the trace's clock over this host's.
     """
 
     board: str
@@ -166,9 +170,9 @@ class SamplerStatus:
 
 
 def write(folder: Path, name: str, record: AttrsInstance) -> None:
-    """Tell how `name` is. A folder that cannot be written is no reason to fail: nobody is told, that is all.
+    """Write the status of `name`; an unwritable folder is ignored.
 
-    Nor is one that is not ours: its owner could have put links into it that lead to files of ours.
+    So is another user's folder: it could contain links to files of ours.
     """
     path = _path(folder, name)
     aside = path.with_suffix(f".{os.getpid()}")
@@ -187,7 +191,7 @@ def write(folder: Path, name: str, record: AttrsInstance) -> None:
 
 
 def forget(folder: Path, name: str, record: AttrsInstance) -> None:
-    """Take back what was told of `name`, unless somebody told something else since."""
+    """Remove the status of `name`, unless it has changed since."""
     path = _path(folder, name)
     with contextlib.suppress(OSError, ValueError):
         if json.loads(path.read_text(encoding="utf-8")) == asdict(record):
@@ -195,7 +199,7 @@ def forget(folder: Path, name: str, record: AttrsInstance) -> None:
 
 
 def read_all(folder: Path, kind: type[Record]) -> list[Record]:
-    """What was told in that folder, without files that are no such record."""
+    """Read all valid statuses of a folder."""
     import cattrs  # noqa: PLC0415 - a tenth of a second, and few read these
 
     found = []

@@ -1,6 +1,6 @@
-"""Being awake when a byte arrives: the priority of the reading process, and evidence of when it was not enough.
+"""Priority of the reading process, and evidence of its delays.
 
-The evidence is written beside the stamps (`Lateness`), so that each moment's ± can say what really happened:
+The evidence is written beside the stamps (`Lateness`), so that each moment's ± covers the real delay:
 
 - how late a timer of 20 Hz woke the process, which also sees the whole host stand still;
 - how long it slept beyond the time at which it wanted to look again, as one that was stopped does;
@@ -39,11 +39,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @frozen
 class Scheduling:
-    """What the reading process got.
+    """The scheduling of the reading process.
 
     Attributes:
-        text: in words, for the recordings.
-        allowance_ns: how late its stamps may be without leaving evidence.
+        text: for the recordings.
+        allowance_ns: maximum lateness of its stamps without evidence.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Scheduling:
 
 
 def raise_priority() -> Scheduling:
-    """Take the best scheduling that this process is permitted, and keep its memory in RAM."""
+    """Take the best permitted scheduling, and lock memory in RAM."""
     _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     locked = "memory locked" if _libc.mlockall(_MCL_CURRENT) == 0 else "memory not locked"
     try:
@@ -65,24 +65,24 @@ def raise_priority() -> Scheduling:
 
 
 def stood_still_ns(slept_ns: int, patience_s: float | None, beat_ns: int) -> int:
-    """How long a byte can have waited for this process because it stood still in its sleep; 0: it did not.
+    """Maximum wait of a byte for this process's stopped sleep; 0: none.
 
-    It knows when it should have woken, but not when it was stopped: that may have been as soon as it fell asleep. What is
-    much shorter than a sleep is taken for twice what is seen of it.
+    The process knows when it should have woken, but not when it was stopped: perhaps as soon as it fell asleep. A stop
+    much shorter than a sleep counts as twice its visible part.
 
     Args:
-        slept_ns: between two looks. patience_s: how long it wanted to sleep at most; None: until something comes.
-        beat_ns: how late it noticed the heartbeat.
+        slept_ns: between two looks. patience_s: the limit of the sleep; None: until an event.
+        beat_ns: delay of the heartbeat's notice.
     """
     late_ns = beat_ns if patience_s is None else max(beat_ns, slept_ns - round(patience_s * NS_PER_S) - EPOLL_STEP_NS)
     return min(2 * late_ns, slept_ns) if late_ns > STOPPED_NS else 0
 
 
 class RunQueue:
-    """How long this process was ready to run and did not."""
+    """The time that this process waited in the run queue."""
 
     def __init__(self, path: Path = Path("/proc/self/schedstat")) -> None:
-        """Kernels without CONFIG_SCHED_INFO have no such file; then there is no evidence of this kind."""
+        """Open schedstat; without it (no CONFIG_SCHED_INFO) there is no evidence."""
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class RunQueue:
 
 
 class Heartbeat:
-    """A timer of 20 Hz that knows when it should have rung.
+    """A timer of 20 Hz that knows its due time.
 
     Attributes:
         fd: readable when it has rung.
@@ -115,7 +115,7 @@ class Heartbeat:
         self.fd = self._timer.fileno()
 
     def beat(self) -> int:
-        """How late the process noticed the first of the beats since the last call, in nanoseconds."""
+        """Delay of the first unnoticed beat, in nanoseconds."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         beats = self._timer.expiries()
         late = now - self._next_ns
@@ -127,7 +127,7 @@ class Heartbeat:
         self._timer.close()
 
 
-# --- How long a thread runs before another one's turn, without having more or less of the processor in all ---
+# --- Time slices ---
 # Since Linux 6.6 the kernel lets a task that runs use up its time slice, some milliseconds, before one that wakes has its turn (EEVDF); and of
 # those that wait, one with a short slice has its turn first. Since 6.12 a thread may choose its own slice (sched_setattr(2), `sched_runtime`),
 # and needs no privilege for it. A short one makes it interruptible soon, and prompt on a busy host; a long one the contrary.
@@ -156,13 +156,13 @@ class _Attributes(ctypes.Structure):
 
 
 def slice_ns() -> int:
-    """The time slice of this thread, in nanoseconds; 0: it is not an ordinary one, or its kernel does not say."""
+    """This thread's time slice in nanoseconds; 0: not ordinary, or unknown."""
     found = _attributes()
     return found.runtime if found is not None and found.policy == os.SCHED_OTHER else 0
 
 
 def choose_slice(ns: int) -> None:
-    """Give this thread a slice, where it is an ordinary one. Threads and processes that it starts have the usual one."""
+    """Set an ordinary thread's time slice; its children get the usual one."""
     found = _attributes()
     if found is not None and found.policy == os.SCHED_OTHER:
         found.runtime, found.flags = ns, found.flags | _RESET_ON_FORK
@@ -177,7 +177,7 @@ def _attributes() -> _Attributes | None:
     return found
 
 
-# --- Keeping the processors out of deep sleep while somebody measures ---
+# --- Idle states during measurements ---
 # A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives, or a timer rings.
 # A process that holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host
 # (Documentation/power/pm_qos_interface.rst of the kernel); cyclictest does the same. It costs power, so it is held only as
@@ -190,7 +190,7 @@ _log = logging.getLogger(__name__)
 
 
 class IdleStates:
-    """The kernel's permission to sleep deeply; given back when this process ends, however it ends."""
+    """A ban of deep idle states, which ends with this process."""
 
     def __init__(self, device: Path = DEVICE) -> None:
         """Nothing is forbidden yet."""
@@ -200,11 +200,11 @@ class IdleStates:
 
     @property
     def forbidden(self) -> bool:
-        """Whether deep idle states are forbidden now."""
+        """True while deep idle states are forbidden."""
         return self._fd is not None
 
     def forbid(self, wanted: bool) -> None:
-        """Forbid deep idle states, or allow them again; where the device may not be opened, nothing changes."""
+        """Forbid or allow deep idle states, if the device may be opened."""
         if wanted and self._fd is None and not self._refused:
             self._open()
         elif not wanted and self._fd is not None:

@@ -4,8 +4,8 @@ OpenSSH multiplexes: one master per host, with which every forward is asked for 
 that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
 everybody's.
 
-A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the other host; where it
-does nothing itself, whoever asks it next kills it, and makes a new one. No call here waits for it without a limit.
+A master may hang: it or its target is stopped. Its own ServerAlive ends it when the other host is silent; the next request to a
+stopped master kills it, and makes a new one. No call here waits for it without a limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lab.host import locks
 from lab.host.process import PROC
 from lab.host.runtime import MAX_SOCKET_PATH_BYTES, check_owner, socket_path
 
-# --- One process at a time makes or ends an ssh connection; who waits for it does not do so for ever ---
+# --- Lock of a connection ---
 
 
 _PID_BYTES: Final = 20
@@ -39,13 +39,13 @@ _PID_BYTES: Final = 20
 
 @contextmanager
 def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
-    """Have the lock of a host's connection for this block.
+    """Hold the lock of a host's connection for this block.
 
     Args:
-        path: of the lock, which says whose it is. limit_s: how long another process may have it.
+        path: of the lock, which names its holder. limit_s: maximum wait for another process.
 
     Raises:
-        LabTransientError: it has it longer.
+        LabTransientError: another process has held it longer.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -60,10 +60,10 @@ def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
 
 
 def _others(fd: int, noted_ns: int, limit_s: float) -> str:
-    """Why we had no turn, and what to do about it.
+    """The reason and remedy for a lock that stays held.
 
     Args:
-        noted_ns: when somebody last wrote that he has the lock, as we began to wait.
+        noted_ns: the lock's last note of a holder when we began to wait.
     """
     if os.fstat(fd).st_mtime_ns != noted_ns:
         return f"others have taken turns at making the connection for more than {limit_s:g} s, and none has it: is the host up, and the network?"
@@ -74,7 +74,7 @@ def _others(fd: int, noted_ns: int, limit_s: float) -> str:
     )
 
 
-# --- ssh masters of this host that hang: found by their control socket, and killed ---
+# --- Hanging ssh masters ---
 # A master that is stopped, or hangs in the kernel, answers no `ssh -O exit`, and its own time-outs do not run.
 
 
@@ -82,7 +82,10 @@ GONE_S: Final = 5.0  # for the kernel to end what it has been told to kill
 
 
 def kill(control: Path, proc: Path = PROC) -> list[int]:
-    """Kill this user's masters of a control socket; which they were. None where they are in a container that this process does not see."""
+    """Kill this user's masters of a control socket; return their pids.
+
+    Masters in a container may be invisible to this process.
+    """
     return [pid for pid in _masters(control, proc) if _killed(pid, control, proc)]
 
 
@@ -102,7 +105,10 @@ def _masters(control: Path, proc: Path) -> list[int]:
 
 
 def _is_master(pid: int | str, control: Path, proc: Path) -> bool:
-    """Whether it was started as that master, or calls itself so (ssh.c, where ControlPersist makes it one); its sessions are none."""
+    """True for a master of the socket, not for its sessions.
+
+    By its command line, or its title (ssh.c, where ControlPersist makes it one).
+    """
     entry = proc / str(pid)
     try:
         if entry.stat().st_uid != os.getuid():
@@ -125,7 +131,7 @@ def _opened(pid: int) -> Iterator[int]:
         os.close(process)
 
 
-# --- Unix sockets of another host, through one ssh connection to it ---
+# --- Connections ---
 # OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes no session, so
 # that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
 # everybody's.
@@ -159,8 +165,8 @@ class SshLink:
         host: as ssh(1) takes it; keys and users are in its configuration.
         folder: of this user alone, for the sockets.
         config: of ssh; empty: the user's own.
-        answer_s: how long the master of this host may take for an answer; one that takes longer hangs, and is killed.
-        lock_s: how long another process may take to make or end the connection.
+        answer_s: limit for an answer of this host's master; a slower one hangs, and is killed.
+        lock_s: limit for another process to make or end the connection.
     """
 
     host: str
@@ -171,10 +177,12 @@ class SshLink:
 
     @classmethod
     def to(cls, host: str, runtime: Path, environ: Mapping[str, str] = os.environ) -> SshLink:
-        """The link that all processes with this runtime folder share; `BOARDLAB_SSH_CONFIG` names another configuration.
+        """The link shared by all processes with this runtime folder.
+
+        `BOARDLAB_SSH_CONFIG` names another configuration.
 
         Raises:
-            ConfigurationError: no name for a host.
+            ConfigurationError: not a host's name.
         """
         if not host or host.startswith("-") or not host.isprintable():
             raise ConfigurationError(f"{host!r} is no name of a host for ssh")
@@ -205,15 +213,17 @@ class SshLink:
         return local
 
     def needs_s(self, timeout_s: float) -> float:
-        """How long `ran` may take for a program that has this time, where the connection hangs and is made anew, and no other process is at it."""
+        """Maximum duration of `ran` with a reconnect."""
         return self.answer_s + GONE_S + _LIMIT_S + timeout_s + _KILL_S + CONNECT_S
 
     def ran(self, words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """Run a program on the host, without a shell's rules for its arguments, as a session of the same connection.
+        """Run a program on the host over the shared connection.
+
+        No shell interprets its arguments.
 
         Raises:
-            LabTransientError: ssh does not get there, or the connection hangs: the host has not even said that it ended the program.
-            subprocess.TimeoutExpired: it did not end in time; the host has ended it (timeout(1), without which nothing runs there).
+            LabTransientError: ssh fails, or the connection hangs: the host has not confirmed the program's end.
+            subprocess.TimeoutExpired: the program was too slow, and the host has ended it (timeout(1), which is required there).
         """
         session = self._session(["timeout", f"--kill-after={_KILL_S}", f"{timeout_s:g}", *words])
         began_s = time.monotonic()
@@ -244,10 +254,12 @@ class SshLink:
         return done
 
     def started(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a program on the host in the same way, with pipes; it sees the end of its standard input when this process ends.
+        """Start a program on the host with pipes.
+
+        Its standard input ends with this process.
 
         Raises:
-            LabTransientError: ssh does not get there.
+            LabTransientError: ssh fails.
         """
         return subprocess.Popen(
             self._session(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -261,7 +273,7 @@ class SshLink:
         return ["ssh", *config, *_OPTIONS, "-S", str(self._control), self.host, "--", shlex.join(words)]
 
     def generation(self) -> str:
-        """Which connection there is now, for `reset`; empty: none."""
+        """The identity of the current connection, for `reset`; empty: none."""
         try:
             found = self._control.stat()
         except OSError:
@@ -269,17 +281,17 @@ class SshLink:
         return f"{found.st_ino}.{found.st_mtime_ns}"
 
     def local(self, remote: str) -> Path:
-        """Where the local end of a socket is; its folder has no other."""
+        """The local socket of a remote one, alone in its folder."""
         return socket_path(self._sockets / self._name(remote))
 
     def reset(self, generation: str = "") -> None:
-        """End the connection: what does not answer through it may do so through a new one. Other hosts' stay.
+        """End a connection that does not answer; other hosts' stay.
 
         Args:
-            generation: which connection did not answer; another one, that somebody has made since, stays. Empty: whichever there is.
+            generation: the connection that did not answer; a newer one stays. Empty: any.
 
         Raises:
-            LabTransientError: another process has been making or ending it for too long.
+            LabTransientError: another process has made or ended it for too long.
         """
         with self._locked():
             if generation in {"", self.generation()}:
@@ -289,7 +301,7 @@ class SshLink:
                 self._forget()
 
     def _forget(self) -> None:
-        """The sockets of a connection that is over."""
+        """Remove the sockets of an ended connection."""
         self._control.unlink(missing_ok=True)
         for forwarded in self._sockets.glob("*/console.sock"):
             forwarded.unlink(missing_ok=True)
@@ -313,7 +325,7 @@ class SshLink:
         return said is not None and said.returncode == 0
 
     def _asked(self, *words: str) -> subprocess.CompletedProcess[str] | None:
-        """What the master says (ssh(1), -O). None: nothing in time; it hung, has been killed, and its sockets are gone."""
+        """The master's answer (ssh(1), -O); None: it hung and was killed."""
         try:
             return self._ssh(self.answer_s, "-O", *words)
         except subprocess.TimeoutExpired:
@@ -353,7 +365,10 @@ class SshLink:
         self._check(done, self._control, _DRAFT_BYTES, "connect")
 
     def _check(self, done: subprocess.CompletedProcess[str], makes: Path, draft_bytes: int, doing: str) -> None:
-        """Whether ssh has made a socket; `draft_bytes`: by how much its name is longer at first."""
+        """Check that ssh made a socket.
+
+        `draft_bytes`: by how much its name is longer at first.
+        """
         if done.returncode and len(os.fsencode(makes)) + draft_bytes > MAX_SOCKET_PATH_BYTES:  # whatever else is wrong
             raise ConfigurationError(
                 f"{makes}: longer than the path of a socket that ssh makes may be; set BOARDLAB_RUNTIME to a folder with a shorter path"
@@ -367,7 +382,7 @@ class SshLink:
             )
 
     def _ssh(self, limit_s: float, *words: str) -> subprocess.CompletedProcess[str]:
-        """Raises (among others) subprocess.TimeoutExpired."""
+        """Run ssh; raises (among others) subprocess.TimeoutExpired."""
         config = ["-F", self.config] if self.config else []
         log = self.folder / f"{self._name(self.host)}.log"
         with log.open("w", encoding="utf-8") as said:  # a pipe would stay open in the master
@@ -388,7 +403,7 @@ class SshLink:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time makes or ends the connection; raises as `sshlock.locked`."""
+        """Lock making or ending the connection; raises as `locked`."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(self.folder)
         with locked(self.folder / f"{self._name(self.host)}.lock", self.host, self.lock_s):

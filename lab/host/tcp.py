@@ -1,4 +1,4 @@
-"""TCP connections that notice when the other end is gone without a word."""
+"""TCP connections that detect a vanished peer, and addresses."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ _ALIVE: Final = (
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Let a connection end within a minute after the other end is gone, and send each piece at once.
+    """End a connection within a minute of a vanished peer.
 
-    It ends as well when the other end takes nothing for a minute of what waits for it.
+    It also sends each piece at once.
+
+    It ends as well when the peer takes no waiting data for a minute.
     """
     for level, option, value in _ALIVE:
         connection.setsockopt(level, option, value)
 
 
 def family_of(address: str) -> socket.AddressFamily:
-    """Of an IP address as text."""
+    """Address family of an IP address."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def first_line(receive: Callable[[int], bytes], most_bytes: int) -> bytes:
-    """The first line of a connection, and no byte behind it; without its end where the connection ended, or the line has more bytes.
+    """Read the first line of a connection, and no byte behind it.
+
+    It has no line end if the connection ended or the line is too long.
 
     Args:
         receive: as `recv` of a socket.
@@ -46,14 +50,14 @@ def first_line(receive: Callable[[int], bytes], most_bytes: int) -> bytes:
     return line
 
 
-# --- Addresses of this host, and which ones nobody else reaches ---
+# --- Addresses of this host ---
 
 
 _DISCARD: Final = 9  # RFC 863; nothing is sent to it
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is only the asking host's own: 127.0.0.0/8, ::1 or "localhost"."""
+    """True for a loopback address or name: 127.0.0.0/8, ::1, "localhost"."""
     try:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -61,7 +65,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own(host: str) -> bool:
-    """Whether a name or an address leads to the asking host itself; a name that nobody knows does not."""
+    """True if a name or address leads to this host."""
     if is_loopback(host):
         return True
     try:
@@ -71,10 +75,10 @@ def is_own(host: str) -> bool:
 
 
 def own_address(towards: str) -> str:
-    """This host's address on its way to another one, as its routes say; no packet is sent.
+    """This host's address towards another one, without sending a packet.
 
     Raises:
-        ConfigurationError: there is no way there, or nobody knows the name.
+        ConfigurationError: no route to it, or an unknown name.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(towards, _DISCARD, type=socket.SOCK_DGRAM)[0]
@@ -87,14 +91,14 @@ def own_address(towards: str) -> str:
         ) from error
 
 
-# --- Connections over a socket of this host's file system ---
+# --- Unix sockets ---
 
 
 def connected(path: Path, timeout_s: float | None) -> socket.socket:
     """A new connection; the limit stays its own.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no server listens.
     """
     stream = socket.socket(socket.AF_UNIX)
     try:

@@ -1,1 +1,1 @@
-"""Jobs: who measures on which board, who waits for it, and reservations."""
+"""Jobs, their queue, and reservations of boards."""

@@ -1,4 +1,4 @@
-"""Looking at jobs: which there are, whose runs are whose, and when one will end."""
+"""Views of jobs: state, runs, and expected end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class JobRun:
     """A run of a job.
 
     Attributes:
-        good: attempts that gave their samples. planned: how many there will be; 0: unknown.
+        good: attempts with samples. planned: number of attempts; 0: unknown.
     """
 
     id: int
@@ -47,7 +47,7 @@ class JobRun:
 
 @frozen
 class JobView:
-    """A job, its runs, and when it will have ended; None: it has, it still waits, or nobody can tell."""
+    """A job, its runs, and its expected end; None: unknown, or ended."""
 
     job: Job
     runs: tuple[JobRun, ...]
@@ -55,7 +55,7 @@ class JobView:
 
 
 def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
-    """The latest jobs, the newest first; those that have not ended are always among them."""
+    """The latest jobs, newest first, and all that have not ended."""
     with store._read() as session:
         latest = session.scalars(select(JobRow).order_by(JobRow.id.desc()).limit(limit))
         active = session.scalars(select(JobRow).where(JobRow.state.in_(("queued", "running"))))
@@ -67,7 +67,7 @@ def job(store: Store, job_id: int) -> Job:
     """One job.
 
     Raises:
-        ConfigurationError: there is none of that number.
+        ConfigurationError: no such job.
     """
     with store._read() as session:
         return job_of(find(session, job_id))
@@ -80,7 +80,7 @@ def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
 
 
 def answered(store: Store, request: str) -> Job | None:
-    """The job that has ended for a request of a queue, measured, failed or cancelled; None: there is none, or it is to be gone on with."""
+    """The ended job of a queue's request; None: none, or resumable."""
     its = (JobRow.request == request, JobRow.state.in_(("completed", "failed", "cancelled")))
     with store._read() as session:
         row = session.scalars(select(JobRow).where(*its).order_by(JobRow.id.desc()).limit(1)).one_or_none()
@@ -88,14 +88,14 @@ def answered(store: Store, request: str) -> Job | None:
 
 
 def latest_run(store: Store, job: Job, kind: str) -> int | None:
-    """The last run of that kind of the job's current suite; None where it has none."""
+    """The last run of that kind in the job's current suite."""
     its = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
     with store._read() as session:
         return session.scalar(select(func.max(RunRow.id)).where(*its))
 
 
 def job_of_run(store: Store, run_id: int) -> Job | None:
-    """The job that a run belongs to; None: there is no such run, or none that had its board then.
+    """The job of a run; None: no such run or job.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -114,13 +114,16 @@ def job_of_run(store: Store, run_id: int) -> Job | None:
 
 
 def has_run(store: Store, run_id: int) -> bool:
-    """Whether there is a run of that number."""
+    """True if the run exists."""
     with store._read() as session:
         return session.get(RunRow, run_id) is not None
 
 
 def described(found: JobView) -> str:
-    """Who has a board: "job j3 (boot) of lena on lab-2, since 2026-03-02 02:00 UTC, ends about 2026-03-02 04:10 UTC"."""
+    """A job in words, with its owner and times.
+
+    E.g. "job j3 (boot) of lena on lab-2, since 2026-03-02 02:00 UTC, ends about 2026-03-02 04:10 UTC".
+    """
     job = found.job
     since = f", since {moment(job.started_at)} UTC" if job.started_at else ""
     ends = f", ends about {moment(found.expected_end)} UTC" if found.expected_end else ""
@@ -129,12 +132,15 @@ def described(found: JobView) -> str:
 
 
 def busy(book: JobQueue, holder: Job) -> str:
-    """Who has a board, for whoever is refused."""
+    """The board's holder, for a refusal."""
     return described(view(book.store, holder, book.now()))
 
 
 def obstacle(book: JobQueue, board: str) -> str:
-    """Why a job does not get its board: who has it, whose it is and until when, or that another one waits longer."""
+    """The reason why a job does not get its board.
+
+    Its holder, its reservation, or a job that waits longer.
+    """
     holder = book.holder_of(board)
     if holder is not None:
         return f"{board} is busy: {busy(book, holder)}"
@@ -148,7 +154,7 @@ def obstacle(book: JobQueue, board: str) -> str:
 
 
 def running(book: JobQueue) -> list[Job]:
-    """The jobs that have their boards, without those whose holder has died."""
+    """The running jobs, without those whose holder has died."""
     with book.store._read() as session:
         rows = session.scalars(select(JobRow).where(JobRow.state == "running").order_by(JobRow.id))
         return [job_of(row) for row in rows if not book._dead(row)]
@@ -156,14 +162,17 @@ def running(book: JobQueue) -> list[Job]:
 
 @frozen
 class Measuring:
-    """How many boards a host measures. changed_at: when the last of its jobs began or ended; None: never."""
+    """Number of boards that a host measures, and its last change.
+
+    changed_at: the last start or end of a job; None: never.
+    """
 
     boards: int
     changed_at: dt.datetime | None
 
 
 def measuring(book: JobQueue, host: str) -> Measuring:
-    """What a host measures at the moment; no jobs of the site, and none whose holder has died."""
+    """The current measurements of a host, without the site's and dead jobs."""
     its = (JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
     ends = select(func.max(JobRow.started_at), func.max(JobRow.finished_at)).where(*its)
     with book.store._read() as session:
@@ -173,7 +182,7 @@ def measuring(book: JobQueue, host: str) -> Measuring:
 
 
 def moment(at: dt.datetime) -> str:
-    """To the minute."""
+    """A time to the minute."""
     return f"{at:%Y-%m-%d %H:%M}"
 
 
@@ -193,7 +202,7 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
 
 
 def _planned(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """Parameter and name of each thing that a plan lists -> how often; nothing of another boardlab's plan."""
+    """Planned repetitions by (parameter, name); empty for a foreign plan."""
     listed = ((parameter, plan[key]) for key, parameter in _LISTED.items() if isinstance(plan.get(key), list))
     found = {(p, str(name)): _times(plan, str(name)) for p, names in listed for name in names}
     return {item: times for item, times in found.items() if type(times) is int}
@@ -205,12 +214,18 @@ def _times(plan: Mapping[str, Any], name: str) -> Any:
 
 
 def _is_whole(params: Mapping[str, str]) -> bool:
-    """Whether an attempt was at a whole cycle; a section's rows have attempts of their own."""
+    """True if an attempt covers a whole cycle.
+
+    A section's rows have attempts of their own.
+    """
     return _UNEVEN_PARAMETER not in params or len(params) == 1
 
 
 def _expected_end(session: Session, job: Job, runs: Sequence[JobRun], now: dt.datetime) -> dt.datetime | None:
-    """As long as the same order took on boards of this type; else its last run as long as earlier ones say, or as it goes."""
+    """The expected end of a running job.
+
+    From equal orders on boards of this type; else from its last run's pace.
+    """
     if job.state != "running" or job.started_at is None:
         return None
     took = _lengths(session, job) if job.program == BY_LAB_RUN and not job.done else []
@@ -228,7 +243,10 @@ def _expected_end(session: Session, job: Job, runs: Sequence[JobRun], now: dt.da
 
 
 def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
-    """How long a run takes if each of its attempts takes as long as on boards of this type before; None: unknown."""
+    """A run's duration by earlier attempts on boards of this type.
+
+    None: unknown.
+    """
     of_this_type = (RunRow.board_type == job.board_type, RunRow.kind == run.kind, RunRow.status == "completed")
     ids = session.scalars(select(RunRow.id).where(*of_this_type).order_by(RunRow.id.desc()).limit(_HISTORY)).all()
     wanted = select(AttemptRow.params, func.sum(AttemptRow.duration_s), func.count())
@@ -258,7 +276,7 @@ def _lengths(session: Session, job: Job) -> list[float]:
     return found[:_HISTORY]
 
 
-# --- When a run rested although it was not over, and why: kept in its provenance, since a board cools meanwhile ---
+# --- Pauses of a run (a board cools meanwhile) ---
 # Each is an object: `from` and `to`, ISO 8601 in UTC, and `why`. `from` is None where the run was killed, and nobody noted when.
 
 
@@ -267,7 +285,7 @@ Pause = Mapping[str, Any]
 
 
 def pause(store: Store, run_id: int, why: str) -> None:
-    """A run rests from now on, for that reason.
+    """Note that a run pauses now, and the reason.
 
     Raises:
         BoardlabError: the store cannot be written.
@@ -277,7 +295,7 @@ def pause(store: Store, run_id: int, why: str) -> None:
 
 
 def end_pause(store: Store, run_id: int) -> None:
-    """A run goes on now; where nobody noted that it rested, its state and its end say so.
+    """Note that a run resumes; derive an unnoted pause from its state.
 
     Raises:
         BoardlabError: the store cannot be written.

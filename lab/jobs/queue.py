@@ -1,7 +1,7 @@
-"""Jobs: who waits for a board, who holds it, and how it is taken over from who died.
+"""The queue of jobs: waiting, holding a board, takeover from the dead.
 
-A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
-database itself holds that (a partial unique index).
+A job holds its board by its row in the store, a lease that it renews. A partial unique index of the database ensures
+that at most one job of a board is running.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.rows import json_of
 from lab.results.store import Store
 
-# --- Whose turn it is: what a person waits for comes before what a timer began, and nobody waits for ever ---
+# --- Order of waiting jobs ---
 # A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age alike, so who is
 # first never changes while both wait, and the order is that of one instant a job: when it was queued, less what its priority is worth.
 # Whoever comes later than that worth is behind, so a job waits for a bounded number of others.
@@ -52,11 +52,11 @@ POINT_S: Final = 1_440.0  # ten points are four hours: as long as a timer's job 
 
 
 def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
-    """The instant by which waiting jobs are ordered, the earliest first."""
+    """The sort key of waiting jobs, the earliest first."""
     return queued_at - dt.timedelta(seconds=priority * POINT_S)
 
 
-# --- Jobs: who waits for a board, who holds it, and how it is taken over from who died ---
+# --- The queue ---
 # A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
 # database itself holds that (a partial unique index).
 
@@ -70,13 +70,13 @@ class JobQueue:
     """The jobs of a store.
 
     Attributes:
-        holder: who asks; its own jobs are those that it may change.
+        holder: this process; it may change only its own jobs.
         has_died: tells whether another holder has died.
         now: the store's clock, by which all hosts write their heartbeats.
-        person, program: who begins a job, and with what.
+        person, program: the starter of its jobs.
         ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
-        priority: of its jobs; below PERSONS they give way to reservations. request: of a queue, whose job it takes up or enqueues.
-        silence: what this process has seen of other hosts' jobs. pause: waits that many seconds between two looks at one.
+        priority: of its jobs; below PERSONS they give way to reservations. request: of a queue, for the job it takes up or enqueues.
+        silence: observed heartbeats of other hosts' jobs. pause: waits that many seconds between two looks at one.
     """
 
     store: Store
@@ -93,7 +93,7 @@ class JobQueue:
     pause: Callable[[float], None] = field(default=time.sleep)
 
     def enqueue(self, order: Order) -> Job:
-        """A new job, that waits for its board."""
+        """Enqueue a new job."""
 
         def insert(session: Session) -> Job:
             now = self.now()
@@ -136,10 +136,10 @@ class JobQueue:
             return job_of(find(session, job_id))
 
     def take_up(self, job_id: int) -> Job:
-        """Have a job wait for its board again, which was interrupted or failed, or whose holder died; see `settle`.
+        """Requeue an interrupted, failed or dead job; see `settle`.
 
         Raises:
-            ConfigurationError: no such job, it is completed, or somebody waits or measures for it.
+            ConfigurationError: no such job, it is completed, or it waits or runs.
         """
 
         def requeue(session: Session) -> Job:
@@ -166,10 +166,10 @@ class JobQueue:
         return self.store._write(requeue)
 
     def unfinished(self, order: Order) -> Job | None:
-        """The job with this order that is to be gone on with: the latest that was interrupted, or whose holder died.
+        """The latest interrupted or dead job with this order, to resume.
 
-        Later ones that measured nothing do not stand in its way: refused, since the board was busy; ended while they waited;
-        failed before their run began. One that measured does: what it has is newer, and its failure is a person's to look at.
+        Later jobs without measurements (refused by a busy board, ended while waiting, failed before their run) do not
+        matter. A later job with measurements does: its results are newer, and a person should look at its failure.
         See `settle`.
         """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
@@ -189,10 +189,12 @@ class JobQueue:
         return begun
 
     def start(self, job_id: int) -> Job | None:
-        """Take the board for a job that waits; None while another has it, waits longer, it is reserved, or the job was cancelled.
+        """Take the board for a waiting job; None while that is impossible.
+
+        Another job has it or waits longer, it is reserved, or the job was cancelled.
 
         Raises:
-            LabStableError: the job was taken from us meanwhile.
+            LabStableError: another process has taken the job over.
         """
 
         def take(session: Session) -> Job | None:
@@ -225,10 +227,10 @@ class JobQueue:
         return self.store._write(take)
 
     def beat(self, job_id: int) -> bool:
-        """Give a sign of life; returns whether the job is to end, since somebody cancelled it.
+        """Renew the lease; return True if the job is cancelled.
 
         Raises:
-            LabStableError: the lease had run out, and the board was given to another.
+            LabStableError: the lease had run out, and another job has the board.
         """
 
         def renew(session: Session) -> bool:
@@ -239,7 +241,9 @@ class JobQueue:
         return self.store._write(renew)
 
     def cancel(self, job_id: int, by: str) -> Job:
-        """Have a job end: one whose holder died ends here, any other one is marked, and ends when its holder looks; see `settle`.
+        """Cancel a job: end a dead one, mark a live one.
+
+        A live one ends at its holder's next look; see `settle`.
 
         Raises:
             ConfigurationError: no such job, or it has ended.
@@ -263,7 +267,7 @@ class JobQueue:
         return self.store._write(end)
 
     def next_suite(self, job_id: int) -> Job:
-        """Note that a suite is measured; the next one's runs begin after those of now."""
+        """Note a finished suite; the next one's runs begin after it."""
 
         def note(session: Session) -> Job:
             row = self._own(session, job_id, "running")
@@ -274,9 +278,11 @@ class JobQueue:
         return self.store._write(note)
 
     def finish(self, job_id: int, state: JobState) -> None:
-        """Give the board back. A job that was taken from us meanwhile stays as it is; one that was cancelled says so.
+        """End the job and release its board.
 
-        One that is refused and has measured before was interrupted: it can be resumed.
+        A job taken over by another process stays; a cancelled one ends as cancelled.
+
+        A refused job with measurements ends as interrupted: it can be resumed.
         """
 
         def end(session: Session) -> None:
@@ -289,17 +295,17 @@ class JobQueue:
         self.store._write(end)
 
     def is_over(self, job_id: int) -> bool:
-        """Whether a job has ended, or its holder has died without ending it; the lease is another's to take then.
+        """True if a job has ended or its holder has died.
 
         Raises:
-            ConfigurationError: there is no such job.
+            ConfigurationError: no such job.
         """
         with self.store._read() as session:
             row = find(session, job_id)
             return row.state not in {"queued", "running"} or self._dead(row)
 
     def start_now(self, job_id: int) -> Job | None:
-        """As `start`, for a job that does not wait: only for as long as a job in its way seems dead, and is watched.
+        """`start` without waiting, except for a job that seems dead.
 
         Raises:
             LabStableError: as `start`.
@@ -309,13 +315,16 @@ class JobQueue:
         return job
 
     def watches(self, job_id: int) -> bool:
-        """Whether a job seems dead that keeps this one from its board: `start` takes the board when it was silent for a lease."""
+        """True while a job in the way seems dead.
+
+        `start` takes the board after a lease of silence.
+        """
         with self.store._read() as session:
             its = (JobRow.board == find(session, job_id).board, JobRow.id != job_id)
         return bool(self._doubtful(*its))
 
     def settle(self, *which: ColumnElement[bool]) -> None:
-        """Watch the jobs that seem dead, of those that have not ended, until each gave a sign of life or was silent for a lease.
+        """Watch seemingly dead jobs until a heartbeat or a lease of silence.
 
         The store's clock may have jumped, and a board must not be taken from a job that lives.
         """
@@ -328,7 +337,7 @@ class JobQueue:
             self.pause(LOOK_S)
 
     def _doubtful(self, *which: ColumnElement[bool]) -> list[Job]:
-        """The jobs of these that only seem dead."""
+        """Those of these jobs that only seem dead."""
         wanted = select(JobRow).where(JobRow.state.in_(("queued", "running")), *which)
         with self.store._read() as session:
             now = self.now()
@@ -337,21 +346,21 @@ class JobQueue:
             ]
 
     def holder_of(self, board: str) -> Job | None:
-        """The job that has a board."""
+        """The running job of a board."""
         wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
         with self.store._read() as session:
             row = session.scalars(wanted).one_or_none()
             return None if row is None else job_of(row)
 
     def refusing(self, board: str) -> list[Hold]:
-        """The reservations because of which this person's job may not have a board now."""
+        """The reservations that keep this person's job from a board now."""
         with self.store._read() as session:
             return self._refused(standing(session, board, self.now()))
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
-        """The run that the job's current suite, whose runs are of that kind, has begun and not completed.
+        """The uncompleted run of that kind in the job's current suite.
 
-        Other jobs may have had the board since: theirs are of another kind or release, or come later.
+        Other jobs may have had the board since: their runs are of another kind or release, or later.
         """
         its = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # the latter of before it was kept
         wanted = select(RunRow.id).where(
@@ -383,14 +392,17 @@ class JobQueue:
         return row
 
 
-# --- What jobs have had of runs ---
+# --- Runs of jobs ---
 
 
 FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance
 
 
 def measured(session: Session, row: JobRow, lease_s: float) -> bool:
-    """Whether a job has had a run; `lease_s`: one that gave no sign of life for so long has ended."""
+    """True if a job has had a run.
+
+    `lease_s`: a job that was silent for so long has ended.
+    """
     if row.started_at is None:
         return False
     ended_at = row.finished_at or row.heartbeat_at + dt.timedelta(seconds=lease_s)
@@ -404,7 +416,7 @@ def measured(session: Session, row: JobRow, lease_s: float) -> bool:
 
 
 def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
-    """Keep with runs whether a test of their session failed: a job that is killed after it knows so when it is resumed.
+    """Store with runs whether a test failed, for a resumed job.
 
     Raises:
         BoardlabError: the store cannot be written.
@@ -419,7 +431,7 @@ def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
 
 
 def has_failed(store: Store, job_id: int) -> bool:
-    """Whether a test of a job's runs failed; not of those that were made to confirm a number, nor of one that can be gone on with.
+    """True if a test failed in a job's completed runs, except confirmations.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -431,7 +443,7 @@ def has_failed(store: Store, job_id: int) -> bool:
 
 
 def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
-    """Classes of the lab's faults for which a job's runs lack what they lack; none where anything else failed, too, or nothing is lacking.
+    """Failure classes of the lab that alone left a job's runs incomplete.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -452,7 +464,7 @@ def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
 
 
 def confirms(store: Store, run_id: int) -> bool:
-    """Whether a run was made to confirm a number of another one, beyond what its job was to measure.
+    """True if a run confirms a number of another run.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -461,7 +473,7 @@ def confirms(store: Store, run_id: int) -> bool:
 
 
 def last_run(session: Session, board: str) -> int:
-    """The board's latest run; 0: it has none."""
+    """The board's latest run; 0: none."""
     return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
 
 
@@ -480,7 +492,7 @@ def find(session: Session, job_id: int) -> JobRow:
     return row
 
 
-# --- A job that a timer began gives its board to whoever wants it: after its present cycle, and goes on afterwards ---
+# --- Timer jobs that yield their board ---
 # Who wants it is in the store: a reservation of the board, or what the job's runner has found out and noted (`ask`). Whoever measures
 # asks between two cycles (`wanted`), and the runner then puts the job back among those that wait (`give_way`).
 
@@ -489,7 +501,9 @@ GAVE_WAY = 66  # exit code of a pytest that ended since somebody wants its board
 
 
 def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
-    """Who wants the board of a job that gives way, and why; empty: nobody, or it is a person's job, which never does.
+    """The claimant of a yielding job's board; empty: none.
+
+    A person's job never yields.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -499,7 +513,10 @@ def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
 
 
 def ask(book: JobQueue, job_id: int, who: str) -> None:
-    """Note that somebody wants the board, e.g. "lena reserved labgrid's place b1"; empty: nobody any more. A person's job is left alone."""
+    """Note the claimant of a timer job's board; empty: none any more.
+
+    E.g. "lena reserved labgrid's place b1". A person's job is left alone.
+    """
 
     def note(session: Session) -> None:
         row = find(session, job_id)
@@ -510,13 +527,13 @@ def ask(book: JobQueue, job_id: int, who: str) -> None:
 
 
 def wait_on(book: JobQueue, job_id: int, who: str | None = None) -> None:
-    """A sign of life of a job that waits for something else than its board.
+    """Renew a job that waits for something else than its board.
 
     Args:
-        who: has what a person's job waits for, which keeps nobody from the board meanwhile: they may need it; empty: nobody any more.
+        who: the holder of what a person's job waits for, who may need the board meanwhile; empty: none any more.
 
     Raises:
-        LabStableError: the job was taken from us meanwhile.
+        LabStableError: another process has taken the job over.
     """
 
     def renew(session: Session) -> None:
@@ -528,10 +545,10 @@ def wait_on(book: JobQueue, job_id: int, who: str | None = None) -> None:
 
 
 def give_way(book: JobQueue, job_id: int) -> Job:
-    """Give the board back and wait for it again, with the age that the job has.
+    """Release the board and wait for it again, keeping the job's age.
 
     Raises:
-        LabStableError: the job was taken from us meanwhile.
+        LabStableError: another process has taken the job over.
     """
 
     def requeue(session: Session) -> Job:
@@ -550,12 +567,15 @@ def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:
     return f"{row.board} is {', '.join(hold.described for hold in holds)}" if holds else row.yields_to
 
 
-# --- Signs of life for a job, from a thread of its own, so that nobody else takes its board ---
+# --- Heartbeats of a job ---
 
 
 @define(eq=False)
 class Holder:
-    """Gives signs of life for the job of this process; ends the process with SIGTERM where it lost its board, and `lost` says why."""
+    """Sends heartbeats for this process's job.
+
+    After a lost board it ends the process with SIGTERM; `lost` has the reason.
+    """
 
     book: JobQueue
     job_id: int
@@ -570,7 +590,7 @@ class Holder:
         self._thread.start()
 
     def finish(self, state: JobState) -> None:
-        """Give the board back."""
+        """Release the board."""
         self._done.set()
         self._thread.join()
         self.book.finish(self.job_id, state)

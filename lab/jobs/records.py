@@ -1,4 +1,4 @@
-"""Jobs as records: what is to be measured, by whom, and what became of it."""
+"""Jobs and orders as records."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Job:
     """A `lab run`, or a session of pytest.
 
     Attributes:
-        suites: what it measures, in this order; the first `done` of them are measured. Of pytest: the kinds of its runs.
-        holder: which process waits or measures, see lab.host.process.
-        after_run: the suite that is being measured has a run with a higher id than this.
-        options: as `lab.run.options` has them. person, program: who began it, and with what.
-        cancelled_by: who wants it to end; empty: nobody.
-        priority: of lab.jobs.queue. yields_to: who wants its board, or what it gave way to last; empty: nobody, or it has it again.
-        request: of a queue that asked for it, in that queue's words; empty: none did.
+        suites: to measure, in this order; the first `done` of them are measured. Of pytest: the kinds of its runs.
+        holder: the waiting or measuring process, see lab.host.process.
+        after_run: the current suite's runs have higher ids than this.
+        options: as `lab.run.options` has them. person, program: its starter.
+        cancelled_by: the person who cancelled it; empty: none.
+        priority: of lab.jobs.queue. yields_to: the claimant of its board, now or at last; empty: none, or it has it again.
+        request: of a queue, in that queue's words; empty: none.
     """
 
     id: int
@@ -70,12 +70,12 @@ class Job:
 
     @property
     def called(self) -> str:
-        """Its number as a person sees and types it, which is never a run's, e.g. "j12"."""
+        """Its number for people, never a run's, e.g. "j12"."""
         return call(self.id)
 
     @property
     def host(self) -> str:
-        """Where it waits or measures."""
+        """The host of its holder."""
         return self.holder.partition("/")[0]
 
     @property
@@ -85,13 +85,13 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether it neither waits nor measures."""
+        """True if it neither waits nor measures."""
         return self.state not in {"queued", "running"}
 
 
 @frozen
 class Order:
-    """What a job is to measure; the options are those of `lab.run.options`."""
+    """An order of measurements; options are those of `lab.run.options`."""
 
     board_type: str
     board: str
@@ -103,12 +103,12 @@ class Order:
 
 
 def call(job_id: int) -> str:
-    """A job's number as a person sees it: "j12"."""
+    """A job's number for people: "j12"."""
     return f"{LETTER}{job_id}"
 
 
 def number(text: str) -> int:
-    """The number in "j12" or "12".
+    """The number of "j12" or "12".
 
     Raises:
         ConfigurationError: it is none.
@@ -120,7 +120,7 @@ def number(text: str) -> int:
 
 
 def job_of(row: JobRow) -> Job:
-    """From row to record."""
+    """Convert a row to a record."""
     return Job(
         id=row.id,
         board_type=row.board_type,
@@ -148,16 +148,18 @@ def job_of(row: JobRow) -> Job:
 
 
 def ended_as(row: JobRow, state: JobState) -> JobState:
-    """How a job ended: interrupted, since somebody cancelled it?"""
+    """A job's final state; an interrupted one may be cancelled."""
     return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
 
 
 def seems_dead(job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
-    """Whether a job that has not ended seems dead at a glance. Whoever takes its board watches it first, see `Silence`.
+    """True if an unended job seems dead at a glance.
+
+    A takeover watches it first, see `Silence`.
 
     Args:
         now: by the clock of the heartbeats, which is the store's.
-        has_died: whether a holder's process is gone; None: nobody can tell, it is of another host or user.
+        has_died: True if a holder's process is gone; None: unknown, it is of another host or user.
     """
     if _tells_by_heartbeat(job, has_died):
         return (now - job.heartbeat_at).total_seconds() > LEASE_S
@@ -165,16 +167,19 @@ def seems_dead(job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
 
 
 def _tells_by_heartbeat(job: Job | JobRow, has_died: HasDied) -> bool:
-    """Whether only its heartbeat tells if a job lives; the site lives on when what it did for a board has failed."""
+    """True if only its heartbeat shows that a job lives.
+
+    The site outlives a failed action on a board.
+    """
     gone = has_died(job.holder)
     return gone is None or (not gone and job.program == BY_WEB)
 
 
 @define
 class Silence:
-    """For how long this process has seen jobs' heartbeats unchanged, by its own monotonic clock.
+    """Observed silence of jobs' heartbeats, by our own monotonic clock.
 
-    No wall clock has a say, so neither a clock that is off nor one that jumps makes a job dead. Only time between two looks counts, and
+    No wall clock counts, so neither a wrong clock nor one that jumps makes a job dead. Only time between two looks counts, and
     at most a heartbeat's for each: a process that could not look, since it or the database stood still, has seen no silence.
 
     Attributes:
@@ -185,7 +190,10 @@ class Silence:
     _seen: dict[int, _Seen] = field(factory=dict, init=False)
 
     def is_dead(self, job: Job | JobRow, has_died: HasDied) -> bool:
-        """Whether another job may take the board of a job that has not ended: its process is gone, or it was silent for a lease."""
+        """True if an unended job's board may be taken over.
+
+        Its process is gone, or it was silent for a lease.
+        """
         if not _tells_by_heartbeat(job, has_died):
             return bool(has_died(job.holder))
         now_s, before = self.now_s(), self._seen.get(job.id)
@@ -196,7 +204,7 @@ class Silence:
         return silent_s > LEASE_S
 
     def is_in_doubt(self, job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
-        """Whether a job seems dead, and this process has seen neither a lease of silence nor a heartbeat yet."""
+        """True if a job seems dead without proof of either yet."""
         if not seems_dead(job, now, has_died) or self.is_dead(job, has_died):
             return False
         seen = self._seen.get(job.id)
@@ -205,7 +213,10 @@ class Silence:
 
 @frozen
 class _Seen:
-    """A job's heartbeat at the last look, for how long it had been the same then, and whether it was another at an earlier look."""
+    """A job's heartbeat at the last look, and its silence.
+
+    beats: an earlier look saw another heartbeat.
+    """
 
     heartbeat_at: dt.datetime
     looked_s: float

@@ -1,7 +1,7 @@
-"""Whose a board is for some hours, and which one is in maintenance or in quarantine: leases that `lab run` and pytest keep to.
+"""Reservations, maintenance and quarantine: leases of boards for `lab run` and pytest.
 
-A reservation ends by itself. It is a promise between people who trust each other, and no lock against a user of the host: whoever
-may write the results can end one, and both are in the audit.
+A reservation ends by itself. It is a promise between people who trust each other, and no lock against a user of the host: every
+writer of the results can end one, and both are in the audit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ IGNORE: Final = "--ignore-reservation"
 
 @frozen
 class Hold:
-    """A board that is somebody's.
+    """A reservation of a board.
 
     Attributes:
-        kind: "reserved" ends at `until`, "maintenance" when somebody ends it (`until` is None then), "quarantine" when a check passes.
+        kind: "reserved" ends at `until`, "maintenance" by a person (`until` is None then), "quarantine" when a check passes.
     """
 
     id: int
@@ -51,11 +51,11 @@ class Hold:
         return f"{what} by {self.person} {end} ({self.reason})"
 
     def refuses(self, person: str, *, ignored: bool, checks: bool = False) -> bool:
-        """Whether a person may not measure on the board now.
+        """True if a person may not measure on the board now.
 
         Args:
-            ignored: they said that they know of the reservation. checks: the board is checked before anything else, which is what
-                ends a quarantine; nothing else does.
+            ignored: the person overrides the reservation. checks: the board is checked first; only a check ends a
+                quarantine.
         """
         return not checks if self.kind == QUARANTINE else self.person != person or not ignored
 
@@ -72,7 +72,7 @@ class ReservationBook:
 
         Raises:
             ConfigurationError: too long or too short, no reason, or it is another person's.
-            LabTransientError: somebody else did so at the same instant.
+            LabTransientError: another person did so at the same instant.
         """
         if not 0 < hours <= LONGEST_H:
             raise ConfigurationError(
@@ -81,19 +81,19 @@ class ReservationBook:
         return self._hold(board, "reserved", person, reason, self.now() + dt.timedelta(hours=hours))
 
     def maintain(self, board: str, person: str, reason: str) -> Hold:
-        """Put a board in maintenance until somebody ends that.
+        """Put a board in maintenance until a person ends it.
 
         Raises:
             ConfigurationError: no reason, or another person has it in maintenance.
-            LabTransientError: somebody else did so at the same instant.
+            LabTransientError: another person did so at the same instant.
         """
         return self._hold(board, "maintenance", person, reason, None)
 
     def end(self, board: str, kind: Kind, by: str) -> Hold:
-        """End a board's reservation or maintenance; returns what stood.
+        """End a board's reservation or maintenance, and return it.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: none stands.
         """
 
         def close(session: Session) -> Hold:
@@ -107,7 +107,7 @@ class ReservationBook:
         return self.store._write(close)
 
     def standing(self, board: str | None = None) -> list[Hold]:
-        """What stands now, of one board or of all."""
+        """The standing reservations of one board or all."""
         with self.store._read() as session:
             return standing(session, board, self.now())
 
@@ -142,7 +142,7 @@ class ReservationBook:
 
 
 def standing(session: Session, board: str | None, now: dt.datetime) -> list[Hold]:
-    """What stands at an instant, of one board or of all, by board."""
+    """The standing reservations of one board or all, by board."""
     return [_hold_of(row) for row in _rows(session, board, now)]
 
 

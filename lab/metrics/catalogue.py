@@ -1,4 +1,4 @@
-"""Every metric, declared once; the run, the store, the exporter and the report use these."""
+"""All metrics, declared once for run, store, exporter and report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attrs import frozen
 from lab.errors import TestStableError
 from lab.metrics.model import Metric
 
-# --- The metrics of each low-power mode: resume latency, whose two definitions are never mixed, and power ---
+# --- Low-power metrics ---
 
 
 KERNEL_MODES: Final = ("deep_sleep", "mcu_only", "standby", "s2idle")  # Linux suspends and resumes; else it boots
@@ -22,13 +22,13 @@ MODES: Final = (*KERNEL_MODES, "partial_io")
 
 @frozen
 class Resume:
-    """The metrics of one mode; `kernel` and `first_byte` are None where leaving it is a boot.
+    """A mode's metrics; `kernel` and `first_byte`: None if resuming is a boot.
 
     Attributes:
         kernel: the vendor's. first_byte, prompt: the host's.
         rail, total: power while asleep, of one rail and of all.
-        energy: of a suspend and resume; None as above.
-        rail_voltage: of the rails that must be off; None where the mode switches none off.
+        energy: of a suspend and resume; None as for `kernel`.
+        rail_voltage: of the rails that must be off; None: the mode switches none off.
     """
 
     kernel: Metric | None
@@ -41,7 +41,7 @@ class Resume:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """All of them."""
+        """All metrics of the mode."""
         return tuple(
             metric
             for metric in (
@@ -118,7 +118,7 @@ def _power(mode: str, name: str, whose: str) -> Metric:
 RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES}
 
 
-# --- Every metric, declared once; the run, the store, the exporter and the report use these ---
+# --- All metrics ---
 
 
 PRINTED_STEP: Final = 0.01  # the guides print two decimals
@@ -181,7 +181,7 @@ ALL: Final = (
 
 @functools.cache
 def published() -> tuple[Metric, ...]:
-    """The metrics of the guides and of the sections beside them, from published.toml; read once."""
+    """Metrics of the guides and related sections, from published.toml."""
     text = (resources.files("lab.metrics") / "published.toml").read_text(encoding="utf-8")
     return tuple(
         Metric(

@@ -1,12 +1,12 @@
-"""Whether a number moved within a run: a step, or a climb that goes on to the run's end.
+"""Drift within a run: a step, or a climb to its end.
 
-A rank test for a change at a place that nobody knows. The samples' ranks are held against each step and each climb that begins
+A rank test for a change at an unknown place. The samples' ranks are held against each step and each climb that begins
 in the run (simple linear rank statistics, standardised: Hájek, Šidák, Theory of Rank Tests, 1967), and the best match is
 compared with the best matches of shuffled ranks. Pettitt's test (Applied Statistics 28, 1979), which is the same with steps alone
 that are not standardised, misses most changes near the ends, and a climb is no step. Ranks make single slow boots count no
 more than others.
 
-How often a series that does not move is called: CHANCE, which the shuffles hold. bench/drift.py measures it on the noise of real runs.
+The rate of false alarms is CHANCE, which the shuffles ensure. bench/drift.py measures it on the noise of real runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Drift:
 
     Attributes:
         cycle: the first one after the change. before, after: medians of the samples before it and from it on.
-        chance: how often a series that did not move looks like this, 0 to CHANCE.
+        chance: probability of such a match without a drift, 0 to CHANCE.
     """
 
     cycle: int
@@ -49,13 +49,13 @@ class Drift:
 
     @property
     def ratio(self) -> float:
-        """The change, relative to the median before; 0 where that is 0."""
+        """The change relative to the median before; 0 if that is 0."""
         return (self.after - self.before) / abs(self.before) if self.before else 0.0
 
 
 @frozen(eq=False)
 class _Shapes:
-    """What is looked for in series of one length.
+    """The shapes to match in series of one length.
 
     Attributes:
         weights: one row a shape, of mean 0 and length 1. places: index of the first sample that moved. by_chance: the best
@@ -68,7 +68,7 @@ class _Shapes:
 
 
 def drift(samples: Sequence[Sample]) -> Drift | None:
-    """Where the series moved, in the order of its cycles; None where nothing says that it did."""
+    """The drift of a series in the order of cycles, or None."""
     ordered = sorted((s for s in samples if np.isfinite(s.value)), key=lambda s: s.cycle)
     if len(ordered) < FEWEST:
         return None

@@ -1,4 +1,4 @@
-"""The records of a number: what it is, its samples, how sure it is, where it came from."""
+"""The records of a number: metric, samples, uncertainty and provenance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.metrics import uncertainty
 
 
 class Flag(enum.StrEnum):
-    """What could not be verified about a number, or what disturbed it. A flag never changes the value."""
+    """A disturbance or doubt of a number; it never changes the value."""
 
     MEDIUM_UNVERIFIED = "medium_unverified"  # fewer than two sources named the medium, or the root file system did not
     BOARD_UNVERIFIED = "board_unverified"  # nothing said which board it is
@@ -57,13 +57,13 @@ class Metric:
         name: dotted, e.g. "boot.time".
         unit: SI unit symbol; values are stored in it.
         better: which direction is an improvement.
-        definition: what is measured, in one sentence.
+        definition: of the quantity, in one sentence.
         version: of the definition; numbers of different versions are never compared.
         resolution: smallest difference that the method can show, in `unit`.
-        source: where the definition comes from.
-        quantum: why only few values are possible; empty where nothing but the resolution limits them.
-        vendor: how the vendor's guides form their number, where it is not the one defined here. The corrected number is
-            what is stored; the vendor's is made of stored ones when a guide is written.
+        source: of the definition.
+        quantum: why only few values are possible; empty: only the resolution limits them.
+        vendor: how the vendor's guides form their number, if it differs from this definition. The store has the
+            corrected number; writing a guide computes the vendor's from it.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Sample:
 
 
 def finite(instance: object, attribute: object, value: float) -> None:
-    """Refuse a field of a record that is no finite number (a validator of attrs).
+    """Refuse a number that is not finite (a validator of attrs).
 
     Raises:
         TestStableError: it is nan or infinite.
@@ -158,8 +158,8 @@ class Measurement:
     """A number with everything that makes it believable.
 
     Attributes:
-        params: what distinguishes it from other measurements of the same metric, e.g. {"medium": "sd"}.
-        provenance: board, release, host, adapter, clock …: whatever is needed to judge it later.
+        params: distinguish it from other measurements of the same metric, e.g. {"medium": "sd"}.
+        provenance: board, release, host, adapter, clock …, to judge it later.
     """
 
     metric: Metric
@@ -173,11 +173,11 @@ class Measurement:
         return frozenset().union(*(s.flags for s in self.samples))
 
 
-# --- Statistics over samples ---
+# --- Statistics ---
 
 
 def summarise(samples: Sequence[Sample]) -> Summary:
-    """Summary of at least one sample. Those that are flagged `uncertain` are left out while there are others.
+    """Summarise at least one sample, without `uncertain` ones if possible.
 
     The 95th percentile is interpolated between order statistics (type 7 of Hyndman & Fan 1996, numpy's default).
 

@@ -1,10 +1,12 @@
-"""How sure a number is, in the words of the GUM (JCGM 100:2008, Guide to the expression of uncertainty in measurement).
+"""Uncertainty of numbers in the terms of the GUM.
+
+JCGM 100:2008, Guide to the expression of uncertainty in measurement.
 
 A ± in boardlab is an *expanded uncertainty* that is to cover the true value with 95 % (GUM 2.3.5, 6.2). Its components are
 
 - *type A* (GUM 4.2): the spread of repeated readings. The standard uncertainty of their mean is the sample standard
   deviation by the root of their number; Student's t is the coverage factor for so few of them (GUM G.3).
-- *type B* (GUM 4.3): what is known without repeating: how late a stamp may be, the step of a register, a resistor's
+- *type B* (GUM 4.3): bounds known without repeating: a stamp's lateness, the step of a register, a resistor's
   tolerance. These are stated as bounds already, so nothing is multiplied to them.
 
 Independent components are added in quadrature (GUM 5.1.2).
@@ -27,7 +29,7 @@ _T95: Final = (
 
 
 def of_interval(first: float, last: float) -> float:
-    """± of the time between two stamps, in the unit of their own ±.
+    """± of the time between two stamps, in their ± unit.
 
     Each stamp is late by 0 to its own bound and never early, so their difference is wrong by at most the larger one, either way.
     """
@@ -35,7 +37,7 @@ def of_interval(first: float, last: float) -> float:
 
 
 def of_step(step: float) -> float:
-    """± of a reading whose last digit moves by `step`: it was rounded, by at most half of that."""
+    """± of a reading rounded to `step`: half of it."""
     return step / 2
 
 
@@ -54,18 +56,20 @@ def combined(components: Iterable[float]) -> float:
 
 
 def _type_a(values: Sequence[float]) -> float:
-    """± of the mean by the spread of its readings alone; 0 for one reading, whose spread nobody knows."""
+    """± of the mean by its readings' spread; 0 for one."""
     count = len(values)
     return of_deviation(statistics.stdev(values), count) if count > 1 else 0.0
 
 
 def of_deviation(deviation: float, count: int) -> float:
-    """± of a mean of so many readings by their sample standard deviation alone; 0 for one reading."""
+    """± of a mean by sample standard deviation; 0 for one."""
     return student_t95(count - 1) * deviation / math.sqrt(count) if count > 1 else 0.0
 
 
 def student_t95(degrees: int) -> float:
-    """The 0.975 quantile of Student's t: of the table, and above it by Abramowitz & Stegun 26.7.5 (relative error < 1e-6).
+    """The 0.975 quantile of Student's t.
+
+    From the table, and above it by Abramowitz & Stegun 26.7.5 (relative error < 1e-6).
 
     A test compares it with scipy's, which is not used here: it takes seconds to import, and 30 MB of a long-running program.
     """
