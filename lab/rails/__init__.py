@@ -1,4 +1,4 @@
-"""Rails: sensors, the sampler, traces, and what a board drew between two moments (docs/rails.md)."""
+"""Rails: sensors, sampler, traces, and power of phases (docs/rails.md)."""
 
 from lab.rails.config import RailConfig, RailsConfig, from_env
 from lab.rails.model import AdcRange, PhasePower, RailPower, RailSensor, TraceMark

@@ -1,4 +1,4 @@
-"""TI's Automation Interface: an MSP432 LaunchPad or an XDS110 between the host's USB and the board's test header.
+"""TI's Automation Interface on the board's test header (MSP432 or XDS110).
 
 A line-oriented command interpreter at 115200 Bd; it echoes what is typed, one character at a time, and ends each answer with
 the prompt `=>`. Source of commands and answers: its firmware, automation_interface.c.
@@ -52,13 +52,13 @@ class AutomationRow:
 
     @property
     def shunt_mohm(self) -> float:
-        """The shunt that the firmware computes with; any will do to carry a current where the row does not tell it."""
+        """The firmware's shunt; a nominal one if the row does not tell."""
         found = self.shunt_uv / self.milliampere if self.milliampere else 0.0
         return found if math.isfinite(found) and found > 0 else NOMINAL_MOHM
 
 
 class AutomationInterface:
-    """One interface. Several processes may use it: each command has the port to itself."""
+    """One interface, shared by processes: each command locks the port."""
 
     def __init__(self, port: str) -> None:
         self.port = port
@@ -84,7 +84,7 @@ class AutomationInterface:
         return lines
 
     def measure(self, samples: int, pause_ms: int) -> list[AutomationRow]:
-        """The mean of so many samples (at most 150) of each rail, with pauses between them; raises as `command`."""
+        """Mean of up to 150 samples of each rail; raises as `command`."""
         answer = self.command(f"auto measure power {samples} {pause_ms}", ANSWER_S + samples * (pause_ms + 50) / 1000)
         found = [_ROW.match(line) for line in answer]
         rows = [AutomationRow(row[1], *(float(row[column]) for column in (2, 3, 4, 5))) for row in found if row]
@@ -116,7 +116,10 @@ class AutomationInterface:
             os.close(fd)
 
     def _type(self, fd: int, text: str) -> None:
-        """Its receiver holds one character, so each waits for the echo of the one before."""
+        """Type a text and wait for each character's echo.
+
+        Its receiver holds one character.
+        """
         while select.select([fd], [], [], 0)[0] and os.read(fd, 4096):
             pass  # what was said before: the banner, a command that somebody gave up
         for character in text.encode() + b"\r":
@@ -155,13 +158,13 @@ def _set_line(fd: int) -> None:
 
 
 class AutomationSensor:
-    """A `lab.rails.model.RailSensor` through `auto measure power`, some ten samples a second at most."""
+    """A `lab.rails.model.RailSensor` by `auto measure power`: ten samples per second."""
 
     def __init__(self, config: RailsConfig) -> None:
         """Find the port.
 
         Raises:
-            ConfigurationError: it is not there.
+            ConfigurationError: the port is missing.
         """
         if not Path(config.port).exists():
             raise ConfigurationError(f"{config.port}: no such port; plug the Automation Interface in, or mend `port`")
@@ -172,7 +175,6 @@ class AutomationSensor:
         self._shunts: list[float] = []
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        """See `RailSensor`."""
         if self._config.dut:
             self._interface.command(f"auto set dut {self._config.dut}")
         self._iterations = _ITERATIONS[wanted]
@@ -208,7 +210,7 @@ class AutomationSensor:
         return SampleSchedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)
 
     def read(self) -> Sequence[SensorReading]:
-        """See `RailSensor`; blocks until the interface has measured."""
+        """Measure all rails; blocks until the interface has measured."""
         rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
         found = []
         for number, (rail, shunt) in enumerate(zip(self.rails, self._shunts, strict=True)):
@@ -220,4 +222,4 @@ class AutomationSensor:
         return found
 
     def close(self) -> None:
-        """See `RailSensor`."""
+        """Do nothing: the interface needs no end."""

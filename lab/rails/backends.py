@@ -1,4 +1,4 @@
-"""From a configuration to what is behind it: the sensors of a board's rails, and the I2C bus. Only what is asked for is loaded."""
+"""Sensors and buses of a configuration, loaded on demand."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def open_bus(config: RailsConfig) -> I2cBus:
     """The bus that a configuration names.
 
     Raises:
-        ConfigurationError: there is no such bus, or its library is missing.
-        LabStableError: it cannot be opened.
+        ConfigurationError: the bus or its library is missing.
+        LabStableError: the bus cannot be opened.
     """
     if config.port.startswith(UNIX):
         from lab.rails.i2c import SocketBus  # noqa: PLC0415 - only the one that is asked for
@@ -41,11 +41,11 @@ def open_bus(config: RailsConfig) -> I2cBus:
 
 
 def open_sensor(config: RailsConfig) -> RailSensor:
-    """The sensors of a board's rails, not started yet. Only the backend that is asked for is loaded.
+    """Return a configuration's sensors, not started yet.
 
     Raises:
-        ConfigurationError: the port or its library is not there.
-        LabError: it does not answer.
+        ConfigurationError: the port or its library is missing.
+        LabError: the sensor does not answer.
     """
     if config.backend in INA:
         from lab.rails.chips import CHIPS  # noqa: PLC0415

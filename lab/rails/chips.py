@@ -1,4 +1,4 @@
-"""The current monitors of the INA2xx family: their registers, steps and errors, as data.
+"""Current monitors of the INA2xx family: registers, steps, errors.
 
 Sources: TI SBOS547 (INA226), SBOS644 (INA231), SBOS448 (INA219). Errors are the data sheets' limits at 25 degrees.
 """
@@ -24,7 +24,7 @@ _MODE: Final = 0b111  # shunt and bus in turn, continuously
 
 @frozen
 class Setting:
-    """How a sensor converts: shunt and bus voltage in turn, `average` times, then one sample.
+    """A sensor's conversion: shunt and bus in turn, `average` times.
 
     Attributes:
         bus_us, shunt_us: conversion times in microseconds.
@@ -46,15 +46,17 @@ class Setting:
 
     @property
     def text(self) -> str:
-        """In words, for the provenance."""
+        """The setting as text, for the provenance."""
         return f"average of {self.average}, shunt {self.shunt_us} us, bus {self.bus_us} us"
 
 
 def settings(averages: Iterable[int], times_us: Sequence[int], *, same: bool) -> list[Setting]:
-    """All settings of a chip, the fastest first; the bus voltage hardly moves, so it gets the shortest time.
+    """All settings of a chip, fastest first, with fast bus conversion.
+
+    The bus voltage hardly moves.
 
     Args:
-        same: the chip knows one conversion time for both.
+        same: the chip has one conversion time for both.
     """
     found = [
         Setting(average, time_us if same else times_us[0], time_us) for average, time_us in product(averages, times_us)
@@ -70,10 +72,10 @@ class Chip:
         shunt_lsb_nv, bus_lsb_uv: one step of the registers.
         full_scale: the greatest shunt register value; more current shows no more.
         bus_shift: by how much the bus voltage is shifted to the left in its register.
-        ready: (register, bit) that says that a sample is complete.
+        ready: (register, bit) of a complete sample.
         offset_nv, gain: limits of the shunt's offset and gain errors.
-        default_config: what the configuration is after a reset.
-        averages, times_us: what can be chosen.
+        default_config: the configuration after a reset.
+        averages, times_us: possible values.
     """
 
     name: str
@@ -94,7 +96,10 @@ class Chip:
         return settings(self.averages, self.times_us, same=len(self.times_us) == 1)
 
     def offset_bound_nv(self, zeroed_uv: float | None) -> float:
-        """How wrong a shunt voltage may be by the sensor's offset: by half a step once it was measured (`offset_uv`)."""
+        """The shunt voltage's offset bound.
+
+        Half a step once it was measured (`offset_uv`).
+        """
         return self.offset_nv if zeroed_uv is None else self.shunt_lsb_nv / 2
 
     def config(self, setting: Setting) -> int:

@@ -1,4 +1,4 @@
-"""How a board's rails are wired to their sensors: one record per board serial."""
+"""Wiring of a board's rails to their sensors, per board serial."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class RailConfig:
 
     Attributes:
         name: as the guides spell it, e.g. "vdd_core".
-        volts: nominal; what the self-test expects to read while the board is on.
-        address: I2C address; 0 where the backend has no addresses.
-        shunt_mohm: in milliohm; 0 where the backend reports currents.
+        volts: nominal; expected by the self-test while the board is on.
+        address: I2C address; 0: the backend has no addresses.
+        shunt_mohm: in milliohm; 0: the backend reports currents.
         tolerance: of the shunt, as a share; 1 % unless the board's parts list says better.
-        max_w: more than this it cannot take, e.g. the limit of its supply; 0: no limit is known.
+        max_w: maximum power, e.g. the limit of its supply; 0: unknown.
         shared_with: the rail whose supply also feeds this one: it has no monitor of its own and stays n/a.
         offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab rails selftest --zero`).
-        channel: how the backend calls the rail (an IIO device's id, a hwmon folder); empty: by the rail's name.
-        scaled, range_v: whether software sets its voltage, and from what to what, as of lab.boards.hardware.Rail.
+        channel: the backend's name of the rail (an IIO device's id, a hwmon folder); empty: the rail's name.
+        scaled, range_v: as of lab.boards.hardware.Rail.
     """
 
     name: str
@@ -61,15 +61,15 @@ class RailConfig:
 
 @frozen
 class RailsConfig:
-    """The rails of one board, and what reads them.
+    """The rails of one board and their backend.
 
     Attributes:
-        board: the board's name, as it stands in the results.
+        board: the board's name in the results.
         backend: one of BACKENDS.
-        port: where the sensors are. INA2xx: /dev/i2c-N, an FTDI adapter as `ftdi://...`, or `unix:PATH` of a virtual
+        port: of the sensors. INA2xx: /dev/i2c-N, an FTDI adapter as `ftdi://...`, or `unix:PATH` of a virtual
             board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
         bus_khz: the I2C clock; it bounds the sampling rate.
-        dut: how the Automation Interface calls the board, for `auto set dut`: one word, since a line break would begin another command.
+        dut: the Automation Interface's name of the board, for `auto set dut`: one word, since a line break would begin another command.
     """
 
     board: str
@@ -105,12 +105,12 @@ class RailsConfig:
         return tuple(rail for rail in self.rails if not rail.shared_with)
 
     def dumps(self) -> str:
-        """As JSON, for the sampler."""
+        """Encode as JSON for the sampler."""
         return json.dumps(asdict(self))
 
     @classmethod
     def loads(cls, text: str) -> RailsConfig:
-        """From `dumps`."""
+        """Decode the JSON of `dumps`."""
         return cattrs.structure(json.loads(text), cls)
 
 
@@ -122,10 +122,10 @@ def from_env(
     board_type: BoardType,
     **more: Any,
 ) -> RailsConfig:
-    """The configuration of a board: what its type knows of its rails, completed by what an environment says.
+    """A board's configuration from its type and its environment.
 
     Args:
-        rails: rail -> what to add or replace of RailConfig; a rail that the type does not know needs `volts`.
+        rails: rail -> fields of RailConfig to add or replace; a rail unknown to the type needs `volts`.
         more: `bus_khz`, `dut`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""An FTDI cable with an MPSSE (FT232H, FT2232H, FT4232H) as I2C master, through pyftdi, which is optional."""
+"""I2C through an FTDI cable with MPSSE (FT232H, FT2232H, FT4232H; pyftdi)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lab.rails.i2c import NackError, Register, bus_lost_error
 
 
 class I2cPort(Protocol):
-    """What is used of pyftdi.i2c.I2cPort."""
+    """The used part of pyftdi.i2c.I2cPort."""
 
     def exchange(self, out: bytes, readlen: int = 0) -> bytes:
         """Write, then read after a repeated start."""
 
 
 class Controller(Protocol):
-    """What is used of pyftdi.i2c.I2cController."""
+    """The used part of pyftdi.i2c.I2cController."""
 
     def get_port(self, address: int) -> I2cPort:
         """The chip at an address."""
@@ -34,7 +34,7 @@ def open_ftdi(url: str, khz: int) -> FtdiBus:
     """The adapter of a pyftdi URL.
 
     Raises:
-        ConfigurationError: there is no such adapter, or no permission.
+        ConfigurationError: the adapter is missing, or not permitted.
     """
     controller = I2cController()
     try:
@@ -47,26 +47,22 @@ def open_ftdi(url: str, khz: int) -> FtdiBus:
 
 
 class FtdiBus:
-    """A `lab.rails.i2c.I2cBus`; each register is a USB round trip, so that a reading takes some milliseconds."""
+    """A `lab.rails.i2c.I2cBus`; a USB round trip per register (milliseconds)."""
 
     def __init__(self, controller: Controller, name: str) -> None:
         self.name = name
         self._controller = controller
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
-        """See `I2cBus`."""
-
         def fetch() -> Sequence[int]:
             return [struct.unpack(">H", self._exchange(register, b"", 2))[0] for register in registers]
 
         return fetch
 
     def write(self, register: Register, value: int) -> None:
-        """See `I2cBus`."""
         self._exchange(register, struct.pack(">H", value), 0)
 
     def close(self) -> None:
-        """See `I2cBus`."""
         self._controller.close()
 
     def _exchange(self, register: Register, data: bytes, count: int) -> bytes:

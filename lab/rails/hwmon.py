@@ -1,4 +1,6 @@
-"""Linux' hwmon files: in1_input (mV), curr1_input (mA), as drivers/hwmon/ina2xx.c and others have them.
+"""Linux hwmon files: in1_input (mV), curr1_input (mA).
+
+As in drivers/hwmon/ina2xx.c and others.
 
 They read in whole milliamperes, so a sleeping board is below their resolution; docs/rails.md compares the backends.
 """
@@ -23,7 +25,7 @@ GAIN: Final = 0.005
 
 
 class HwmonSensor:
-    """A `lab.rails.model.RailSensor`. A rail is the folder that its `channel` names, or the one whose name it is."""
+    """A `lab.rails.model.RailSensor`; rails are folders by `channel` or name."""
 
     def __init__(self, config: RailsConfig) -> None:
         """Find the folders.
@@ -37,7 +39,7 @@ class HwmonSensor:
         self._shunts = [rail.shunt_mohm or NOMINAL_MOHM for rail in self.rails]
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        """See `RailSensor`; the driver's own averaging is left as it is."""
+        """Set up; the driver's own averaging stays."""
         period_ns = PERIOD_NS[wanted]
         channels = tuple(map(_channel, self.rails, self._folders, self._shunts))
         return SampleSchedule(
@@ -45,7 +47,6 @@ class HwmonSensor:
         )
 
     def read(self) -> Sequence[SensorReading]:
-        """See `RailSensor`."""
         found = []
         for number, (folder, shunt) in enumerate(zip(self._folders, self._shunts, strict=True)):
             try:
@@ -62,7 +63,7 @@ class HwmonSensor:
         return found
 
     def close(self) -> None:
-        """See `RailSensor`."""
+        """Do nothing: files need no end."""
 
     def _folder(self, rail: RailConfig) -> Path:
         wanted = rail.channel or rail.name

@@ -1,6 +1,6 @@
-"""I2C as current monitors need it: 16-bit registers, read many at a time.
+"""I2C for current monitors: 16-bit registers, read in batches.
 
-One small interface with three ways through it: the kernel's adapters (smbus2), an FTDI cable (pyftdi), and the Unix socket
+One small interface with three implementations: the kernel's adapters (smbus2), an FTDI cable (pyftdi), and the Unix socket
 of a virtual board's bench. The sensors' code is the same on all of them.
 """
 
@@ -25,14 +25,14 @@ NACK_ERRORS: Final = frozenset({errno.ENXIO, errno.EREMOTEIO, errno.EIO, errno.E
 
 @frozen
 class Register:
-    """A 16-bit register, most significant byte first, of a chip at an address."""
+    """A chip's 16-bit register, most significant byte first."""
 
     address: int
     number: int
 
 
 class NackError(Exception):
-    """Nobody acknowledged. The bus's own word for it; whoever reads turns it into a mark or an error of the tree."""
+    """A missing acknowledge; readers make a mark or an error."""
 
 
 class I2cBus(Protocol):
@@ -45,9 +45,9 @@ class I2cBus(Protocol):
     name: str
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
-        """A function that reads these registers in this order, as fast as the bus can.
+        """Return a function that reads these registers as fast as possible.
 
-        It raises NackError where one of them is not acknowledged, LabStableError where the bus itself is gone.
+        It raises NackError if one of them is not acknowledged, LabStableError if the bus itself has vanished.
         """
         ...
 
@@ -55,13 +55,13 @@ class I2cBus(Protocol):
         """Write a register.
 
         Raises:
-            NackError: nobody acknowledged.
-            LabStableError: the bus is gone.
+            NackError: no chip acknowledged.
+            LabStableError: the bus has vanished.
         """
         ...
 
     def close(self) -> None:
-        """Give the bus back."""
+        """Close the bus."""
         ...
 
 
@@ -71,7 +71,7 @@ def read(bus: I2cBus, register: Register) -> int:
 
 
 def bus_lost_error(name: str, error: OSError) -> LabStableError:
-    """The error for a bus that is not there any more."""
+    """The error of a vanished bus."""
     return LabStableError(
         f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab rails selftest` asks it",
         failure="power_sensor",
@@ -85,7 +85,7 @@ MAX_MESSAGES: Final = 42  # I2C_RDWR_IOCTL_MAX_MSGS, include/uapi/linux/i2c-dev.
 
 
 class Transfers(Protocol):
-    """What is used of smbus2.SMBus."""
+    """The used part of smbus2.SMBus."""
 
     def i2c_rdwr(self, *i2c_msgs: i2c_msg) -> None:
         """One combined transfer; raises OSError."""
@@ -111,14 +111,16 @@ def open_linux(device: str) -> LinuxBus:
 
 
 class LinuxBus:
-    """A `lab.rails.i2c.I2cBus`: up to 21 registers in one ioctl, each a write of its number and a read of two bytes."""
+    """A `lab.rails.i2c.I2cBus` with up to 21 registers per ioctl.
+
+    Each is a write of its number and a read of two bytes.
+    """
 
     def __init__(self, bus: Transfers, name: str) -> None:
         self.name = name
         self._bus = bus
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
-        """See `I2cBus`."""
         calls: list[list[i2c_msg]] = []
         for start in range(0, len(registers), MAX_MESSAGES // 2):
             some = registers[start : start + MAX_MESSAGES // 2]
@@ -142,11 +144,9 @@ class LinuxBus:
         return fetch
 
     def write(self, register: Register, value: int) -> None:
-        """See `I2cBus`."""
         self._transfer([i2c_msg.write(register.address, [register.number, value >> 8, value & 0xFF])])
 
     def close(self) -> None:
-        """See `I2cBus`."""
         self._bus.close()
 
     def _transfer(self, messages: list[i2c_msg]) -> None:
@@ -158,7 +158,7 @@ class LinuxBus:
             raise bus_lost_error(self.name, error) from error
 
 
-# --- The I2C bus of a virtual board: messages as the kernel's I2C_RDWR has them, over its bench's Unix socket ---
+# --- A virtual board's bus, over its bench's Unix socket ---
 # A request is `<H` (bytes that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write, its
 # bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno of a transfer that failed) and what was read.
 
@@ -196,7 +196,6 @@ class SocketBus:
             ) from error
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
-        """See `I2cBus`."""
         body = b"".join(
             _MESSAGE.pack(register.address, 0, 1) + bytes([register.number]) + _MESSAGE.pack(register.address, 1, 2)
             for register in registers
@@ -211,12 +210,10 @@ class SocketBus:
         return fetch
 
     def write(self, register: Register, value: int) -> None:
-        """See `I2cBus`."""
         body = _MESSAGE.pack(register.address, 0, 3) + bytes([register.number, value >> 8, value & 0xFF])
         self._ask(_LENGTH.pack(len(body)) + body, 0)
 
     def close(self) -> None:
-        """See `I2cBus`."""
         self._socket.close()
 
     def _ask(self, request: bytes, size: int) -> bytes:

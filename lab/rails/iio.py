@@ -1,4 +1,4 @@
-"""Linux' Industrial I/O through libiio: this host's devices (`local:`) or a network's (`ip:HOST`), e.g. BayLibre's ACME.
+"""Linux Industrial I/O through libiio: `local:`, or `ip:HOST` (e.g. BayLibre's ACME).
 
 Channels and attributes as drivers/iio/adc/ina2xx-adc.c has them: voltage0 is the shunt, voltage1 the bus, both with `raw`
 and a `scale` in millivolt. pylibiio before 1.0 goes with libiio 0.x, which distributions carry.
@@ -26,7 +26,7 @@ _PACKAGE: Final = "libiio0"  # of Debian and Ubuntu
 
 @frozen
 class _Attributes:
-    """A rail's attributes: where raw values come from, and what a step of each is in millivolt."""
+    """A rail's raw attributes, and their steps in millivolt."""
 
     shunt: iio.ChannelAttr
     bus: iio.ChannelAttr
@@ -37,13 +37,16 @@ class _Attributes:
 
 
 class IioSensor:
-    """A `lab.rails.model.RailSensor`. A rail is the IIO device that its `channel` names, by id, label or name."""
+    """A `lab.rails.model.RailSensor`; rails are IIO devices by `channel`.
+
+    That is an id, label or name.
+    """
 
     def __init__(self, config: RailsConfig) -> None:
         """Open the context and find the devices.
 
         Raises:
-            ConfigurationError: libiio is missing, nobody answers, or a rail has no device.
+            ConfigurationError: libiio is missing, no server answers, or a rail has no device.
         """
         try:
             import iio  # noqa: PLC0415 - loads the distribution's library
@@ -62,7 +65,7 @@ class IioSensor:
         self._attributes = [self._find(rail) for rail in self.rails]
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        """See `RailSensor`; the driver's own averaging is left as it is."""
+        """Set up; the driver's own averaging stays."""
         period_ns = PERIOD_NS[wanted]
         channels = []
         for rail, found in zip(self.rails, self._attributes, strict=True):
@@ -86,7 +89,6 @@ class IioSensor:
         )
 
     def read(self) -> Sequence[SensorReading]:
-        """See `RailSensor`."""
         found = []
         lost = 0
         for number, rail in enumerate(self._attributes):
@@ -102,7 +104,7 @@ class IioSensor:
         return found
 
     def close(self) -> None:
-        """See `RailSensor`; libiio ends its connection with the context."""
+        """Drop the context, with which libiio ends its connection."""
         del self._attributes, self._context
 
     def _number(self, where: str, name: str, attributes: Mapping[str, iio.ChannelAttr | iio.DeviceAttr]) -> float:

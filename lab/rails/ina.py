@@ -1,4 +1,4 @@
-"""INA226, INA231 and INA219 on an I2C bus: every conversion once, none of them twice."""
+"""INA226, INA231 and INA219 on I2C: each conversion read exactly once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class InaSensor:
         self._check_every = 1
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        """See `RailSensor`."""
         setting = choose(self._chip.settings, self.rails, wanted, self._khz)
         self._setting = setting
         period_ns = setting.period_ns
@@ -56,7 +55,6 @@ class InaSensor:
         return SampleSchedule(channels, period_ns, period_ns, poll_ns, poll_ns, f"{self._chip.name}, {setting.text}")
 
     def read(self) -> Sequence[SensorReading]:
-        """See `RailSensor`."""
         self._round += 1
         if self._round % self._check_every == 0:
             self._check()
@@ -73,7 +71,6 @@ class InaSensor:
         return found
 
     def close(self) -> None:
-        """See `RailSensor`."""
         self._bus.close()
 
     def _reading(self, rail: int, values: Sequence[int]) -> SensorReading | None:
@@ -108,7 +105,7 @@ class InaSensor:
         return found
 
     def _check(self) -> None:
-        """Look at the settings of the next sensor in turn; one that has lost them gets them again."""
+        """Check the next sensor's settings, and restore lost ones."""
         rail = self._round // self._check_every % len(self.rails)
         try:
             if self._configs[rail]()[0] != self._chip.config(self._setting):
@@ -154,7 +151,7 @@ class InaSensor:
         )
 
 
-# --- Conversion time and averaging of the INA2xx, chosen from the power that is expected ---
+# --- Choice of conversion time and averaging ---
 # A sensor's noise falls with the square root of the time that it looks at the shunt, while its samples become rarer. The
 # choice is the fastest setting whose noise is at most 1 % of the expected signal. A sleeping board draws about a milliwatt a
 # rail: 1 mW at 1.8 V is 5.6 µV on 10 mOhm, two steps of the register, and needs 1024 conversions of 1.1 ms. A running board
@@ -172,12 +169,15 @@ _MARGIN: Final = 1.25  # the bus may be busy for four fifths of the time
 
 
 def bus_time_ns(rails: int, khz: int) -> int:
-    """How long the bus takes to read all rails once."""
+    """Time of the bus to read all rails once."""
     return rails * _READS_PER_RAIL * _BITS_PER_READ * 1_000_000 // khz
 
 
 def choose(available: Sequence[Setting], rails: Sequence[RailConfig], wanted: AdcRange, khz: int) -> Setting:
-    """The fastest setting that resolves 1 % of the smallest expected signal; else the slowest that the range allows."""
+    """The fastest setting that resolves 1 % of the smallest signal.
+
+    Else the slowest that the range allows.
+    """
     floor_ns = max(FASTEST_NS, round(_MARGIN * bus_time_ns(len(rails), khz)))
     ceiling_ns = max(SLOWEST_NS[wanted], floor_ns)
     signal_nv = min(EXPECTED_W[wanted] / rail.volts * rail.shunt_mohm * 1e6 for rail in rails)

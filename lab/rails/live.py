@@ -1,4 +1,4 @@
-"""What the rails draw now, for a person who looks on: nothing is kept, and nothing is a measurement."""
+"""The present power of rails for people; nothing is stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Now:
     """A rail at this moment; None: no sample in this period.
 
     Attributes:
-        text: what is wrong, in a word; empty: nothing.
+        text: the fault, in a word; empty: none.
     """
 
     rail: str
@@ -33,7 +33,7 @@ class Now:
 
 
 def watch(config: RailsConfig, wanted: AdcRange, clock: Clock, seconds: float) -> Generator[list[Now]]:
-    """The means of each so many seconds, for ever.
+    """Yield the means of each period, for ever.
 
     Raises:
         ConfigurationError, LabError: as `lab.rails.backends.open_sensor`.
@@ -67,7 +67,7 @@ def _now(channel: Channel, readings: list[SensorReading]) -> Now:
     return Now(channel.rail, volts, volts * shunt_nv * 1e-6 / channel.shunt_mohm, text)
 
 
-# --- A trace that grows, for a person who looks on: the mean power of each rail in short steps. Nothing here is a measurement ---
+# --- Live view of a growing trace ---
 
 
 STEP_NS: Final = 100_000_000
@@ -89,10 +89,10 @@ class PowerStep:
 
 @define
 class TraceTail:
-    """Follows a trace from `back_ns` before its present end on. Make one with `follow`.
+    """Follows a trace from `back_ns` before its end; see `follow`.
 
     Attributes:
-        meta: the first line of the trace. ended: whether the sampler said that it was done.
+        meta: the first line of the trace. ended: the sampler has finished it.
     """
 
     meta: TraceMeta
@@ -108,14 +108,14 @@ class TraceTail:
         self._watt_per = [_factors(channel) for channel in self.meta.channels]
 
     def read(self) -> list[PowerStep]:
-        """The steps that are complete and new."""
+        """Return the new complete steps."""
         data = os.pread(self._fd, _MOST_BYTES, self._offset)
         whole = data[: len(data) // RECORD.size * RECORD.size]
         self._offset += len(whole)
         return list(self._steps(whole))
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the trace."""
         os.close(self._fd)
 
     def _steps(self, whole: bytes) -> Iterator[PowerStep]:
@@ -141,7 +141,7 @@ class TraceTail:
 
 
 def follow(path: Path, back_ns: int) -> TraceTail:
-    """A trace, from so long before its last sample on.
+    """Open a trace from some time before its last sample on.
 
     Raises:
         ConfigurationError: no such file, or it is no trace.
@@ -161,7 +161,7 @@ def follow(path: Path, back_ns: int) -> TraceTail:
 
 
 def _begin(fd: int, first: int, back_ns: int) -> int:
-    """Where the samples of the last `back_ns` begin; samples are in the order of their times."""
+    """Offset of the last `back_ns` of samples, which are in time order."""
     count = (os.fstat(fd).st_size - first) // RECORD.size
     if count <= 0:
         return first
@@ -179,5 +179,5 @@ def _begin(fd: int, first: int, back_ns: int) -> int:
 
 
 def _factors(channel: Channel) -> tuple[float, float]:
-    """Watt per microvolt times nanovolt, and what is subtracted from the latter."""
+    """Watt per microvolt times nanovolt, and the shunt's offset."""
     return 1e-6 * 1e-9 / (channel.shunt_mohm * 1e-3), channel.offset_nv

@@ -1,4 +1,4 @@
-"""The records of power: a reading, and what a phase of a trace drew."""
+"""The records of power: readings, and power of phases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.rails.config import RailConfig
 
 
 class TraceMark(enum.IntFlag):
-    """What a record of a trace says about itself; 0 is a good sample."""
+    """The mark of a trace's record; 0: a good sample."""
 
     NACK = 1  # the sensor did not answer: no values
     SATURATED = 2  # the shunt voltage is at the end of the sensor's range
@@ -27,7 +27,7 @@ LARGEST: Final = 2**31 - 1  # microvolt or nanovolt in a record: 2 kV on the rai
 
 
 class AdcRange(enum.StrEnum):
-    """What power is expected, which decides how long a sensor averages (`lab.rails.ina`)."""
+    """The expected power, which decides on a sensor's averaging (`lab.rails.ina`)."""
 
     ACTIVE = "active"  # a board that boots, idles or works: about a thousand samples a second
     SLEEP = "sleep"  # a board that sleeps at some milliwatt: about one sample a second
@@ -49,7 +49,10 @@ class SensorReading(NamedTuple):
 
     @classmethod
     def of(cls, rail: int, bus: str | float, bus_step_uv: float, shunt: str | float, shunt_step_nv: float) -> Self:
-        """A reading of values that nothing bounds, as numbers or text, each in steps of so many microvolt or nanovolt."""
+        """A reading of unchecked values, scaled by their steps.
+
+        Values beyond all bounds get a mark.
+        """
         try:
             bus_uv, shunt_nv = round(float(bus) * bus_step_uv), round(float(shunt) * shunt_step_nv)
         except (ValueError, OverflowError):  # no number, nan, inf
@@ -61,15 +64,15 @@ class SensorReading(NamedTuple):
 
 @frozen
 class Channel:
-    """What a sensor can do on one rail, as the trace has it.
+    """A sensor's properties on one rail, as in the trace.
 
     Attributes:
-        shunt_mohm: with which its currents are computed.
+        shunt_mohm: for its currents.
         tolerance: of the shunt. gain: greatest gain error of the sensor, as a share.
-        bus_lsb_uv, shunt_lsb_nv: what one step of its registers is.
-        offset_nv: what is subtracted from each shunt voltage. offset_bound_nv: how wrong the rest may be.
+        bus_lsb_uv, shunt_lsb_nv: one step of its registers.
+        offset_nv: subtracted from each shunt voltage. offset_bound_nv: bound of the rest.
         noise_nv: standard deviation of one sample's shunt voltage.
-        max_w: more than this the rail cannot take; 0: no limit is known.
+        max_w: maximum power of the rail; 0: unknown.
     """
 
     rail: str
@@ -87,13 +90,13 @@ class Channel:
 
 @frozen
 class SampleSchedule:
-    """How a started sensor samples.
+    """The timing of a started sensor.
 
     Attributes:
         channels: one per measured rail.
         period_ns: from one sample of a rail to the next. window_ns: of which each is the mean.
-        poll_ns: how often to look for new samples. late_ns: how long after its end a sample is found, at most.
-        text: the sensor's settings in words, for the provenance.
+        poll_ns: period of looks for new samples. late_ns: maximum delay of a sample's discovery.
+        text: the sensor's settings, for the provenance.
     """
 
     channels: tuple[Channel, ...]
@@ -105,10 +108,10 @@ class SampleSchedule:
 
 
 class RailSensor(Protocol):
-    """The sensors of a board's rails behind one backend. Only the sampler's process uses one.
+    """A backend's sensors of a board's rails, used by the sampler.
 
     Attributes:
-        rails: those that are measured, in the order of their indices.
+        rails: the measured ones, by index.
     """
 
     rails: Sequence[RailConfig]
@@ -136,12 +139,12 @@ class RailSensor(Protocol):
 
 @frozen
 class UncertaintyBudget:
-    """What the ± of a mean power consists of, in watt (docs/rails.md).
+    """The components of a mean power's ±, in watt (docs/rails.md).
 
     Attributes:
         resolution_w: one step of the shunt register. sensor_w: its offset and gain. shunt_w: the shunt's tolerance.
         noise_w: the standard error of the averaged samples, times Student's t.
-        edges_w: what the two instants of the cut may have let in.
+        edges_w: uncertainty of the cut's two instants.
     """
 
     resolution_w: float
@@ -153,14 +156,16 @@ class UncertaintyBudget:
 
 @frozen
 class RailPower:
-    """The power of a rail, or of all, in a phase. A rail without a value has none of them.
+    """The power of a rail, or of all, in a phase.
+
+    Without a value all fields of it are None.
 
     Attributes:
         rail: its name; "total" for all.
         volts: nominal. mean_v: measured. uncertainty_v: ± of it.
         mean_w: time-weighted. uncertainty_w: ± of it. min_w, max_w: of single samples.
         energy_j: by trapezoids. energy_uncertainty_j: ± of it.
-        samples: how many it is made of. expected: how many there should be.
+        samples: their number. expected: their expected number.
         measured: False: n/a, the rail has no sensor of its own.
     """
 
@@ -183,12 +188,12 @@ class RailPower:
 
 @frozen
 class PhasePower:
-    """What a board drew between two instants.
+    """A board's power between two instants.
 
     Attributes:
         start_ns, end_ns: on CLOCK_MONOTONIC_RAW.
         rails: in the order of the configuration, n/a ones included.
-        total: sum of the unrounded rails; without a value where a measured rail has none.
+        total: sum of the unrounded rails; without a value if a measured rail has none.
     """
 
     start_ns: int
@@ -205,7 +210,7 @@ class PhasePower:
         """The rail of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no such rail.
         """
         found = {rail.rail: rail for rail in self.rails}
         return found[name]

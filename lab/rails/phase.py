@@ -1,9 +1,9 @@
-"""What a board drew between two instants of a trace: mean, energy, and how sure they are.
+"""Power between two instants of a trace: mean, energy and their ±.
 
 A sample is the mean of its window, which ended at most one poll before it was found. Only samples whose whole window
 lies in the phase for sure count, so that a slow sensor never mixes two phases; the first and the last of them are held to the
-ends of the phase. An energy that is asked for by itself takes the samples up to ends that are not so sure, too, and what the ends
-leave open is in its ±. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh by
+ends of the phase. A separately requested energy also takes the samples up to uncertain ends; their uncertainty
+is in its ±. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh by
 their time. docs/rails.md has the budget of the ±.
 """
 
@@ -34,10 +34,10 @@ Floats = npt.NDArray[np.float64]
 
 @frozen(eq=False)
 class Span:
-    """A phase as it is cut, in nanoseconds; the uncertainties of its ends are bounds.
+    """The cut of a phase in nanoseconds, with bounds of its ends.
 
     Attributes:
-        whole: its samples are those between its ends, whatever these may be off by.
+        whole: its samples are those between its ends, regardless of their uncertainty.
     """
 
     start_ns: int
@@ -48,14 +48,14 @@ class Span:
 
     @property
     def sure_ns(self) -> tuple[int, int]:
-        """Between which instants its samples are."""
+        """The instants between which all samples lie."""
         if self.whole:
             return self.start_ns, self.end_ns
         return self.start_ns + self.start_uncertainty_ns, self.end_ns - self.end_uncertainty_ns
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Its length in seconds."""
         return (self.end_ns - self.start_ns) / 1e9
 
 
@@ -81,10 +81,12 @@ def cut(
     *,
     whole: bool = False,
 ) -> PhasePower:
-    """The power of every rail between two instants of CLOCK_MONOTONIC_RAW, each known to ± its uncertainty.
+    """The power of every rail between two uncertain instants.
+
+    They are of CLOCK_MONOTONIC_RAW, each known to ± its uncertainty.
 
     Args:
-        whole: of an energy: the samples that only perhaps lie between them count, too.
+        whole: for an energy: samples that may lie outside count, too.
 
     Raises:
         TestStableError: the phase has no length.
@@ -194,7 +196,7 @@ def _uncertainty(
 
 
 def _volts_bound(channel: Channel, inside: Samples) -> float:
-    """The ± of the mean voltage: one step of the register, the sensor's offset and gain, and what the samples spread."""
+    """The mean voltage's ±: register step, offset, gain and spread."""
     count, mean_v = len(inside.volts_v), float(inside.volts_v.mean())
     spread = float(inside.volts_v.std(ddof=1)) if count > 1 else 0.0
     return uncertainty.combined(
@@ -203,7 +205,7 @@ def _volts_bound(channel: Channel, inside: Samples) -> float:
 
 
 def _noise(spread: float, count: int) -> float:
-    """The ± of a mean by what its samples spread; of one sample, by what such sensors spread."""
+    """The ± of a mean by its spread; for one sample, typical."""
     return uncertainty.of_deviation(spread, count) if count > 1 else uncertainty.NORMAL_95 * spread
 
 
@@ -245,7 +247,7 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
 
 @frozen
 class StagePower:
-    """What a board drew from one moment of its console to the next.
+    """A board's power from one console moment to the next.
 
     Attributes:
         start, end: the names of the moments.
@@ -257,7 +259,7 @@ class StagePower:
 
 
 def stages(trace: Trace, moments: Sequence[MomentLike]) -> list[StagePower]:
-    """The stages that lie in the trace, in order, each with the uncertainties of its two moments."""
+    """The trace's stages in order, with their moments' uncertainties."""
     first_ns, last_ns = trace.span_ns
     inside = [moment for moment in moments if first_ns <= moment.t_ns <= last_ns]
     return [
@@ -271,7 +273,7 @@ def stages(trace: Trace, moments: Sequence[MomentLike]) -> list[StagePower]:
     ]
 
 
-# --- What is doubtful about a rail's samples in a phase. They are flags, which never change a value ---
+# --- Flags of a rail in a phase ---
 
 
 NEAR: Final = 0.12  # supplies are regulated to some percent, and a step of load droops
@@ -304,7 +306,7 @@ def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, volts_v: Floa
 
 
 def _plausible(trace: Trace, number: int, volts_v: Floats, power_w: Floats) -> bool:
-    """Whether the rail is off, or has its nominal voltage, and takes power."""
+    """True if the rail is off or nominal, and takes power."""
     if not len(volts_v):
         return True
     channel = trace.meta.channels[number]
@@ -317,7 +319,10 @@ def _plausible(trace: Trace, number: int, volts_v: Floats, power_w: Floats) -> b
 
 
 def _exceeds(trace: Trace, number: int) -> bool:
-    """Whether the rail took more than it can, anywhere in the trace: then its shunt or its sensor is another one."""
+    """True if the rail exceeds its maximum power.
+
+    Then its shunt or its sensor is another one.
+    """
     channel = trace.meta.channels[number]
     if not channel.max_w:
         return False
@@ -327,14 +332,14 @@ def _exceeds(trace: Trace, number: int) -> bool:
 
 
 def _repeats(trace: Trace, number: int, records: Records) -> bool:
-    """Whether a sensor whose noise would show says the same again and again."""
+    """True if a noisy sensor repeats one value."""
     channel = trace.meta.channels[number]
     noisy = channel.noise_nv >= 0.4 * channel.shunt_lsb_nv
     return noisy and len(records) >= LONG_REPEAT and _same(records)
 
 
 def _frozen(trace: Trace, number: int, start_ns: int, end_ns: int) -> bool:
-    """Whether the rail says what it said before the phase, while others have moved with the board's state."""
+    """True if the rail's value froze before the phase, unlike others."""
     before_ns = start_ns - (end_ns - start_ns)
     own = _between(trace, number, before_ns, end_ns)
     if len(own) < 2 or not _same(own) or int(own["t_ns"][0]) > start_ns - trace.meta.window_ns:

@@ -1,4 +1,4 @@
-"""Sampling beside a test: a process of its own, for as long as a `with` block lasts."""
+"""Sampling in a process of its own during a `with` block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAG_S: Final = 5.0
 
 
 class SamplingProcess(Protocol):
-    """What samples, on this host or on another one; see `subprocess.Popen`."""
+    """The sampling process, local or remote; see `subprocess.Popen`."""
 
     @property
     def pid(self) -> int: ...
@@ -38,7 +38,7 @@ class Sampler:
     """A running sampler.
 
     Attributes:
-        path: its trace, which may be read while it grows. lag_s: how far what was sampled may be behind.
+        path: its trace, readable while it grows. lag_s: maximum delay of the written samples.
     """
 
     path: Path
@@ -47,19 +47,19 @@ class Sampler:
 
     @property
     def pid(self) -> int:
-        """Its process; on another host, 0."""
+        """Its process id; 0 on another host."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it still samples."""
+        """True while it samples."""
         return self._process.poll() is None
 
     def trace(self, until_ns: int = 0) -> Trace:
-        """What has been sampled so far; at least until then, where that is past and the sampler goes on.
+        """The trace so far; waits for `until_ns` if the sampler runs.
 
-        What was sampled lately may still be on its way to the disk. Who cuts a phase waits for its end; a disk that does
-        not answer for `lag_s` leaves a gap there, which is flagged.
+        Recent samples may still be on their way to the disk. A cut of a phase waits for its end; a disk that does
+        not answer for `lag_s` leaves a flagged gap.
         """
         deadline = time.monotonic() + self.lag_s
         while True:
@@ -74,13 +74,14 @@ class Sampler:
 
 @contextlib.contextmanager
 def sampling(config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE) -> Iterator[Sampler]:
-    """Sample a board's rails into a trace while the block runs; when it is entered, the sensors convert.
+    """Sample a board's rails into a trace while the block runs.
 
-    The sampler ends with the block, and with this process, whatever ends it: it watches a pipe that the kernel closes.
+    The sensors convert when the block begins. The sampler ends with the block, and with this process: it watches a pipe that
+    the kernel closes.
 
     Raises:
-        ConfigurationError: the configuration or the place of the trace is wrong.
-        LabTransientError: the sampler could not start, or ended on the way; what it has sampled is in the trace.
+        ConfigurationError: the configuration or the path of the trace is wrong.
+        LabTransientError: the sampler could not start, or ended early; the trace has its samples.
     """
     process = subprocess.Popen(
         [
@@ -139,7 +140,7 @@ def _start(process: subprocess.Popen[bytes], config: RailsConfig) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """Close its stdin, wait until it is gone, and return what it said."""
+    """Close the process's stdin, wait for its end, and return stderr."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()

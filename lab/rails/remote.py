@@ -1,4 +1,7 @@
-"""Rails whose sensors are on another host, sampled by the rails server there (`lab.rails.server`); the trace is copied as it grows."""
+"""Rails on another host, sampled by its rails server (`lab.rails.server`).
+
+The trace is copied as it grows.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from lab.rails.server import BEAT_S, DONE, END, KEEP_S, LIVES
 from lab.rails.trace import END as LAST
 from lab.rails.trace import RECORD
 
-# --- A trace of another host's sampler, written down here as it comes; after a cut of the connection at the byte that is missing ---
+# --- Copying of a remote trace ---
 
 
 PATIENCE_S: Final = KEEP_S  # the server keeps the sampler no longer
@@ -35,7 +38,10 @@ _AWAY: Final = "console_link"  # what the way there fails with
 
 
 class RailsConnection(Protocol):
-    """A connection with a rails server: a socket, or what is used like one. One thread may read it while another one writes."""
+    """A socket-like connection with a rails server.
+
+    One thread may read it while another one writes.
+    """
 
     def recv(self, size: int, /) -> bytes: ...
     def sendall(self, data: bytes, /) -> None: ...
@@ -45,19 +51,19 @@ class RailsConnection(Protocol):
 
 
 class SilentServerError(LabTransientError):
-    """Nobody answers, now."""
+    """The server does not answer now."""
 
 
 @define(eq=False)
 class Copier:
-    """A thread that writes down what comes.
+    """A thread that writes the received trace.
 
     Attributes:
-        name: of the sampling at its server; empty: that one is of an earlier boardlab, and a cut ends it.
-        again: a new connection to a sampling, by its name and the byte from which on it is wanted.
-        ended: the trace has its end. begun: it has its first line, or never will. cuts: how often it was cut.
-        why: why it did not come to its end; None: nobody knows.
-        silent_s: a connection that brings nothing for so long is cut: it may hang, and another one may not.
+        name: of the sampling at its server; empty: an earlier boardlab's server, where a cut ends it.
+        again: returns a new connection to a sampling, by its name and the next byte.
+        ended: the trace has its end. begun: it has its first line, or never will. cuts: number of cuts.
+        why: reason of an incomplete trace; None: unknown.
+        silent_s: a connection without data for so long is cut: it may hang.
     """
 
     stream: RailsConnection
@@ -85,15 +91,15 @@ class Copier:
 
     @property
     def pid(self) -> int:
-        """See `SamplingProcess`."""
+        """Return 0: the process is on another host."""
         return 0
 
     def poll(self) -> int | None:
-        """See `SamplingProcess`."""
+        """Return None while the thread runs, else 0."""
         return None if self._thread.is_alive() else 0
 
     def finish(self) -> None:
-        """Have the sampler end, and take the rest, also after a cut."""
+        """End the sampler, and receive the rest, also after a cut."""
         with self._changing:
             self._finishing.set()
             self._say_end()
@@ -117,7 +123,7 @@ class Copier:
             self.begun.set()
 
     def _came_to_its_end(self) -> bool:
-        """Take what comes until there is no more; whether the end of the trace is there."""
+        """Receive the rest; True at the trace's end."""
         beat_s = heard_s = time.monotonic()
         self.stream.settimeout(min(BEAT_S, self.silent_s) if self.name else None)
         with contextlib.suppress(OSError):
@@ -159,7 +165,7 @@ class Copier:
             raise LabStableError(f"{self.file.name}: {why}", failure="disk")
 
     def _resumed(self) -> bool:
-        """Whether there is a connection again, before nothing has come for `patience_s`."""
+        """Reconnect within `patience_s`; True if connected."""
         self.cuts += 1
         if self._cut_at is None:
             self._cut_at = time.monotonic()
@@ -195,7 +201,7 @@ class Copier:
                 self.stream.shutdown(socket.SHUT_WR)
 
 
-# --- Rails whose sensors are on another host, sampled by the rails server there (`lab.rails.server`); the trace is copied as it grows ---
+# --- The remote rails server ---
 
 
 CONNECT_S: Final = 15.0
@@ -208,9 +214,9 @@ class RailsServer:
     """The rails server of another host.
 
     Attributes:
-        connect: makes a connection that leads to it, within so many seconds; anew where the last one was cut. host: for messages.
-        runtime: this host's runtime folder, in which who looks on is told of the trace that grows; None: nobody is.
-        patience_s: how long a cut of the connection may last.
+        connect: makes a new connection to it within some seconds. host: for messages.
+        runtime: this host's runtime folder, for the status of the growing trace; None: no status.
+        patience_s: maximum length of a cut of the connection.
     """
 
     connect: Callable[[float], RailsConnection]
@@ -222,7 +228,9 @@ class RailsServer:
     def sampling(
         self, config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE, line: str = ""
     ) -> Iterator[Sampler]:
-        """As `lab.rails.sampling`, with the stamps of that host's clock. A cut of the connection of up to `patience_s` costs no sample.
+        """Sample as `lab.rails.sampling`, with that host's clock.
+
+        A cut of the connection of up to `patience_s` costs no sample.
 
         Args:
             line: the time line of the stamps, see `lab.host.clock.time_line`.
@@ -230,7 +238,7 @@ class RailsServer:
         Raises:
             ConfigurationError: the configuration or the place of the trace is wrong.
             LabTransientError: the server does not answer, its sampler failed, its clock is another one (`clock_unrelated`), or the
-                connection was cut for too long; what was sampled until then is in the trace.
+                connection was cut for too long; the trace has the samples until then.
         """
         try:
             kept = trace_path.open("wb", buffering=0)
@@ -276,13 +284,13 @@ class RailsServer:
 
     @contextlib.contextmanager
     def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[RailsConnection, dict[str, Any]]]:
-        """A connection, and the server's answer; it is closed at the end."""
+        """A connection with the server's answer; it is closed at the end."""
         stream, said = self._answered(question, takes_s)
         with contextlib.closing(stream):
             yield stream, said
 
     def _again(self, name: str, offset: int) -> RailsConnection:
-        """A new connection to a sampling, from this byte of its trace on.
+        """A new connection to a sampling, from this byte on.
 
         Raises:
             ConfigurationError, LabTransientError: as `sampling`; SilentServerError, or `console_link`: it may come back.
@@ -329,6 +337,6 @@ class RailsServer:
 
 
 def by_socket(reach: Callable[[], Path]) -> Callable[[float], socket.socket]:
-    """How to connect where a socket of this host leads there; `reach` makes it anew where that is needed."""
+    """A connector through a local socket that `reach` provides."""
 
     return lambda timeout_s: connected(reach(), timeout_s)

@@ -1,8 +1,10 @@
-"""The sampler's process: `python -m lab.rails.sampler --trace FILE --range active`, with the configuration on stdin.
+"""The sampler's process: `python -m lab.rails.sampler --trace FILE --range active`.
 
-It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by whoever started it,
-or by the kernel when that one died, however it died. It is in a session of its own, so that a Ctrl-C in the terminal
-reaches the one that measures, which then ends it. An error is one line on stderr.
+Its configuration comes on stdin.
+
+It prints `ready` on stdout when the sensors convert and the trace exists, and ends when its stdin is closed: by its parent,
+or by the kernel after the parent's death. It has its own session, so that a Ctrl-C in the terminal
+reaches the measuring process, which then ends it. An error is one line on stderr.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ from lab.rails.model import AdcRange, RailSensor, SampleSchedule
 from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
 from lab.shown import plain_text
 
-# --- The sampler's work without its process: from a sensor into a trace ---
+# --- From a sensor into a trace ---
 
 
 class SensorRecorder:
     """Records one sensor.
 
     Attributes:
-        poll_ns: how often `poll` wants to be called.
+        poll_ns: period of calls of `poll`.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class SensorRecorder:
         """Start the sensor and the trace.
 
         Args:
-            runtime: the runtime folder, in which whoever looks on is told how the sampling goes and where the trace is; None: nobody is.
+            runtime: the runtime folder for the sampling's status; None: no status.
 
         Raises:
             LabError: a sensor does not answer.
@@ -91,16 +93,16 @@ class SensorRecorder:
             host_runtime.write(self._samplers, config.board, self._told)
 
     def poll(self) -> bytes:
-        """The records of the samples that are new; empty: there are none.
+        """Return the records of new samples; empty: none.
 
         Raises:
-            LabError: the sensor's backend is gone.
+            LabError: the sensor's backend has vanished.
         """
         readings = self._sensor.read()
         return pack(self._clock.now_ns(), readings) if readings else b""
 
     def store(self, records: bytes) -> None:
-        """Append records to the trace; it may have to wait for the disk.
+        """Append records to the trace; may wait for the disk.
 
         Raises:
             LabStableError: the disk is full.
@@ -110,14 +112,14 @@ class SensorRecorder:
             self._reporter.count(records)
 
     def close(self) -> None:
-        """The trace says that it is complete."""
+        """Complete the trace."""
         if self._samplers is not None:
             host_runtime.forget(self._samplers, self._told.board, self._told)
         self._writer.end(self._clock.now_ns())
         self._sensor.close()
 
 
-# --- How the sampling goes, told in small files for who watches the lab (`lab.host.runtime.RailStatus`) ---
+# --- Status files (`lab.host.runtime.RailStatus`) ---
 
 
 INTERVAL_NS: Final = 2 * NS_PER_S  # between two words about a rail
@@ -133,10 +135,10 @@ class _Tally:
 
 
 class StatusReporter:
-    """Counts samples and gaps, and tells of each rail now and then."""
+    """Counts samples and gaps, and writes each rail's status periodically."""
 
     def __init__(self, board: str, schedule: SampleSchedule, folder: Path) -> None:
-        """Nothing is counted yet. `folder`: where the exporter looks."""
+        """Start counting. `folder`: of the status files."""
         self._board = board
         self._rails = [channel.rail for channel in schedule.channels]
         # Two samples that follow each other are found so far apart at most; half a period more is certainly a gap.
@@ -146,7 +148,7 @@ class StatusReporter:
         self._next_ns = 0
 
     def count(self, records: bytes) -> None:
-        """These records are new in the trace; tell of the rails if it is time."""
+        """Count new records; write the status if it is due."""
         t_ns = 0
         for t_ns, _, _, rail, _ in RECORD.iter_unpack(records):
             tally = self._tallies[rail]
@@ -166,7 +168,7 @@ class StatusReporter:
         runtime.write(self._folder, f"{self._board}/{rail}", status)
 
 
-# --- The sampler's process: `python -m lab.rails.sampler --trace FILE --range active`, with the configuration on stdin ---
+# --- The process ---
 # It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by whoever started it,
 # or by the kernel when that one died, however it died. It is in a session of its own, so that a Ctrl-C in the terminal
 # reaches the one that measures, which then ends it. An error is one line on stderr.
@@ -227,7 +229,7 @@ def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
 
 
 def _line() -> str:
-    """The first line of stdin, read without a buffer, since the pipe is watched later."""
+    """Read the first line of stdin unbuffered: the pipe is watched later."""
     line = b""
     while not line.endswith(b"\n") and (more := os.read(_STDIN, 1 << 16)):
         line += more
@@ -235,7 +237,7 @@ def _line() -> str:
 
 
 def _closed() -> bool:
-    """Whether stdin has ended."""
+    """True if stdin has ended."""
     ready, _, _ = select.select([_STDIN], [], [], 0)
     return bool(ready) and not os.read(_STDIN, 1)
 

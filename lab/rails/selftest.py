@@ -1,4 +1,4 @@
-"""The self-test: which address answers what, and whether each rail's sensor is on the rail that it should be."""
+"""The self-test: addresses on the bus, and sensors on their rails."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _PATIENCE_S: Final = 5.0
 
 @frozen
 class SensorCheck:
-    """What a sensor says.
+    """The check of a sensor.
 
     Attributes:
         where: its address, or its name at the backend.
-        rail: that is configured there; empty: none.
+        rail: configured for it; empty: none.
         expected_v: that rail's nominal voltage; 0 without a rail.
-        volts, shunt_uv: what it reads; None: it does not answer.
-        verdict: "ok", or what is wrong and what to do, or what an address is that nobody configured.
-        good: whether the rail can be measured.
+        volts, shunt_uv: its readings; None: no answer.
+        verdict: "ok", or fault and remedy, or the nature of an unconfigured address.
+        good: the rail can be measured.
     """
 
     where: str
@@ -51,10 +51,10 @@ class _Found:
 
 
 def run(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
-    """Read every bus voltage, and judge it.
+    """Read every bus voltage and judge it.
 
     Raises:
-        ConfigurationError: the port is not there.
+        ConfigurationError: the port is missing.
         LabError: nothing can be read.
     """
     if config.backend not in INA:
@@ -67,7 +67,7 @@ def run(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
 
 
 def survey(config: RailsConfig, bus: I2cBus) -> list[SensorCheck]:
-    """Read every address that an INA2xx can have on a bus, and those that are configured, and judge them.
+    """Read and judge every possible and configured INA2xx address.
 
     Raises:
         LabStableError: the bus is gone.
@@ -85,7 +85,7 @@ def survey(config: RailsConfig, bus: I2cBus) -> list[SensorCheck]:
 
 
 def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, float]:
-    """The mean shunt voltage of each rail in microvolt. With the board's power off it is the sensors' offset.
+    """Mean shunt voltage by rail (uV): the offset with power off.
 
     Raises:
         LabError: nothing can be read.
@@ -108,7 +108,10 @@ def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, f
 
 
 def _ask(bus: I2cBus, chip: Chip, address: int) -> _Found | None:
-    """What the chip at an address reads; None: nobody answers. One that does not convert is told to."""
+    """Read the chip at an address; None: no answer.
+
+    A chip that does not convert is started.
+    """
     try:
         if read(bus, Register(address, CONFIG)) & 0b111 != 0b111:
             bus.write(Register(address, CONFIG), chip.default_config)

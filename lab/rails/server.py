@@ -1,8 +1,8 @@
-"""The sensors of this host for who measures from another one: `lab rails serve`, a program of its own like the console server.
+"""The rails server: this host's sensors for other hosts (`lab rails serve`).
 
-It listens on a socket in the runtime folder, for its user alone. A client sends one line of JSON, and gets one back; what it asked
-for is sampled here, by the sampler of `lab.rails.process`, with stamps of this host's clock, and the trace follows as it grows. How a
-client ends it, and how it comes back to it after its connection was cut, is in `lab.rails.server`.
+It listens on a socket in the runtime folder, for its user alone. A client sends one line of JSON, and gets one back; the
+sampler of `lab.rails.process` samples for it, with stamps of this host's clock, and the trace follows as it grows. A client may
+end the sampling, or resume it after its connection was cut.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def rails_socket(runtime: Path) -> Path:
-    """Where it listens."""
+    """The server's socket."""
     return runtime / "rails.sock"
 
 
@@ -50,7 +50,7 @@ def serve(runtime: Path) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Raises:
-        ConfigurationError: the folder is no good, or another one serves there.
+        ConfigurationError: the folder is unusable, or another server uses it.
     """
     address = rails_socket(prepare(runtime))
     with (runtime / "rails.lock").open("w") as lock:
@@ -133,7 +133,7 @@ class Client(socketserver.StreamRequestHandler):
         self.connection.sendall(json.dumps(document).encode() + b"\n")
 
 
-# --- Samplings of a rails server that outlive their client's connection: who comes back in time goes on at the byte of the trace that he lacks ---
+# --- Samplings that outlive their client's connection ---
 # After its line of JSON a client says single bytes: `.` that it lives, `e` that the sampler shall end, `d` that it has the whole trace.
 # A connection that ends without `d`, or on which nothing was said for KEEP_S, was cut. The sampler goes on for KEEP_S then, and another
 # connection takes it over by its name. A client that knows nothing of this (`keeps` false) ends the sampler by closing its side.
@@ -149,24 +149,24 @@ _SILENT_S: Final = 3 * BEAT_S  # a client that said nothing for so long makes ro
 
 @define(eq=False)
 class _Line:
-    """A client's connection, and from which byte on it wants the trace. over: nobody uses it any more."""
+    """A client's connection and its first byte. over: unused now."""
 
     connection: socket.socket
     offset: int
     over: threading.Event = field(factory=threading.Event, init=False)
 
     def cut(self) -> None:
-        """Wake who waits for it."""
+        """Wake the thread that waits for it."""
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
 @define(eq=False)
 class _Sampling:
-    """One sampler, its trace, and who reads it.
+    """One sampler with its trace and reader.
 
     Attributes:
-        keeps: its client comes back after a cut. error: what the sampler failed of. gone: nothing is left of it.
+        keeps: its client reconnects after a cut. error: the sampler's failure. gone: it has ended.
     """
 
     board: str
@@ -182,11 +182,11 @@ class _Sampling:
 
     @property
     def is_left(self) -> bool:
-        """Whether its client is away, or has been silent so long that it may be."""
+        """True if its client is away, or silent for long."""
         return self.keeps and (self._away or time.monotonic() - self._heard_s > _SILENT_S)
 
     def take_over(self, line: _Line) -> None:
-        """From now on this connection has it."""
+        """Serve this connection from now on."""
         self._back.put(line)
         self.line.cut()
 
@@ -196,13 +196,13 @@ class _Sampling:
         self.line.cut()
 
     def run(self, sampler: Sampler, file: io.FileIO, end: Callable[[], None]) -> None:
-        """Hand the trace on until its client has it all.
+        """Send the trace until its client has all of it.
 
         Args:
-            end: ends the sampler; what is left of its trace is in the file then.
+            end: ends the sampler; then the file has the rest of its trace.
 
         Raises:
-            LabTransientError: the client was away for too long, or somebody else needed the sensors meanwhile.
+            LabTransientError: the client was away for too long, or another client needed the sensors meanwhile.
         """
         line: _Line | None = self.line
         while line is not None:
@@ -225,7 +225,7 @@ class _Sampling:
         )
 
     def _served(self, connection: socket.socket, file: io.FileIO, sampler: Sampler, end: Callable[[], None]) -> bool:
-        """Send the trace as it grows; whether its client has all that there will be. Else the connection is no more."""
+        """Send the growing trace; True if complete, False if cut."""
         while self._back.empty():
             if not self._over and not sampler.alive:
                 self._end(end)
@@ -263,7 +263,7 @@ class _Sampling:
 
 @define(eq=False)
 class KeptSamplings:
-    """All samplings of a server. keep_s: how long a client may be away."""
+    """All samplings of a server. keep_s: maximum absence of a client."""
 
     keep_s: float = KEEP_S
     _by_name: dict[str, _Sampling] = field(factory=dict, init=False)
@@ -271,7 +271,7 @@ class KeptSamplings:
 
     @property
     def samplings(self) -> list[_Sampling]:
-        """Those that are at work."""
+        """The running samplings."""
         with self._lock:
             return list(self._by_name.values())
 
@@ -316,10 +316,10 @@ class KeptSamplings:
             raise kept.error
 
     def resume(self, name: str, connection: socket.socket, offset: int, begin: Callable[[], None]) -> None:
-        """Go on with a sampling at this byte of its trace, until the connection is not needed any more.
+        """Continue a sampling at this byte of its trace.
 
         Raises:
-            LabTransientError: there is none of that name any more; or what its sampler failed of.
+            LabTransientError: the sampling has ended, or its sampler failed.
         """
         with self._lock:
             kept = self._by_name.get(name)
@@ -339,7 +339,7 @@ class KeptSamplings:
             pass
 
     def _clear(self, board: str) -> None:
-        """End what was sampled of a board for clients that are away."""
+        """End a board's samplings of absent clients."""
         for each in (each for each in self.samplings if each.board == board and each.is_left):
             each.make_room()
             each.gone.wait(STOP_S)

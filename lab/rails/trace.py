@@ -44,10 +44,10 @@ class TraceMeta:
     """The first line of a trace.
 
     Attributes:
-        rails: all of the board, n/a ones too. channels: those that are measured, by their index in the records.
-        backend, port, settings: who measured, and how. wanted: the power range that the settings are for.
+        rails: all of the board, n/a ones too. channels: the measured ones, by their index in the records.
+        backend, port, settings: of the sensor. wanted: the power range of the settings.
         period_ns, window_ns, late_ns: see `lab.rails.model.SampleSchedule`.
-        clock: of t_ns. scheduling: what the sampler's process got.
+        clock: of t_ns. scheduling: of the sampler's process.
     """
 
     board: str
@@ -64,7 +64,7 @@ class TraceMeta:
     scheduling: str
 
     def provenance(self) -> dict[str, object]:
-        """What goes into the provenance of a number that comes from this trace."""
+        """The provenance of a number from this trace."""
         return {
             "sensor": self.backend,
             "sensor_port": self.port,
@@ -84,10 +84,10 @@ def pack(t_ns: int, readings: Iterable[SensorReading]) -> bytes:
 
 
 class TraceFile:
-    """Writes a trace; each call of `add` is in the file when it returns, so that a kill loses nothing.
+    """Writes a trace; `add` returns when the data is in the file.
 
     Raises:
-        ConfigurationError: the file cannot be made.
+        ConfigurationError: the file cannot be created.
     """
 
     def __init__(self, path: Path, meta: TraceMeta) -> None:
@@ -107,7 +107,7 @@ class TraceFile:
         self._write(records)
 
     def end(self, t_ns: int) -> None:
-        """Say that the sampler ended by itself, and close."""
+        """Mark the trace as complete, and close it."""
         self._write(RECORD.pack(t_ns, 0, 0, END, 0))
         os.close(self._fd)
 
@@ -122,11 +122,11 @@ class TraceFile:
 
 @frozen(eq=False)
 class Trace:
-    """A trace in memory, as far as it was written when it was opened.
+    """A trace in memory, as written when it was opened.
 
     Attributes:
         records: fields t_ns, bus_uv, shunt_nv, rail, mark; in the order of writing.
-        ended: whether the sampler said that it was done; else it was killed, or it still writes.
+        ended: the sampler has finished it; else it was killed, or it still writes.
     """
 
     path: Path
@@ -155,10 +155,10 @@ class Trace:
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """When the first and the last sample were found.
+        """The instants of the first and the last sample.
 
         Raises:
-            ConfigurationError: there are none.
+            ConfigurationError: no samples.
         """
         if not len(self.records):
             raise ConfigurationError(f"{self.path}: no samples; was the sampler killed at once?")
@@ -188,7 +188,7 @@ def meta_of(path: Path, line: bytes) -> TraceMeta:
     return meta
 
 
-# --- The process beside the sampler that has to do with the disk, so that the sampler never waits for it ---
+# --- The writing process ---
 # write(2) returns at once most of the time, since it goes to the page cache; but now and then it waits for the file
 # system's journal, on a busy disk for tens of milliseconds, in which the sensors overwrite what nobody has read. So the
 # sampler writes into a pipe, and a fork of it empties the pipe. It ends when the pipe is closed, by the kernel if need be:
@@ -200,10 +200,10 @@ PIPE_BYTES: Final = 1 << 20  # what the kernel allows everybody; ten seconds of 
 
 
 class TraceWriter:
-    """Hands bytes on to another process; closed at the end of a `with` block, when everything is kept."""
+    """Hands bytes to a writing process; complete at the block's end."""
 
     def __init__(self, store: Callable[[bytes], None]) -> None:
-        """Fork. `store` takes what was put, in order and one or more at once; it runs in the other process only."""
+        """Fork; `store` takes the bytes in order, in the other process."""
         source, self._pipe = os.pipe()
         self._complaint, complaint = os.pipe()
         with contextlib.suppress(OSError):  # all pipes of this user together may take only so much
@@ -219,7 +219,7 @@ class TraceWriter:
         """Hand bytes on; waits only when they are some ten seconds behind.
 
         Raises:
-            LabStableError: earlier ones could not be kept.
+            LabStableError: earlier ones could not be written.
         """
         try:
             os.write(self._pipe, data)
@@ -230,10 +230,10 @@ class TraceWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Wait until everything is kept.
+        """Wait until all bytes are written.
 
         Raises:
-            LabStableError: something could not be kept, and nobody was told.
+            LabStableError: bytes could not be written, and no `put` has raised it.
         """
         os.close(self._pipe)
         status = os.waitpid(self._pid, 0)[1]
@@ -248,7 +248,7 @@ class TraceWriter:
 
 
 def _work(source: int, complaint: int, store: Callable[[bytes], None]) -> None:
-    """The other process; never returns."""
+    """Run the writing process; never returns."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the sampler's end is its end
     status = 1
     try:

@@ -1,1 +1,1 @@
-"""A run: cycles measured on one board, each attempt committed to the store as it ends."""
+"""A run: cycles on one board; each attempt is stored at once."""

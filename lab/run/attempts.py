@@ -1,4 +1,4 @@
-"""How runs of all kinds record an attempt: its times, its failure, its samples, and the evidence behind them."""
+"""Recording of attempts: times, failure, samples and evidence."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, OK
 
 
 class RunConsole(Protocol):
-    """What a run needs of the console driver."""
+    """The console driver's interface for a run."""
 
     capture: list[Event]
     info: PortInfo | None
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
-        """What a failure is, now that somebody looks who else reads the port."""
+        """Return the failure, explained by another reader of the port if any."""
         ...
 
     def start_capture(self) -> None:
-        """Forget what was read before."""
+        """Discard earlier input and start a capture."""
         ...
 
     def captured(self) -> bytes:
@@ -50,15 +50,15 @@ class RunConsole(Protocol):
         ...
 
     def overruns(self) -> int:
-        """How many characters the port's driver has lost since `start_capture`."""
+        """Number of characters lost by the driver since `start_capture`."""
         ...
 
 
 @define
 class Losses:
-    """Whether a console lost bytes: its port's driver has counted some, or there is a gap in what came.
+    """Detects lost bytes of a console: driver's counters or gaps.
 
-    A number that was read from what is left may lack a digit, and nothing in it shows that.
+    A number read from the rest may lack a digit, and nothing in it shows that.
     """
 
     console: RunConsole
@@ -67,10 +67,10 @@ class Losses:
     _seen: int = field(default=0, init=False)  # so many of them
 
     def flags(self) -> frozenset[Flag]:
-        """Of what came since one asked last.
+        """Flags of the bytes since the last call.
 
         Raises:
-            LabTransientError: the console server is gone.
+            LabTransientError: the console server has vanished.
         """
         events, overruns = self.console.capture, self.console.overruns()
         new = events[self._seen if events is self._events else 0 :]
@@ -82,10 +82,10 @@ class Losses:
 
 @frozen
 class AttemptResult:
-    """What an attempt gave; of one that failed only the artifacts and details.
+    """The result of an attempt; a failed one has artifacts and details.
 
     Attributes:
-        params: which item of the run's plan it was of, e.g. {"medium": "sd"}.
+        params: its item of the run's plan, e.g. {"medium": "sd"}.
     """
 
     params: Mapping[str, str]
@@ -97,7 +97,7 @@ class AttemptResult:
 
 @define
 class AttemptRecorder:
-    """Keeps the attempts of a run, each as soon as it has ended."""
+    """Stores a run's attempts, each as soon as it has ended."""
 
     store: Store
     run_id: int
@@ -106,17 +106,17 @@ class AttemptRecorder:
     _cpu: CpuTimes | None = field(init=False)
 
     def start(self) -> None:
-        """An attempt begins."""
+        """Start an attempt."""
         self._started = (utc_now(), self.clock.now_ns())
         self._cpu = cpu_times()
 
     @property
     def elapsed_s(self) -> float:
-        """Since the attempt began."""
+        """Time since the attempt began."""
         return (self.clock.now_ns() - self._started[1]) / NS_PER_S
 
     def record(self, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
-        """Keep the attempt that was started last.
+        """Store the attempt that was started last.
 
         Raises:
             BoardlabError: the store cannot be written.
@@ -148,19 +148,19 @@ class AttemptRecorder:
 
 
 def moment_record(moment: MomentLike, base: int) -> MomentRecord:
-    """A moment for the store; `base`: where in the stream the attempt's log begins."""
+    """A moment for the store; `base`: stream position of the log."""
     return MomentRecord(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - base, moment.text)
 
 
 def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
-    """The sample with its window in the attempt's log, which begins at `base` of the stream."""
+    """The sample with its window relative to the log's `base`."""
     start, end = sample.log_start or 0, sample.log_end or 0
     flags = frozenset(str(flag) for flag in sample.flags)
     return evolve(sample, flags=flags, log_start=max(0, start - base), log_end=end - base)
 
 
 def recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
-    """The console's log of an attempt, kept with its stamps; nothing where it said nothing."""
+    """Store the attempt's console log with stamps; () without output."""
     if not console.capture or console.info is None:
         return ()
     log, index = encode(console.info.meta, console.capture)
@@ -168,7 +168,7 @@ def recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
 
 
 def stored_metrics(store: Store, run_id: int, **item: str) -> frozenset[str]:
-    """The metrics that a run has in the store of one item of its plan, e.g. `medium="sd"`; of good attempts alone."""
+    """Metrics of an item in a run's good attempts, e.g. `medium="sd"`."""
     return frozenset(
         sample.metric
         for attempt in store.attempts(run_id)
@@ -178,12 +178,15 @@ def stored_metrics(store: Store, run_id: int, **item: str) -> frozenset[str]:
 
 
 def base_of(console: RunConsole) -> int:
-    """Where in the console's stream an attempt's log begins."""
+    """Stream position at which an attempt's log begins."""
     return console.capture[0].position if console.capture else 0
 
 
 def port_flags(info: PortInfo | None) -> frozenset[Flag]:
-    """What the port says of every number: no real board hangs on a pseudo terminal, and only a console server's stamps are its own."""
+    """Flags of every number on this port.
+
+    `simulated`: no real board uses a pseudo terminal; `remote_stamp`: another program's TCP port.
+    """
     if info is None:
         return frozenset()
     simulated = {Flag.SIMULATED} if info.meta.pty or is_pty(Path(info.meta.device)) else set()
@@ -191,10 +194,10 @@ def port_flags(info: PortInfo | None) -> frozenset[Flag]:
 
 
 def check_clocks(console: RunConsole, since_ns: int) -> None:
-    """See that the console's clock, where it is another host's, did not jump since this instant of it: samples rest on that.
+    """Check that a remote console's clock did not jump since then.
 
     Raises:
-        LabTransientError: it cannot be related to this host's (`clock_unrelated`), or that host is out of reach.
+        LabTransientError: it is unrelated to this host's (`clock_unrelated`), or that host is out of reach.
     """
     check = getattr(console, "check_clock", None)
     if check is not None:
@@ -202,7 +205,7 @@ def check_clocks(console: RunConsole, since_ns: int) -> None:
 
 
 def clocks_document(console: RunConsole) -> dict[str, object]:
-    """How the clock of a console on another host is related to this host's, for an attempt's details; nothing where it is the same."""
+    """A remote console's clock relation for an attempt's details; {} if local."""
     relation: ClockRelation | None = getattr(console, "relation", None)
     if relation is None:
         return {}
@@ -212,7 +215,7 @@ def clocks_document(console: RunConsole) -> dict[str, object]:
         return {"console_clock": {"host": relation.name, "unrelated": str(error)}}
 
 
-# --- Where a run's numbers come from: whatever is needed later to judge them ---
+# --- Provenance of a run ---
 
 
 _BLOCK = 1 << 20
@@ -234,12 +237,12 @@ def collect(
     """The provenance of a run.
 
     Args:
-        env: the labgrid environment; its hash tells whether two runs used the same.
+        env: the labgrid environment; its hash identifies it.
         images: name -> file, as the environment's `images:` has them; each is hashed.
-        console: its device; a board on a pseudo terminal is no real one, whatever its type.
+        console: its device; a board on a pseudo terminal is not real.
         simulated: it is on another host's pseudo terminal.
-        provisioned: medium -> what boardlab put there (`lab.provision.labels.document`).
-        confirms: the run that this one was asked for as confirmation of (`lab.judge.stored`).
+        provisioned: medium -> contents written by boardlab (`lab.provision.labels.document`).
+        confirms: the run that this one confirms (`lab.judge.stored`).
 
     Raises:
         ConfigurationError: a named image cannot be read.

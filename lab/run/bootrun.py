@@ -1,4 +1,4 @@
-"""A boot-time run: media × cycles on one board, resumable, every attempt in the store."""
+"""A boot-time run: media × cycles on one board, resumable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
 
 
 class BootBoard(Protocol):
-    """What a run needs of the board (lab.strategies.BoardStrategy)."""
+    """The board's interface for a boot run (lab.strategies.BoardStrategy)."""
 
     type: BoardType
     board: str
@@ -66,12 +66,12 @@ class Boot:
 
 @frozen
 class Clocks:
-    """How the kernel's times and the stamps of a boot agree.
+    """The agreement of a boot's kernel times and stamps.
 
     Attributes:
-        fit: None with too few lines.
-        step_ns: the largest step between them that no wait of a line explains; 0: none.
-        missing_ns: so much time is missing in the stamps at least, since bytes came sooner than the line can send them.
+        fit: None: too few lines.
+        step_ns: largest step between them that no waiting line explains; 0: none.
+        missing_ns: minimum time missing in the stamps, since bytes came sooner than the line can send them.
     """
 
     fit: PrintkFit | None
@@ -80,7 +80,7 @@ class Clocks:
 
     @property
     def flags(self) -> frozenset[Flag]:
-        """`clock_disagrees`, where they do."""
+        """`clock_disagrees` if they disagree."""
         drifts = self.fit is not None and abs(self.fit.rate_ppm) > RATE_LIMIT_PPM
         return frozenset({Flag.CLOCK_DISAGREES} if drifts or self.step_ns or self.missing_ns else ())
 
@@ -95,7 +95,7 @@ class BootRun:
     """Measures a run's pending cycles.
 
     Attributes:
-        run: as the store has it; `run.plan` holds `cycles` and `media`, and `init` where the kernel shall run another.
+        run: from the store; `run.plan` has `cycles` and `media`, and perhaps the kernel's `init`.
         retries: further attempts a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`.
     """
@@ -112,7 +112,7 @@ class BootRun:
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
     def pending(self, medium: str) -> list[int]:
-        """The cycles of this medium that have no sample yet."""
+        """The cycles of this medium without a sample."""
         done = {
             sample.cycle
             for headline in HEADLINE_NAMES
@@ -122,7 +122,7 @@ class BootRun:
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
 
     def missing(self, medium: str) -> list[str]:
-        """The metrics of every good boot of which the store has no sample of this medium."""
+        """The metrics of every good boot that this medium lacks."""
         stored = stored_metrics(self.store, self.run.id, medium=medium)
         others = [BOOT_STAGE] if self.run.plan.get("init") else [BOOT_POWER_ON, BOOT_STAGE]
         headline = [] if HEADLINE_NAMES & stored else [" or ".join(sorted(HEADLINE_NAMES))]
@@ -176,7 +176,7 @@ class BootRun:
         )
 
     def _identified(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
-        """At the first boot from a medium: which board it is, and where its root file system is."""
+        """Identify the board and its root device at a medium's first boot."""
         if medium in self._looked_at or watch.init:
             return None
         try:
@@ -196,7 +196,7 @@ class BootRun:
         return found
 
     def _known_names(self) -> frozenset[str]:
-        """What this board said of itself the last time that it said anything, within its latest runs."""
+        """The board's names in its latest runs with an identity."""
         run = self.run
         same = [each for each in self.store.runs() if (each.board_type, each.board) == (run.board_type, run.board)]
         for other in same[:KNOWN_RUNS]:
@@ -207,7 +207,7 @@ class BootRun:
         return frozenset()
 
     def _check_flow(self, flow: str) -> None:
-        """A run is of one way to boot: that of its first boot."""
+        """Require the flow of the run's first boot."""
         for attempt in self.store.attempts(self.run.id):
             known = attempt.details.get("flow", NORMAL)
             if attempt.ok and known != flow:
@@ -218,7 +218,7 @@ class BootRun:
                 )
 
     def _check_software(self, software: Mapping[str, str]) -> None:
-        """A run is of one software: that of its first boot."""
+        """Require the software of the run's first boot."""
         unchecked = dict(software)
         for attempt in self.store.attempts(self.run.id):
             known = attempt.details.get("software") if attempt.ok else None

@@ -1,4 +1,4 @@
-"""A low-power run: modes × cycles on one board, resumable, every attempt in the store."""
+"""A low-power run: modes × cycles on one board, resumable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KIND = "low_power"
 
 
 class LowPowerBoard(Protocol):
-    """What a run needs of the board's low-power modes (lab.strategies.lowpower.control.LowPower)."""
+    """The interface of a board's low-power modes (lab.strategies.lowpower.control.LowPower)."""
 
     release: str
 
@@ -52,7 +52,7 @@ class LowPowerBoard(Protocol):
 
 
 class LowPowerRunBoard(Protocol):
-    """What a run needs of the board (lab.strategies.BoardStrategy)."""
+    """The board's interface for a low-power run (lab.strategies.BoardStrategy)."""
 
     type: BoardType
     board: str
@@ -67,7 +67,7 @@ class LowPowerRunBoard(Protocol):
 
 @frozen
 class Cycle:
-    """One good cycle; `suspended` is None where it was a boot out of partial I/O."""
+    """A good cycle; `suspended` None: a boot out of partial I/O."""
 
     samples: list[SampleRecord]
     suspended: SuspendResult | None
@@ -79,8 +79,8 @@ class LowPowerRun:
     """Measures a run's pending cycles.
 
     Attributes:
-        run: as the store has it; `run.plan` holds `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` where
-            that of each cycle is wanted.
+        run: from the store; `run.plan` has `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` if
+            each cycle measures it.
         retries: further attempts a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`.
     """
@@ -102,13 +102,16 @@ class LowPowerRun:
         return SuspendPlan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
 
     def pending(self, mode: str) -> list[int]:
-        """The cycles of this mode that have no sample yet."""
+        """The cycles of this mode without a sample."""
         metric = RESUMES[mode].metrics[0]
         done = {s.cycle for s in self.store.samples(self.run.id, metric=metric.name)}
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
 
     def missing(self, mode: str) -> list[str]:
-        """The metrics of every good cycle of this plan of which the store has no sample of this mode; of power with the reason."""
+        """The metrics of every good cycle that this mode lacks.
+
+        A missing power has its reason.
+        """
         wanted = {metric.name for metric in expected(self.plan(mode), has_rails=self.board.rails is not None)}
         absent = wanted - stored_metrics(self.store, self.run.id, mode=mode)
         rail = RESUMES[mode].rail
@@ -195,7 +198,7 @@ class LowPowerRun:
         return tuple(marks)
 
     def _power_trace(self) -> tuple[ArtifactRef, ...]:
-        """What the rails' sampler wrote in this attempt, where there is one."""
+        """The trace of the rails' sampler in this attempt, if any."""
         if not self._trace.exists():
             return ()
         return (self.store.artifacts.put(self._trace.read_bytes(), kind=POWER_TRACE),)

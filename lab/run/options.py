@@ -1,4 +1,4 @@
-"""The options that say how something is measured: one table for pytest, `lab run` and the schedules of farm.yaml.
+"""Measurement options of pytest, `lab run` and farm.yaml, in one table.
 
 A new option is one entry of TABLE. Its name is the key in farm.yaml and in a job; `lab run` has it with `--`
 before it, pytest with `--lab-`: the options of other plugins, and of a conftest, have the short names there.
@@ -35,12 +35,12 @@ class RunOption:
     """An option.
 
     Attributes:
-        kinds: of the runs that it says something about.
+        kinds: of the runs that it affects.
         form: a flag is given or not; names may be given several times, or with commas between them.
-        metavar: what stands for its value in a help.
-        minimum, maximum: of a number. pattern: of a word; wanted: what that is, for a message.
-        plan: the key of a run's plan that keeps it; empty: a run that is resumed has to be told again.
-        default: what pytest takes where it is not given.
+        metavar: its value's name in help texts.
+        minimum, maximum: of a number. pattern: of a word; wanted: its description for a message.
+        plan: its key in a run's plan; empty: a resumed run needs the option again.
+        default: of pytest.
     """
 
     name: str
@@ -57,12 +57,12 @@ class RunOption:
 
     @property
     def flag(self) -> str:
-        """As `lab run` has it, e.g. "--destructive"."""
+        """Its flag of `lab run`, e.g. "--destructive"."""
         return f"--{self.name}"
 
     @property
     def pytest_flag(self) -> str:
-        """As pytest has it, e.g. "--lab-destructive"."""
+        """Its flag of pytest, e.g. "--lab-destructive"."""
         return f"--lab-{self.name}"
 
     @property
@@ -71,13 +71,13 @@ class RunOption:
         return f"lab_{self.name}"
 
     def read(self, given: object, shown: str) -> Value | None:
-        """A value as a job keeps it; None: it is as if it was not given.
+        """Check a value and convert it for a job; None: not given.
 
         Args:
             shown: how a message calls the option.
 
         Raises:
-            ConfigurationError: it is of another kind, or out of its range.
+            ConfigurationError: the value is of another kind, or out of its range.
         """
         if given is None or given is False or (isinstance(given, (list, tuple)) and not given):
             return None
@@ -216,13 +216,13 @@ NAMES: Final = tuple(option.name for option in TABLE)
 
 
 def read(given: Mapping[str, object], *, flags: bool = True) -> dict[str, Value]:
-    """The options that are given, by their names, as a job keeps them.
+    """Check given options and convert them for a job, by name.
 
     Args:
-        flags: a message calls them as a command line does, else as a key of a file.
+        flags: messages name them as flags, else as keys of a file.
 
     Raises:
-        ConfigurationError: there is no such option, or its value is wrong.
+        ConfigurationError: an option is unknown, or its value is wrong.
     """
     unknown = sorted(given.keys() - set(NAMES))
     if unknown:
@@ -236,12 +236,12 @@ def read(given: Mapping[str, object], *, flags: bool = True) -> dict[str, Value]
 
 
 def pytest_words(options: Mapping[str, Value], kind: str, *, resumed: bool) -> list[str]:
-    """The options as words for a pytest that measures a run of this kind, to which the others say nothing.
+    """The options as arguments of pytest for a run of this kind.
 
-    With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
+    They have `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
 
     Args:
-        resumed: the run has a plan already, which keeps most of them.
+        resumed: the run has a plan, which contains most of them.
     """
     wanted = [option for option in TABLE if kind in option.kinds and not (resumed and option.plan)]
     return [
@@ -253,12 +253,12 @@ def pytest_words(options: Mapping[str, Value], kind: str, *, resumed: bool) -> l
 
 
 def words(options: Mapping[str, Value]) -> list[str]:
-    """The options as words for `lab run`."""
+    """The options as arguments of `lab run`."""
     return [word for option in TABLE if option.name in options for word in _words(option.flag, options[option.name])]
 
 
 def idle(options: Mapping[str, Value], kinds: Iterable[str]) -> Iterator[RunOption]:
-    """The options that say nothing about runs of these kinds."""
+    """The options without effect on runs of these kinds."""
     there = set(kinds)
     for option in TABLE:
         if option.name in options and not there & set(option.kinds):

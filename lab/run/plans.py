@@ -1,4 +1,4 @@
-"""The plans of runs, by their kind: whether one from the store can be gone on with."""
+"""Checks of stored plans before a run is resumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.run.options import MAX_CYCLES, MAX_SLEEP_S
 
 @frozen
 class _Value:
-    """What a key of a plan holds."""
+    """The expected value of a plan's key."""
 
     described: str
     fits: Callable[[object], bool]
@@ -53,10 +53,10 @@ _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
 
 
 def check(run: Run) -> None:
-    """Make sure that a run's plan is one that this program can go on with.
+    """Check that this program can resume a run's plan.
 
     Raises:
-        ConfigurationError: it lacks something, or holds something else; the message names the run and the key.
+        ConfigurationError: a key is missing or wrong; the message names the run and the key.
     """
     hint = "it was damaged, or another boardlab wrote it; begin a new run"
     if run.kind not in _KINDS:

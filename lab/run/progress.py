@@ -1,4 +1,4 @@
-"""What a person at the terminal sees while a run goes on: a line a cycle, with elapsed time, ETA and the running figures."""
+"""Progress of a run: a line per cycle with ETA and statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Progress:
         self._start_ns = self.clock.now_ns()
 
     def good(self, medium: str, cycle: int, cycles: int, sample: Sample) -> None:
-        """A cycle was measured."""
+        """Report a measured cycle."""
         self.done += 1
         samples = self._samples.setdefault(medium, [])
         samples.append(sample)
@@ -44,7 +44,7 @@ class Progress:
         )
 
     def bad(self, medium: str, cycle: int, cycles: int, number: int, error: BoardlabError, *, is_last: bool) -> None:
-        """An attempt failed; it is the last when no further one is allowed."""
+        """Report a failed attempt; `is_last`: no further one is allowed."""
         what_next = "power-cycle and retry" if error.transient and not is_last else "stop"
         self.write(
             f"{medium:5} {cycle:3}/{cycles}  attempt {number} FAILED [{error.failure}, {error.fault}]: {error} -> {what_next}"
@@ -52,7 +52,7 @@ class Progress:
 
 
 def _figures(sample: Sample, figures: Summary) -> str:
-    """The cycle's value and those of all so far; below a second in milliseconds."""
+    """The cycle's value and running statistics; below 1 s in ms."""
     if figures.mean >= 1:
         return (
             f"{sample.value:7.3f} s ± {sample.uncertainty * 1e3:.1f} ms"
@@ -71,7 +71,7 @@ def _clock(seconds: float) -> str:
 
 @define
 class Eta:
-    """How much longer a run of sections will take, from how long each took the last time.
+    """The remaining time of a section run, from earlier durations.
 
     Attributes:
         left: section -> expected duration in seconds.
@@ -80,7 +80,7 @@ class Eta:
     left: dict[str, float]
 
     def done(self, section: str) -> None:
-        """A section has been dealt with."""
+        """Remove a finished section."""
         self.left.pop(section, None)
 
     def __str__(self) -> str:

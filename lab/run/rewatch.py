@@ -1,6 +1,6 @@
-"""Watching a recorded boot again: what a live run would have recorded of it, number or failure.
+"""Re-watching of a recorded boot, with a live run's result.
 
-It is the loop of `lab.strategies.following`, with a clock that steps through the recording and then through silence.
+It is the loop of `lab.strategies.following` with a clock that steps through the recording, then through silence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ANSWERED_NS = 5_000_000  # after a carriage return; getty takes about so long
 
 @frozen
 class PromptReply:
-    """What a board that waits at its prompt since then prints when it gets a carriage return."""
+    """The reply of a board at its prompt to a carriage return."""
 
     text: bytes
     since_ns: int
@@ -36,7 +36,7 @@ class PromptReply:
 
 @frozen
 class Rewatched:
-    """What became of a boot: samples, or the error that refused it; and the moments that were found."""
+    """The result of a boot: samples or error, and its moments."""
 
     samples: tuple[SampleRecord, ...]
     error: BoardlabError | None
@@ -54,14 +54,14 @@ def rewatch(
     """Watch a boot as a live run would, and judge it.
 
     Args:
-        answer: None: nobody answers a carriage return.
+        answer: None: a carriage return gets no answer.
     """
     return Rewatcher(board, medium, power, timing).rewatch(events, answer)
 
 
 @define(eq=False)
 class Rewatcher:
-    """Watches recordings of one board; one that begins like the known one, from where they part."""
+    """Watches recordings of one board, reusing the known beginning."""
 
     board: BoardType
     medium: str
@@ -71,7 +71,7 @@ class Rewatcher:
     _places: list[_Following] = field(factory=list, init=False)
 
     def know(self, events: Sequence[Event]) -> None:
-        """Remember how a boot went, at many places."""
+        """Store states of a known boot at regular events."""
         self._known = events
         self._places = []
         following = self._begin()
@@ -81,7 +81,7 @@ class Rewatcher:
                 self._places.append(self._copy(following))
 
     def rewatch(self, events: Sequence[Event], answer: PromptReply | None = None) -> Rewatched:
-        """Watch a boot as a live run would, and judge it; `answer` None: nobody answers a carriage return."""
+        """Watch a boot and judge it; `answer` None: no prompt reply."""
         following = self._begin()
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
         if alike >= PLACE_EVENTS and self._places:
@@ -107,7 +107,7 @@ class Rewatcher:
 
 @define(eq=False)
 class _Following:
-    """Feeds a boot to its watch at the times of its events, looks at its limits in between, and then waits in silence."""
+    """Feeds a boot to its watch, with its limits, then silence."""
 
     watch: BootWatch
     finder: MomentFinder
@@ -120,10 +120,10 @@ class _Following:
         """Follow the boot to its end.
 
         Args:
-            goes_on: stop where these events end, for there are more.
+            goes_on: stop after these events, since more follow.
 
         Raises:
-            BoardlabError: what went wrong with it.
+            BoardlabError: the boot failed.
         """
         self._coming = deque(events)
         watch = self.watch
@@ -148,7 +148,7 @@ class _Following:
         feed_watch(self.watch, event, [self.finder])
 
     def _ask(self, answer: PromptReply | None) -> None:
-        """A carriage return is sent: what is said to it comes between what else is coming."""
+        """Send a carriage return; its reply comes between other events."""
         if answer is None or self.now_ns < answer.since_ns:
             return
         size = len(answer.text)

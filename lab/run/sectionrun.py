@@ -1,8 +1,10 @@
-"""A run of sections, each measured in cycles, row by row: what a row gave or why it failed is an attempt in the store.
+"""A run of sections in cycles, row by row.
 
-An attempt at a row is kept as soon as it has ended, with the row's parameters. When all rows of a cycle are there, and
-what was changed is put back, the cycle's own attempt is kept, with the section's name alone; it has the samples of a
-section that has no rows. So a cycle without that attempt is not done, and goes on with the rows that it lacks.
+Each row's result or failure is an attempt in the store.
+
+An attempt at a row is stored as soon as it has ended, with the row's parameters. When a cycle has all rows, and all
+changes are undone, the cycle's own attempt is stored, with the section's name alone; it has the samples of a
+section without rows. So a cycle without that attempt is unfinished, and continues with its missing rows.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from lab.results.records import CONSOLE_LOG, GoodAttempt
 from lab.run.attempts import AttemptRecorder, AttemptResult, stored_metrics
 from lab.run.session import BoardSession
 
-# --- What surrounds the numbers of a section run: the governor, the clock, the cards and the tools ---
+# --- Setup: governor, clock, cards and tools ---
 
 
 _GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
@@ -43,8 +45,8 @@ class RunSetup:
     """The state of a booted board that numbers depend on.
 
     Attributes:
-        facts: name -> what was found, e.g. {"card mmcblk1": "SR32G", "tool openssl": "3.2.4"}.
-        flags: for every sample that is taken in this state.
+        facts: name -> finding, e.g. {"card mmcblk1": "SR32G", "tool openssl": "3.2.4"}.
+        flags: of every sample in this state.
     """
 
     facts: dict[str, str] = field(factory=dict)
@@ -52,7 +54,7 @@ class RunSetup:
     _before: str = ""
 
     def take(self, bench: Bench, known: Mapping[str, str]) -> None:
-        """Fix the clock at its highest and look around.
+        """Fix the clock at its highest, and record the state.
 
         Args:
             known: the facts of the board's run before; one that has changed is a flag.
@@ -63,7 +65,7 @@ class RunSetup:
             self.flags.add(Flag.SETUP_CHANGED)
 
     def give_back(self, bench: Bench) -> None:
-        """Restore the governor that was there before."""
+        """Restore the earlier governor."""
         if self._before and self._before != "performance":
             bench.run(_set_governor(self._before), check=False)
 
@@ -104,7 +106,7 @@ def _tools(bench: Bench) -> Iterator[tuple[str, str]]:
             yield f"tool {name}", version[0]
 
 
-# --- A run of sections, each measured in cycles, row by row: what a row gave or why it failed is an attempt in the store ---
+# --- The run ---
 # An attempt at a row is kept as soon as it has ended, with the row's parameters. When all rows of a cycle are there, and
 # what was changed is put back, the cycle's own attempt is kept, with the section's name alone; it has the samples of a
 # section that has no rows. So a cycle without that attempt is not done, and goes on with the rows that it lacks.
@@ -119,17 +121,17 @@ Measured: TypeAlias = tuple[ParsedReading, ...]
 
 @define
 class SectionRun:
-    """Measures sections on one board, and keeps what they said.
+    """Measures sections on one board and stores their transcripts.
 
     Attributes:
-        run: as the store has it; `run.plan` holds how many cycles each section has (`repeats`), one where it does not say.
-        session: a new one for each try, at the prompt that the section runs at.
-        simulated: every sample says that the board is no real one.
-        write: takes a line for the person at the terminal.
+        run: from the store; `run.plan` has the cycles of each section (`repeats`; default 1).
+        session: returns a new one for each try, at the section's prompt.
+        simulated: flag every sample as of a simulated board.
+        write: prints a line for the person at the terminal.
         retries: further attempts a cycle, or a row of it, after a transient failure.
-        software: "uboot" and "kernel" -> the version line that the board printed at its last boot.
-        losses: flags of what the console has lost since one asked last, see `lab.run.attempts.Losses`.
-        judged: looks at a failure again, e.g. at who else reads the board's console.
+        software: "uboot" and "kernel" -> the version line of the last boot.
+        losses: returns flags of the console's losses since the last call, see `lab.run.attempts.Losses`.
+        judged: explains a failure, e.g. by another reader of the console.
         before_cycle: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
     """
 
@@ -156,15 +158,15 @@ class SectionRun:
         self._whole, self._rows = (AttemptRecorder(self.store, self.run.id, self.clock) for _ in range(2))
 
     def repeats(self, section: str) -> int:
-        """How many cycles of it the run's plan has."""
+        """The number of its cycles in the plan."""
         return int(self.run.plan.get(REPEATS, {}).get(section, 1))
 
     def pending(self, section: str) -> list[int]:
-        """The cycles of which something is missing."""
+        """The incomplete cycles."""
         return self.pending_of([section])[section]
 
     def pending_of(self, sections: Iterable[str]) -> dict[str, list[int]]:
-        """The same of each of these sections."""
+        """The incomplete cycles of each of these sections."""
         good = [a for a in self.store.good_attempts(self.run.id) if a.params.keys() == {SECTION}]
         done = {(a.params[SECTION], a.cycle) for a in good}
         return {
@@ -173,14 +175,14 @@ class SectionRun:
         }
 
     def missing(self, section: Section) -> list[str]:
-        """The metrics that the section declares and of which the run has no sample in the store."""
+        """The section's metrics without a sample in the run."""
         return sorted(set(section.metrics) - stored_metrics(self.store, self.run.id, section=section.name))
 
     def preflight(self, section: Section) -> Preflight:
-        """Check what the section needs, on the board as it is; a board that does not come up is tried again, as for a cycle.
+        """Check the section's needs on the board, with retries of a boot.
 
         Raises:
-            BoardlabError: it could not be checked; each try is an attempt at the first cycle that is pending.
+            BoardlabError: the check failed; each try is an attempt at the first pending cycle.
         """
         retries = Retries(self.retries)
         for number in count(1):
@@ -202,10 +204,10 @@ class SectionRun:
         raise AssertionError("unreachable: the loop above has no end of its own")
 
     def measure(self, section: Section) -> None:
-        """Measure what is pending of a section, with retries. A row that fails does not cost the others.
+        """Measure a section's pending cycles with retries; rows fail independently.
 
         Raises:
-            BoardlabError: the section, or some of its rows, could not be measured; what it printed is in the store.
+            BoardlabError: the section, or some of its rows, could not be measured; the store has its output.
         """
         ledger = RowLedger.of(self.store.good_attempts(self.run.id), section.name)
         for cycle in self.pending(section.name):
@@ -245,7 +247,7 @@ class SectionRun:
         self.write(f"{head} {numbers:4} numbers  {self._whole.elapsed_s:7.1f} s")
 
     def _try(self, section: Section, cycle: int, ledger: RowLedger, tries: Counter[RowKey]) -> Measured:
-        """Measure the rows that the cycle lacks; returns the readings of a section without rows."""
+        """Measure the cycle's missing rows; return a rowless section's readings."""
         self._session, self._row, self._kept = None, {}, 0
         self._whole.start()
         found: Measured = ()
@@ -277,7 +279,7 @@ class SectionRun:
         return tuple(evolve(reading, flags=reading.flags | lost) for reading in readings)
 
     def _record(self, section: Section, attempt: CycleAttempt[Measured]) -> None:
-        """Keep an attempt at the row, or at the cycle, with the part of the session's transcript that is in no other."""
+        """Store an attempt with its own part of the transcript."""
         base, logs = self._kept, list[ArtifactRef]()
         if self._session is not None:
             log = bytes(self._session.transcript[base:])
@@ -294,7 +296,7 @@ class SectionRun:
 
 @contextmanager
 def _then(undo: Callable[[], object]) -> Iterator[None]:
-    """Put back what was changed; where both fail, the first error is the one that tells."""
+    """Undo a change after the block; the block's error comes first."""
     try:
         yield
     except BoardlabError as error:
@@ -339,7 +341,7 @@ def _failed_line(
 
 
 def durations(store: Store, board_type: str) -> Mapping[str, float]:
-    """Section -> how long a cycle of it took on a board of this type the last time, in seconds."""
+    """Last duration of a cycle by section, on this board type (s)."""
     found: dict[str, float] = {}
     for run in store.runs(limit=50):
         if run.kind == KIND and run.board_type == board_type:
@@ -350,7 +352,7 @@ def durations(store: Store, board_type: str) -> Mapping[str, float]:
 
 
 def facts_before(store: Store, run: Run) -> Mapping[str, str]:
-    """The setup of the board's last run before this one; empty where there is none."""
+    """The setup of the board's previous run; empty: none."""
     for earlier in store.runs():
         if earlier.kind == KIND and earlier.board == run.board and earlier.id < run.id:
             for attempt in store.attempts(earlier.id):
@@ -360,7 +362,7 @@ def facts_before(store: Store, run: Run) -> Mapping[str, str]:
     return {}
 
 
-# --- Which rows of a section a run has in each cycle, which could not be measured, and why ---
+# --- Rows of a section ---
 
 
 MAX_HUNG: Final = 2  # rows after which the board had to be power-cycled; more of them, and it is not about the rows
@@ -368,12 +370,12 @@ RowKey: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def row_key(row: Mapping[str, str]) -> RowKey:
-    """A row's parameters, to look it up by."""
+    """A row's parameters as a hashable key."""
     return tuple(sorted(row.items()))
 
 
 def row_name(row: Mapping[str, str]) -> str:
-    """How a row is named to a person: `direction=capture, rate_hz=8000`."""
+    """A row for people: `direction=capture, rate_hz=8000`."""
     return ", ".join(f"{name}={text}" for name, text in row_key(row))
 
 
@@ -382,8 +384,8 @@ class RowLedger:
     """The rows of one section in one run.
 
     Attributes:
-        good: cycle and row -> how many numbers it gave.
-        bad: cycle and row -> what it failed with in this session, after its retries.
+        good: cycle and row -> number of its values.
+        bad: cycle and row -> its error in this session, after retries.
     """
 
     good: dict[tuple[int, RowKey], int] = field(factory=dict)
@@ -392,7 +394,7 @@ class RowLedger:
 
     @classmethod
     def of(cls, attempts: Iterable[GoodAttempt], section: str) -> Self:
-        """What the run has already."""
+        """The rows that the run already has."""
         ledger = cls()
         for attempt in attempts:
             row = dict(attempt.params)
@@ -401,24 +403,30 @@ class RowLedger:
         return ledger
 
     def wants(self, cycle: int, row: Mapping[str, str]) -> bool:
-        """Whether a row is still to be measured. One that the board did not come back from is tried in one cycle only."""
+        """True if a row must be measured.
+
+        A row that hung the board is tried in one cycle only.
+        """
         place = cycle, row_key(row)
         if place[1] in self._hung and place not in self.good:
             self.bad.setdefault(place, next(error for (_, key), error in self.bad.items() if key == place[1]))
         return place not in self.good and place not in self.bad
 
     def keep(self, cycle: int, row: Mapping[str, str], numbers: int) -> None:
-        """A row is in the store."""
+        """Note a stored row."""
         self.good[cycle, row_key(row)] = numbers
 
     def failed_before(self, row: Mapping[str, str]) -> bool:
-        """Whether it could not be measured in another cycle of this session; then one try of it is enough."""
+        """True if it failed in another cycle of this session.
+
+        Then one try of it is enough.
+        """
         return any(key == row_key(row) for _, key in self.bad)
 
     def give_up(self, cycle: int, row: Mapping[str, str], error: BoardlabError, *, hung: bool) -> bool:
-        """A row could not be measured; whether the other rows still can be.
+        """Note a failed row; True if other rows may still succeed.
 
-        They cannot where the failure is not about the row: it is the lab's or somebody's who has to mend a file, or a
+        They may not if the failure is not about the row: it is the lab's, a configuration's, or a
         stable one, or no row was at work (`row` is empty), or the board did not come back from several rows.
 
         Args:
@@ -432,22 +440,22 @@ class RowLedger:
         return len(self._hung) < MAX_HUNG
 
     def rows(self, cycle: int) -> int:
-        """How many rows of a cycle have been dealt with."""
+        """Number of a cycle's rows with a result."""
         return sum(each == cycle for each, _ in (*self.good, *self.bad))
 
     def numbers(self, cycle: int) -> int:
-        """How many numbers the rows of a cycle gave."""
+        """Number of values of a cycle's rows."""
         return sum(count for (each, _), count in self.good.items() if each == cycle)
 
     def lost(self, cycle: int) -> bool:
-        """Whether rows of a cycle could not be measured."""
+        """True if rows of a cycle could not be measured."""
         return any(each == cycle for each, _ in self.bad)
 
     def tell(self, run_id: int) -> None:
-        """Say which rows could not be measured.
+        """Raise an error that names the failed rows.
 
         Raises:
-            BoardTransientError, TestTransientError: there are some; the failure class is that of the first.
+            BoardTransientError, TestTransientError: rows failed; the failure class is that of the first.
         """
         rows: dict[RowKey, tuple[list[int], BoardlabError]] = {}
         for (cycle, key), error in self.bad.items():
@@ -469,7 +477,7 @@ class RowLedger:
 
 
 def not_measured(attempts: Iterable[ResultsAttempt]) -> Iterator[str]:
-    """A line for each row, and each section, that a run tried and does not have in one of its cycles."""
+    """A line for each tried row and section that a cycle lacks."""
     good: set[tuple[int, RowKey]] = set()
     bad: dict[RowKey, dict[int, ResultsAttempt]] = {}
     for attempt in attempts:

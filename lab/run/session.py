@@ -1,4 +1,4 @@
-"""A board and its tester while a section is measured: every command and its output is kept, in the order of time."""
+"""Commands on a board and its tester, with a transcript in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CommandResult:
     """A command that ended.
 
     Attributes:
-        lines: what it printed, without ends of line.
+        lines: its output, without line ends.
         status: its exit status.
     """
 
@@ -40,13 +40,13 @@ class CommandHost(Protocol):
 
 
 class Stamps(Protocol):
-    """When the bytes of a console came; `lab.drivers.consolestamps`."""
+    """Arrival times of a console's bytes; see `lab.drivers.consolestamps`."""
 
     def since_now(self) -> Callable[[Marks], OutputSpan]:
-        """What gives the span between the texts of what comes from now on.
+        """Return a function of the time span between marks in later output.
 
         It raises:
-            TestTransientError: a text did not come. LabTransientError: the stamps are not to be trusted.
+            TestTransientError: a text did not come. LabTransientError: the stamps are unreliable.
         """
         ...
 
@@ -56,10 +56,10 @@ class BoardSession:
     """A `lab.benchmarks.section.Bench`.
 
     Attributes:
-        host: the board's prompt. tester_host: None where the environment has no tester.
-        stamps: of the console that the prompt is at; None where it is at none.
-        transcript: everything that was run and what came of it; the artifact behind every number.
-        lost: a command did not end, or its host was gone: its state was not known from then on.
+        host: the board's prompt. tester_host: None: the environment has no tester.
+        stamps: of the prompt's console; None: the prompt is not at a console.
+        transcript: all commands with their output; the artifact behind every number.
+        lost: a command did not end, or its host vanished: its state is unknown since.
     """
 
     board: BoardType
@@ -72,18 +72,18 @@ class BoardSession:
     lost: bool = field(default=False, init=False)
 
     def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
-        """See `Bench.run`."""
+        """Run a command on the board, as `Bench.run`."""
         output, status = self._run("board", self.host, command, timeout_s)
         if check and status != 0:
             raise _failed(command, status, output)
         return output
 
     def status(self, command: str, *, timeout_s: float = 30.0) -> int:
-        """See `Bench.status`."""
+        """Run a command for its exit status, as `Bench.status`."""
         return self._run("board", self.host, command, timeout_s)[1]
 
     def tester(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
-        """See `Bench.tester`."""
+        """Run a command on the tester, as `Bench.tester`."""
         output, status = self._run("tester", self._tester(), command, timeout_s)
         if check and status != 0:
             raise _failed_on_tester(command, status, output)
@@ -98,7 +98,7 @@ class BoardSession:
         on_tester: bool = False,
         check: bool = False,
     ) -> list[ParsedReading]:
-        """See `Bench.read`; the readings' bytes are those of the transcript."""
+        """Read an output as `Bench.read`, with bytes of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
         output, status = self._run(name, host, command, timeout_s)
         if check and status != 0:
@@ -106,7 +106,7 @@ class BoardSession:
         return self._placed(parser, command, output, 0 if on_tester else status)
 
     def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
-        """See `Bench.timed`."""
+        """Time an output by the stamps, as `Bench.timed`."""
         if self.stamps is None:
             raise ConfigurationError(
                 f"`{command}` is timed by the console's stamps, and this prompt is at no console that the console server reads; "
@@ -117,7 +117,10 @@ class BoardSession:
         return self._placed(lambda said: parser(said, span(marks)), command, output, status)
 
     def _placed(self, parser: Parser, command: str, output: bytes, status: int) -> list[ParsedReading]:
-        """What an output says, with its bytes in the transcript; one that says nothing is a failure of a command that failed."""
+        """Parse an output; positions become the transcript's.
+
+        An unparsable output of a failed command is that command's failure.
+        """
         base = len(self.transcript) - len(output)
         try:
             readings = parser(output)

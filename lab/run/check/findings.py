@@ -1,4 +1,4 @@
-"""What a bare log has of a board type: its moments, its flow, who named which medium, what went wrong."""
+"""Findings in a bare log: moments, flow, media, failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.host.clock import NS_PER_S
 from lab.metrics import Flag
 from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
-# --- Which flow a log may be of, also one that is cut: what speaks against each ---
+# --- Possible flows of a log ---
 
 
 @frozen
@@ -32,8 +32,8 @@ class FlowCandidate:
     """A flow.
 
     Attributes:
-        why_not: what speaks against it in what the log has; empty: nothing.
-        before, behind: required moments that a log that begins late, or ends early, has not.
+        why_not: evidence against it in the log; empty: none.
+        before, behind: required moments that a log with a late begin, or an early end, lacks.
     """
 
     why_not: str
@@ -47,8 +47,8 @@ def candidates(
     """Every flow of the board type, the usual one first.
 
     Args:
-        end: where the log ends, in bytes.
-        ruled_out: flows that it cannot be, and the lines that show that.
+        end: of the log, in bytes.
+        ruled_out: impossible flows, with the lines that show it.
     """
     return {
         name: FlowCandidate(f"line {ruled_out[name]} is of another flow")
@@ -83,7 +83,7 @@ def _candidate(board: BoardType, name: str, moments: Sequence[MomentLike], end: 
     return FlowCandidate("", before, behind)
 
 
-# --- A bare log of a console: its text, and nothing of when it came ---
+# --- A bare log without stamps ---
 
 
 MAX_BYTES: Final = 5_000_000  # a boot prints some 50 kB
@@ -108,12 +108,12 @@ _UNSEEN = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\^_78=>])|[\x00\x07\r]"
 
 @frozen
 class BareLog:
-    """The text of a log, as a live boot is given it.
+    """The text of a log, as for a live boot.
 
     Attributes:
         where: the file.
-        lines: with their ends.
-        notes: what was done to the text, for people.
+        lines: with line ends.
+        notes: changes of the text, for people.
     """
 
     where: str
@@ -125,7 +125,7 @@ class BareLog:
         return list(accumulate(len(line) for line in self.lines))
 
     def line_at(self, position: int) -> int:
-        """The number, from 1, of the line that the byte before this position is in."""
+        """The line number, from 1, of the byte before this position."""
         return bisect_left(self._ends, position) + 1
 
     def text(self, number: int) -> str:
@@ -133,7 +133,7 @@ class BareLog:
         return self.lines[number - 1].decode("latin-1").strip()
 
     def events(self, timing: LineTiming) -> list[Chunk]:
-        """The lines, with made-up stamps that go at least as fast as the kernel's own times."""
+        """The lines with made-up stamps, at least as fast as kernel times."""
         found: list[Chunk] = []
         t_ns, position = FIRST_NS, 0
         kernel_began_ns: int | None = None
@@ -185,7 +185,7 @@ def _content(path: Path) -> bytes:
 
 
 def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> BareLog:
-    """The lines without what programs and people have done to them since."""
+    """The lines as a boot prints them, without later changes."""
     notes = []
     shorter = _without_prefixes(lines)
     if shorter is not None:
@@ -206,7 +206,7 @@ def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> B
 
 
 def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
-    """The lines without the times that a program has put before them; None: there are none."""
+    """The lines without a program's time prefixes; None: no prefixes."""
     full = [line for line in lines if line.strip()]
     for prefix in _PREFIXES:
         if sum(prefix.match(line) is not None for line in full) >= PREFIX_SHARE * len(full):
@@ -215,7 +215,7 @@ def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
 
 
 def _with_blanks(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tuple[list[bytes], list[int]]:
-    """The lines, with the blanks at the ends of prompts that an editor took away; and the numbers of those lines."""
+    """The lines with prompts' trailing blanks restored, and their numbers."""
     found, restored = [], []
     for number, line in enumerate(lines, start=1):
         text = line.rstrip(b"\r").decode("latin-1")
@@ -228,7 +228,10 @@ def _with_blanks(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tup
 
 
 def _until_typed(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tuple[Sequence[bytes], int]:
-    """The lines up to the first prompt that somebody types at, and its number; 0: nobody does."""
+    """The lines up to the first typed command, and its number.
+
+    0: nothing is typed.
+    """
     for number, line in enumerate(lines, start=1):
         text = line.decode("latin-1")
         for end in ends:
@@ -239,7 +242,7 @@ def _until_typed(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tup
     return lines, 0
 
 
-# --- What a bare log has of a board type: its moments, its flow, who named which medium, what went wrong ---
+# --- Findings ---
 
 
 TAIL_LINES: Final = 30  # behind a prompt, up to which it may be the one that the board waits at
@@ -251,7 +254,7 @@ FLAGS: Final = (Flag.MEDIUM_UNVERIFIED, Flag.PROMPT_REPEATED, Flag.KERNEL_ERRORS
 
 @frozen
 class FoundMoment:
-    """A moment of the board type, and the lines that it was found in.
+    """A moment of the board type with its lines.
 
     Attributes:
         flows: the flows that it belongs to.
@@ -265,11 +268,11 @@ class FoundMoment:
 
 @frozen
 class Witness:
-    """A source of evidence, and what it said; `line` 0: nothing.
+    """A source of evidence with its line; `line` 0: none.
 
     Attributes:
-        medium: empty: the board type knows no such medium.
-        confirmed: whether the line came that it counts by.
+        medium: empty: unknown to the board type.
+        confirmed: the confirming line came.
     """
 
     source: str
@@ -290,12 +293,12 @@ class Known:
 
 @frozen
 class Findings:
-    """All that a log says of a boot of this type.
+    """All findings about a boot of this type in a log.
 
     Attributes:
-        ends: the prompts, and the lines that they are in.
-        flows: by name, what speaks for and against each.
-        result: what a live run would have made of it, on the first medium that was named.
+        ends: the prompts with their lines.
+        flows: the candidates by name.
+        result: of a live run of it, on the first named medium.
     """
 
     log: BareLog
@@ -315,7 +318,7 @@ class Findings:
 
     @property
     def too_often(self) -> tuple[FoundMoment, ...]:
-        """The moments of a boot that began anew which came more often than in a healthy one."""
+        """The moments of a restarted boot that came too often."""
         error = self.result.error
         began_anew = error is not None and error.failure == RESET
         return tuple(found for found in self.moments if began_anew and 0 < found.pattern.times < len(found.lines))
@@ -327,19 +330,19 @@ class Findings:
 
     @property
     def flow(self) -> str:
-        """The flow that the boot had, as far as it goes; empty: none of the type's."""
+        """The boot's flow, as far as it goes; empty: none."""
         for sample in self.result.samples:
             return sample.params.get("flow", NORMAL)
         return next((name for name, candidate in self.flows.items() if not candidate.why_not), "")
 
     @property
     def way(self) -> str:
-        """The same as the type names it, however the kernel speaks."""
+        """The flow's name in the type, without "quiet"."""
         return way_of(self.flow)
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a live run would flag its numbers with."""
+        """The flags of a live run's numbers."""
         return tuple(str(flag) for flag in FLAGS if any(flag in s.flags for s in self.result.samples))
 
 
@@ -365,7 +368,7 @@ def examine(log: BareLog, board: BoardType) -> Findings:
 
 
 def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> tuple[list[Moment], dict[str, int]]:
-    """The moments; and the flows that it cannot be, with the lines that show that."""
+    """The moments, and the impossible flows with their lines."""
     finder = MomentFinder(board.markers, timing)
     ruling = RuledOut(board)
     moments: list[Moment] = []
@@ -393,7 +396,7 @@ def _found(board: BoardType, log: BareLog, moments: Sequence[MomentLike]) -> tup
 
 
 def _witnesses(log: BareLog, board: BoardType) -> tuple[list[Witness], dict[str, str]]:
-    """What each source said; the versions of the software."""
+    """The line of each source, and the versions of the software."""
     readers = {
         each.source: BootEvidence(evolve(board, evidence=[each]), medium="") for each in board.evidence
     }  # each hears one source, and a medium without a name is never the right one
@@ -422,7 +425,7 @@ def _known(log: BareLog, signs: dict[str, Sign]) -> Iterable[Known]:
 def _live(
     board: BoardType, medium: str, events: Sequence[Chunk], timing: LineTiming, moments: Sequence[Moment], log: BareLog
 ) -> Rewatched:
-    """What a live run would have made of it, if the board waits at a prompt that the log ends with."""
+    """A live run's result, if the log ends at a prompt."""
     prompts = [moment for moment in moments if moment.name in ENDS]
     waits = prompts and len(log.lines) - log.line_at(prompts[-1].position) <= TAIL_LINES
     answer = PromptReply(b"\r\n" + prompts[-1].text.encode(), events[-1].t_ns) if waits else None

@@ -1,4 +1,4 @@
-"""Whether a board type fits a log, and what to do where it does not."""
+"""The verdict of a board type on a log, with remedies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HANGS: Final = "hang_"
 
 
 class Fit(enum.StrEnum):
-    """Whether it fits."""
+    """The degree of a board type's fit."""
 
     WHOLE = "fits"
     PART = "fits in part"
@@ -37,10 +37,10 @@ class Fit(enum.StrEnum):
 
 @frozen
 class Reason:
-    """Why it does not fit, or only in part.
+    """A reason against a full fit.
 
     Attributes:
-        todo: what to do; empty: nothing.
+        todo: remedy; empty: none.
     """
 
     fit: Fit
@@ -50,13 +50,13 @@ class Reason:
 
 @frozen
 class LogVerdict:
-    """What became of a log."""
+    """The verdict on a log."""
 
     reasons: tuple[Reason, ...] = field(default=())
 
     @property
     def fit(self) -> Fit:
-        """The worst of its reasons."""
+        """The worst fit of its reasons."""
         found = {reason.fit for reason in self.reasons}
         return next((fit for fit in (Fit.NOT, Fit.PART) if fit in found), Fit.WHOLE)
 
@@ -71,7 +71,7 @@ def judge(findings: Findings) -> LogVerdict:
 
 
 def nearly(findings: Findings, name: str) -> int:
-    """The last line that nearly is this moment; 0: none is."""
+    """Number of the last line that nearly is this moment; 0: none."""
     pattern = NEARLY.get(name)
     if pattern is None:
         return 0
@@ -158,7 +158,7 @@ def _mend_moments(findings: Findings) -> str:
 
 
 def _of_the_end(findings: Findings, failure: str, said: str) -> Iterator[Reason]:
-    """There is no prompt."""
+    """The reasons of a missing prompt."""
     line = nearly(findings, "login")
     last = max((number for found in findings.moments for number in found.lines), default=0)
     if line > last:
@@ -179,7 +179,7 @@ def _of_the_end(findings: Findings, failure: str, said: str) -> Iterator[Reason]
 
 
 def _of_a_run(failure: str, said: str) -> Iterator[Reason]:
-    """The prompt came, and a run would refuse the boot all the same."""
+    """The reason of a failure after the prompt."""
     if failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
         yield Reason(
             Fit.PART,
@@ -194,7 +194,7 @@ def _list(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
 
-# --- What was found in a log, for people and for programs ---
+# --- Output as text and JSON ---
 
 
 TEXT_CHARACTERS = 70
