@@ -32,10 +32,9 @@ from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
 from lab.provision.writer import Way
-from lab.strategies.clocks import relate, widened
 from lab.strategies.drivenboard import DrivenBoard, Status
-from lab.strategies.following import falls_silent, follow, identified, log_in, power_asked
-from lab.strategies.lowpower.control import LowPower
+from lab.strategies.following import falls_silent, follow, identified, log_in, power_asked, relate, widened
+from lab.strategies.lowpower import LowPower
 from lab.strategies.provisioning import booted, check_expected, provision, ways_of
 
 OFF_ATTEMPTS = 2

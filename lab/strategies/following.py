@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from lab.benchmarks.boot import BootWatch
+import attr
+
+from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity, check_board, identify
 from lab.boards.hardware import RAIL_OFF_V
 from lab.console.moments import MomentFinder, feed_watch
@@ -15,6 +17,8 @@ from lab.drivers import calls
 from lab.drivers.calls import RAILS, SHELL
 from lab.drivers.switching import is_on, last_command
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
+from lab.host.clock import MonotonicRaw
+from lab.host.clockrelation import ClockRelation, RelatedClock
 from lab.strategies.drivenboard import DrivenBoard
 
 DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
@@ -181,3 +185,40 @@ def _volts(board: DrivenBoard) -> dict[str, float]:
     except BoardlabError:  # what fails is the boot; that its sensors do not answer either changes nothing
         return {}
     return volts
+
+
+# --- One time line for the instants of a board: those of its console and those of its switches ---
+# Stamps are taken on the host with the port. Where that is another host than this one, the switches' instants, which are taken here,
+# are carried over to that host's clock, and what that may be wrong by widens them.
+
+
+def relate(console: Any, *switches: Any) -> None:
+    """Let switches take their instants on the console's time line; None of them: there is none."""
+    relation: ClockRelation | None = getattr(console, "relation", None)
+    for switch in switches:
+        if switch is None:
+            continue
+        known = getattr(switch.clock, "relation", None)
+        if relation is None and known is not None:
+            switch.clock = MonotonicRaw()
+        elif relation is not None and known is not relation:
+            switch.clock = RelatedClock(relation, MonotonicRaw())
+
+
+def bound_ns(clock: Any) -> int:
+    """How far an instant of this clock may be from the console's time line.
+
+    Raises:
+        LabTransientError: the clocks cannot be related.
+    """
+    return clock.bound_ns() if isinstance(clock, RelatedClock) else 0
+
+
+def widened(edge: PowerEdge, clock: Any) -> PowerEdge:
+    """An edge that covers the instant on the console's time line.
+
+    Raises:
+        LabTransientError: the clocks cannot be related.
+    """
+    bound = bound_ns(clock)
+    return attr.evolve(edge, requested_ns=edge.requested_ns - bound, acknowledged_ns=edge.acknowledged_ns + bound)

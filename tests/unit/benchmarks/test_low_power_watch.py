@@ -22,7 +22,7 @@ from lab.console.moments import MomentFinder
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Sample
 from lab.rails.model import PhasePower, RailPower
-from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
+from lab.strategies.lowpower import SuspendMonitor
 
 S = 1_000_000_000
 AM62 = boards.load("am62xx_sk")

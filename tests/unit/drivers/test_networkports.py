@@ -30,7 +30,7 @@ from lab.host.tcp import own_address
 from lab.metrics import Flag
 from lab.rails.server import rails_socket
 from lab.run.attempts import check_clocks, clocks_document, port_flags
-from lab.strategies.clocks import bound_ns, relate, widened
+from lab.strategies.following import bound_ns, relate, widened
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.judge import Observed, judge
+from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import (
     CAN,
     MCU,
@@ -23,21 +24,102 @@ from lab.benchmarks.lowpower.modes import (
     release_of,
 )
 from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, off, why_no_mean
-from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats, write
+from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats, arm, preflight, stats, write
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
 from lab.boards import SdkRelease
-from lab.console.moments import MomentFinder
+from lab.console.model import LATE_WINDOW_NS, Lateness
+from lab.console.moments import MomentFinder, feed_watch
 from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut
-from lab.strategies.clocks import bound_ns, widened
 from lab.strategies.drivenboard import DrivenBoard, Status
-from lab.strategies.following import follow
-from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
+from lab.strategies.following import bound_ns, follow, power_asked, widened
+
+# --- A suspend that is under way, as the console shows it ---
+
+
+@define(eq=False)
+class SuspendMonitor:
+    """Feeds what the console says to the watch of a suspend.
+
+    Attributes:
+        finders: of the watch's moments.
+        found, before: the kernel's consoles and counters before it.
+        taken: how much of the console's capture the watch has.
+    """
+
+    board: DrivenBoard
+    watch: SuspendWatch
+    finders: list[MomentFinder]
+    found: PrintkSettings
+    before: Stats
+    taken: int
+    _late: bool = field(default=False, init=False)
+
+    def step(self) -> None:
+        """Take what the console says.
+
+        Raises:
+            BoardTransientError: the suspend has failed.
+            LabTransientError: the host was suspended meanwhile.
+        """
+        console, watch = self.board.console, self.watch
+        console.poll(POLL_S)
+        for event in console.capture[self.taken :]:
+            feed_watch(watch, event, self.finders)
+        self.taken = len(console.capture)
+        try:
+            with power_asked(self.board, rails=False):
+                watch.check(self.board.power.clock.now_ns())
+            self._late = False
+        except BoardTransientError as error:
+            if self._has_link and not self._late:
+                self._late = True
+                console.sync()  # what a slow link to another host still has may speak for the board
+                self.step()
+                return
+            if watch.done:
+                raise self._explained(error) from error
+            raise
+
+    def asleep(self, now_ns: int) -> bool:
+        """Whether the board sleeps: what a slow link to the console's host still has would speak against it."""
+        return self.watch.asleep(now_ns) and not (self._has_link and self.board.console.sync())
+
+    @property
+    def _has_link(self) -> bool:
+        return getattr(self.board.console, "relation", None) is not None
+
+    def settle_edge(self) -> None:
+        """Add to the wake-up edge what the console's reader has noticed of a busy host around it."""
+        edge = self.watch.edge
+        if edge is not None:
+            late = [
+                event.lateness_ns
+                for event in self.board.console.capture
+                if isinstance(event, Lateness) and abs(event.t_ns - edge.t_ns) <= LATE_WINDOW_NS
+            ]
+            self.watch.edge = evolve(edge, late_ns=max(late, default=0))
+
+    def drain(self) -> None:
+        """Whatever came so far is no answer to the next command."""
+        while self.board.console.poll(POLL_S):
+            pass
+        self.board.console.forget_input()
+
+    def _explained(self, error: BoardTransientError) -> BoardTransientError:
+        """A failure of a board that answers, with what its kernel says."""
+        self.drain()
+        reason = read_log(self.board.linux.run("dmesg")[0], self.board.type).reason
+        return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error
+
+
+# --- Sleep and wake-up of a board that runs Linux: enter a mode, wake the board, and judge what became of it ---
+
 
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
