@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
-from typing import Protocol
 
 from attrs import asdict, define, evolve, field, frozen
 
@@ -26,36 +25,7 @@ from lab.provision.release import Content, Expected, Recovery, Release
 from lab.provision.spare import Spare, newest
 from lab.provision.writer import Plan, Report, Verified, Way, WriteProgress, WriteTarget
 from lab.redaction import redacted
-
-
-class WritableBoard(Protocol):
-    """Board that a provisioner writes (lab.strategies.BoardStrategy).
-
-    Attributes:
-        medium: the medium of the next boot. security: the device's state by the environment; empty: not stated.
-        recovery: the release's files for the board's memory.
-    """
-
-    type: BoardType
-    board: str
-    medium: str
-    security: str
-    recovery: Recovery
-
-    def ways(self) -> Mapping[str, Way]:
-        """Medium -> the way to write it."""
-        ...
-
-    def select_medium(self, medium: str) -> None:
-        """Boot from it at the next power on."""
-        ...
-
-    def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-        """Boot from a medium and return its identity.
-
-        The result has "uboot", "kernel", and the answers to the questions.
-        """
-        ...
+from lab.run.board import Board
 
 
 @frozen
@@ -96,7 +66,7 @@ class Provisioner:
     turn: Callable[[Plan], AbstractContextManager[None]] = at_once
     done: list[Put] = field(factory=list, init=False)
 
-    def plans(self, board: WritableBoard) -> list[Plan]:
+    def plans(self, board: Board) -> list[Plan]:
         """Plan all media before the first byte of the first one.
 
         Raises:
@@ -131,7 +101,7 @@ class Provisioner:
             plans.append(ways[medium].plan(self.release.media[medium], _tried(target, tries)))
         return plans
 
-    def put(self, board: WritableBoard) -> list[Put]:
+    def put(self, board: Board) -> list[Put]:
         """Write all media, read them back, boot each, and compare.
 
         An eMMC is switched to what was read back before it boots.
@@ -171,7 +141,7 @@ class Provisioner:
             raise found from error
         return self.done
 
-    def verify(self, board: WritableBoard) -> list[Put]:
+    def verify(self, board: Board) -> list[Put]:
         """Read the media back and compare; nothing is written or booted.
 
         Raises:
@@ -236,7 +206,7 @@ class Provisioner:
 
 
 def compared(
-    board: WritableBoard, medium: str, release: str, expected: Expected, say: Callable[[str], None]
+    board: Board, medium: str, release: str, expected: Expected, say: Callable[[str], None]
 ) -> dict[str, str]:
     """Boot from a medium and compare its identity with a release.
 
@@ -258,7 +228,7 @@ def compared(
     return {name: answers[name] for name in ("uboot", "kernel") if answers.get(name)}
 
 
-def first_boot(board: WritableBoard, written: Provision, book: ProvisionBook, say: Callable[[str], None]) -> None:
+def first_boot(board: Board, written: Provision, book: ProvisionBook, say: Callable[[str], None]) -> None:
     """Boot a medium that was written but never booted, and compare.
 
     An earlier try was killed before the boot, or failed at another medium. The medium counts as booted afterwards.
@@ -359,21 +329,8 @@ def content_digest(content: Content) -> str:
 # --- Rollback to the previous boot partition ---
 
 
-class Selectable(Protocol):
-    """Board whose boot medium can be selected.
-
-    medium: the medium of the next boot.
-    """
-
-    medium: str
-
-    def select_medium(self, medium: str) -> None:
-        """Boot from it at the next power on."""
-        ...
-
-
 def after(
-    error: BoardlabError, board: Selectable, plan: Plan, way: Way, media: Sequence[str], say: Callable[[str], None]
+    error: BoardlabError, board: Board, plan: Plan, way: Way, media: Sequence[str], say: Callable[[str], None]
 ) -> BoardlabError:
     """Switch a medium back after a failure, and extend the error.
 
@@ -411,7 +368,7 @@ def after(
     return extended(error, f"{medium} boots from {kept} again, which {what}; {boots} has what was written now{rest}")
 
 
-def switch_back(board: Selectable, plan: Plan, way: Way, media: Sequence[str]) -> None:
+def switch_back(board: Board, plan: Plan, way: Way, media: Sequence[str]) -> None:
     """Switch the medium back from the first prompt that can be reached.
 
     Raises:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
-from lab.boards import NORMAL, BoardType
+from lab.boards import NORMAL
 from lab.console.holders import fairly
 from lab.console.model import Event, LineTiming
 from lab.console.moments import missing_ns
@@ -24,7 +23,6 @@ from lab.results import Run, Store
 from lab.run.attempts import (
     AttemptRecorder,
     AttemptResult,
-    RunConsole,
     base_of,
     check_clocks,
     clocks_document,
@@ -34,24 +32,11 @@ from lab.run.attempts import (
     sample_record,
     stored_metrics,
 )
+from lab.run.board import Board
 from lab.run.progress import Progress
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
-
-
-class BootBoard(Protocol):
-    """The board's interface for a boot run (lab.strategies.BoardStrategy)."""
-
-    type: BoardType
-    board: str
-    identity: str
-    console: RunConsole
-
-    def select_medium(self, medium: str) -> None: ...
-    def boot(self, init: str = "") -> BootWatch: ...
-    def identify(self) -> BoardIdentity | None: ...
-    def timing(self) -> LineTiming: ...
 
 
 @frozen
@@ -102,7 +87,7 @@ class BootRun:
 
     store: Store
     run: Run
-    board: BootBoard
+    board: Board
     progress: Progress
     clock: Clock
     sleep: Callable[[float], None]

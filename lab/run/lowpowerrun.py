@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 from attrs import asdict, define, field, frozen
 
@@ -15,7 +14,6 @@ from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
-from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
@@ -26,7 +24,6 @@ from lab.run.attempts import (
     AttemptRecorder,
     AttemptResult,
     Losses,
-    RunConsole,
     base_of,
     check_clocks,
     clocks_document,
@@ -36,33 +33,10 @@ from lab.run.attempts import (
     sample_record,
     stored_metrics,
 )
+from lab.run.board import Board
 from lab.run.progress import Progress
 
 KIND = "low_power"
-
-
-class LowPowerBoard(Protocol):
-    """The interface of a board's low-power modes (lab.strategies.lowpower.control.LowPower)."""
-
-    release: str
-
-    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> SuspendResult: ...
-    def rails_off(self, plan: SuspendPlan, trace: Path) -> Off | None: ...
-    def cold_boot(self) -> BootWatch: ...
-
-
-class LowPowerRunBoard(Protocol):
-    """The board's interface for a low-power run (lab.strategies.BoardStrategy)."""
-
-    type: BoardType
-    board: str
-    console: RunConsole
-    low_power: LowPowerBoard
-    rails: object | None
-    software: Mapping[str, str]
-
-    def select_medium(self, medium: str) -> None: ...
-    def transition(self, status: str) -> None: ...
 
 
 @frozen
@@ -87,7 +61,7 @@ class LowPowerRun:
 
     store: Store
     run: Run
-    board: LowPowerRunBoard
+    board: Board
     progress: Progress
     clock: Clock
     sleep: Callable[[float], None]
@@ -167,7 +141,7 @@ class LowPowerRun:
             )
 
     def _suspend(self, plan: SuspendPlan) -> Cycle:
-        done = self.board.low_power.cycle(plan, self._trace)
+        done: SuspendResult = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         check_clocks(console, (done.edge or done.first_byte or done.answer).t_ns)
         samples = of_suspend(done, self._flags(), console.captured(), base_of(console))
@@ -176,8 +150,8 @@ class LowPowerRun:
     def _boot(self, plan: SuspendPlan) -> Cycle:
         self.board.transition(PARTIAL_IO)
         end = len(self.board.console.captured())
-        off = self.board.low_power.rails_off(plan, self._trace)
-        watch = self.board.low_power.cold_boot()
+        off: Off | None = self.board.low_power.rails_off(plan, self._trace)
+        watch: BootWatch = self.board.low_power.cold_boot()
         check_clocks(self.board.console, watch.power.requested_ns)
         base = base_of(self.board.console)
         start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attr
-from attrs import define, field
 from labgrid.exceptions import NoResourceFoundError
 from labgrid.factory import target_factory
-from labgrid.resource.remote import RemotePlace
 from labgrid.step import step
 from labgrid.strategy import Strategy
 from pexpect import TIMEOUT
 
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
-from lab.benchmarks.identity import BoardIdentity
+from lab.benchmarks.identity import BoardIdentity, check_board, identify
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.holders import fairly
@@ -26,16 +24,18 @@ from lab.console.model import LineTiming
 from lab.drivers import calls
 from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.prompt import Prompt
+from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.drivers.switching import switch_of
-from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
+from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
+from lab.provision.releasefile import answer
 from lab.provision.writer import Way
-from lab.strategies.drivenboard import DrivenBoard, Status
-from lab.strategies.following import falls_silent, follow, identified, log_in, power_asked, relate, widened
+from lab.run.board import Status
+from lab.strategies.following import PlaceHolders, falls_silent, follow, power_asked, relate, widened
 from lab.strategies.lowpower import LowPower
-from lab.strategies.provisioning import booted, check_expected, provision, ways_of
+from lab.strategies.provisioning import check_expected, writing
 
 OFF_ATTEMPTS = 2
 
@@ -61,7 +61,7 @@ class BoardStrategy(Strategy):
     Attributes:
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
         on_at: when it was switched on last, seconds since 1970.
-        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.provisioning.
+        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.provisioning.recover_by.
         ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.ramboot.
     """
 
@@ -162,11 +162,57 @@ class BoardStrategy(Strategy):
             return
         try:
             with fairly(self.console):
-                bring(self, status)
+                self._bring(status)
         except BaseException:
             self.status = Status.unknown
             raise
         self.status = status
+
+    def _bring(self, status: Status) -> None:
+        match status:
+            case Status.off:
+                self.off()
+            case Status.bootloader:
+                self._to_bootloader()
+            case Status.linux:
+                self._to_linux()
+            case Status.provisioned:
+                self.provision()
+            case Status.ram_linux:
+                self._to_ram_linux()
+            case _:
+                wake = self.wake or ("can" if status is Status.partial_io else "uart")
+                self.low_power.enter(SuspendPlan(status.name, wake))
+
+    def _to_bootloader(self) -> None:
+        if self.from_nothing is not None:
+            self.from_nothing(self)
+            return
+        self.off()
+        self.switch_on()
+        self.interrupt()
+
+    def _to_linux(self) -> None:
+        self.bound("shell", "ShellDriver")
+        if self.status is Status.partial_io:
+            self.low_power.cold_boot()
+        elif self.status.asleep:
+            self.low_power.wake()
+            self.low_power.finish()
+            return
+        else:
+            self.boot()
+        self._log_in()
+        if self.identity:
+            self._asked_identity()
+
+    def _to_ram_linux(self) -> None:
+        if self.ram_linux is None:
+            raise ConfigurationError(
+                "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a LinuxWriterDriver of the env"
+            )
+        self._to_bootloader()
+        self.ram_linux(self)
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
@@ -222,19 +268,32 @@ class BoardStrategy(Strategy):
 
         Raises:
             BoardlabError: by whose fault it failed.
-            ConfigurationError: nothing says how the board is given another init.
+            ConfigurationError: the board type does not say how its kernel is given another init, or the env has no UBootDriver.
         """
         self.status = Status.unknown
         self.off()
         edge = self.switch_on()
         if init:
-            give(self, init)
+            self._set_init(init)
         watch = BootWatch(self.type, self.medium, edge)
         with fairly(self.console):
             follow(self, watch, taken=0)
         self.software = dict(watch.software)
         check_expected(self)
         return watch
+
+    def _set_init(self, init: str) -> None:
+        """Stop a board that has just got its power at U-Boot's prompt, set its kernel's init, and let it boot."""
+        variable, given, value = self.type.init.partition("=")
+        if not given:
+            raise ConfigurationError(
+                f"board type {self.type.name} does not say how its kernel is given another init: add `init` to "
+                "lab/boards/types, e.g. init = 'optargs=init={init}'"
+            )
+        uboot = self.interrupt()
+        Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
+        calls.deactivate(uboot, UBOOT)
+        self.console.sendline("boot")
 
     def timing(self) -> LineTiming:
         """How exactly the console's stamps are known."""
@@ -264,13 +323,51 @@ class BoardStrategy(Strategy):
         self.lives = True
         return uboot
 
+    @step()
+    def provision(self) -> None:
+        """Put on the board's media what `putting` says, and switch it off.
+
+        Raises:
+            ConfigurationError: nothing is to be put on it.
+            BoardlabError: as of lab.provision.provisioning.Provisioner.put.
+        """
+        if self.putting is None:
+            raise ConfigurationError(
+                "nothing says which release to put on the board: give --lab-provision FILE, or set `strategy.putting` first"
+            )
+        self.putting.turn = partial(writing, self.board, self.console.local_device, self.putting.say)
+        self.expected = {}  # of what was on it before
+        self.putting.put(self)
+        self.off()
+
     def ways(self) -> dict[str, Way]:
-        """Medium -> the way to write it, of the environment's drivers."""
-        return ways_of(self)
+        """Medium -> the way of the first driver of the environment that writes it."""
+        found: dict[str, Way] = {}
+        for driver in self.target.drivers:
+            if isinstance(driver, ProvisionProtocol):
+                for medium, way in driver.ways(self).items():
+                    found.setdefault(medium, way)
+        return found
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-        """See `lab.strategies.provisioning.booted`."""
-        return booted(self, medium, questions)
+        """Boot from a medium, and ask at the prompt; without a ShellDriver nothing can be asked.
+
+        Returns: "uboot" and "kernel" -> the version line, and name -> answer.
+
+        Raises:
+            BoardlabError: it did not boot, or the login failed.
+        """
+        self.select_medium(medium)
+        if self.shell is None:
+            self.boot()
+            return dict(self.software)
+        self.off()
+        self.transition("linux")
+        answers = dict(self.software)
+        for name, command in questions.items():
+            lines, _errors, _status = self.linux.run(f"{command} 2>/dev/null")
+            answers[name] = answer(name, "\n".join(lines))
+        return answers
 
     def identify(self) -> BoardIdentity | None:
         """Log in to a board that has just booted, and ask which one it is. Returns: None where the env has no ShellDriver.
@@ -281,14 +378,60 @@ class BoardStrategy(Strategy):
         """
         if self.shell is None:
             return None
-        log_in(self)
-        found = identified(self)
+        self._log_in()
+        found = self._asked_identity()
         self.status = Status.linux
         return found
 
+    def _log_in(self) -> None:
+        """Activate the ShellDriver of a board that waits at its login prompt."""
+        shell = self.shell
+        if shell.password is None:  # else labgrid gives up with a bare Exception when `login` asks for one
+            shell.password = self.type.prompts.password
+        # The prompt has been read to time it; the shell driver must see it too.
+        self.console.unread(self.console.captured().rsplit(b"\n", 1)[-1])
+        failed = f"{self.board} booted from {self.medium}, but the login failed"
+        self.activate(shell, SHELL, BoardTransientError(failed, failure="login_failed"))
+
+    def _asked_identity(self) -> BoardIdentity:
+        """Ask a board with an open shell which one it is, and refuse another one than the env says."""
+        try:
+            found = identify(self.linux)
+        except BoardTransientError as error:
+            raise BoardTransientError(
+                f"{self.board} does not say which board it is: {error}; the last it said was {self.tail()!r}",
+                failure="login_failed",
+            ) from error
+        check_board(found, self.board, frozenset({self.identity} if self.identity else ()), "the env")
+        return found
+
     def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
-        """See `lab.strategies.boardstrategy.activate`."""
-        activate(self, driver, kind, late)
+        """Activate one of the target's drivers, and what it is bound to, with a limit.
+
+        Args:
+            late: raised, with the console's last words, where the driver's prompt does not come in time.
+
+        Raises:
+            BoardlabError: nothing is plugged in that fits, or as of `calls.call`.
+        """
+
+        def work() -> None:
+            try:
+                self.target.activate(driver)
+            except NoResourceFoundError as error:
+                raise LabStableError(
+                    f"{self.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and its "
+                    "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
+                    failure="adapter_missing",
+                ) from error
+            except TIMEOUT as error:
+                if late is None:
+                    raise
+                told = f"{late}; the last it said was {self.tail()!r}"
+                raise BoardTransientError(told, failure=late.failure) from error
+
+        with power_asked(self):
+            calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
 
     @property
     def linux(self) -> Prompt:
@@ -310,165 +453,3 @@ class BoardStrategy(Strategy):
         if found is None:
             raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")
         return found
-
-
-# --- How a board comes to each state of its strategy, by way of a power cycle unless it is there ---
-
-
-def bring(board: Any, status: Status) -> None:
-    """Bring a board into a state that it is not in.
-
-    Args:
-        board: a `lab.strategies.boardstrategy.BoardStrategy`.
-
-    Raises:
-        BoardlabError: by whose fault it failed.
-    """
-    match status:
-        case Status.off:
-            board.off()
-        case Status.bootloader:
-            _bootloader(board)
-        case Status.linux:
-            _linux(board)
-        case Status.provisioned:
-            provision(board)
-        case Status.ram_linux:
-            _ram_linux(board)
-        case _:
-            wake = board.wake or ("can" if status is Status.partial_io else "uart")
-            board.low_power.enter(SuspendPlan(status.name, wake))
-
-
-def _linux(board: Any) -> None:
-    board.bound("shell", "ShellDriver")
-    if board.status is Status.partial_io:
-        board.low_power.cold_boot()
-    elif board.status.asleep:
-        board.low_power.wake()
-        board.low_power.finish()
-        return
-    else:
-        board.boot()
-    log_in(board)
-    if board.identity:
-        identified(board)
-
-
-def _ram_linux(board: Any) -> None:
-    if board.ram_linux is None:
-        raise ConfigurationError(
-            "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a LinuxWriterDriver of the env"
-        )
-    _bootloader(board)
-    board.ram_linux(board)
-
-
-def _bootloader(board: Any) -> None:
-    if board.from_nothing is not None:
-        board.from_nothing(board)
-        return
-    board.off()
-    board.switch_on()
-    board.interrupt()
-
-
-# --- Bringing a driver of the board's target to life: what is not plugged in, what does not come in time ---
-
-
-def activate(board: DrivenBoard, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
-    """Activate one of the target's drivers, and what it is bound to.
-
-    Args:
-        late: raised, with what the board said last, where its prompt does not come in time.
-
-    Raises:
-        BoardlabError: nothing is plugged in that fits, or as of `calls.call`.
-    """
-
-    def work() -> None:
-        try:
-            board.target.activate(driver)
-        except NoResourceFoundError as error:
-            raise LabStableError(
-                f"{board.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and its "
-                "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
-                failure="adapter_missing",
-            ) from error
-        except TIMEOUT as error:
-            if late is None:
-                raise
-            said = f"{late}; the last it said was {board.tail()!r}"
-            raise BoardTransientError(said, failure=late.failure) from error
-
-    with power_asked(board):
-        calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
-
-
-# --- Telling a board's kernel, at U-Boot's prompt, to run another init ---
-
-
-def give(board: Any, init: str) -> None:
-    """Stop a board that has just got its power at U-Boot's prompt, say what its kernel is to run, and let it boot.
-
-    Args:
-        board: a `lab.strategies.drivenboard.DrivenBoard`.
-
-    Raises:
-        BoardTransientError: it did not come to its prompt.
-        ConfigurationError: the board type does not say how, or the env has no UBootDriver.
-    """
-    variable, given, value = board.type.init.partition("=")
-    if not given:
-        raise ConfigurationError(
-            f"board type {board.type.name} does not say how its kernel is given another init: add `init` to "
-            "lab/boards/types, e.g. init = 'optargs=init={init}'"
-        )
-    uboot = board.interrupt()
-    Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
-    calls.deactivate(uboot, UBOOT)
-    board.console.sendline("boot")
-
-
-# --- The labgrid place that a board belongs to: whoever may use it can be taken away from him at any time ---
-
-
-_log = logging.getLogger(__name__)
-
-
-@define
-class PlaceHolders:
-    """The places of a target, and who held them when they were first looked at.
-
-    labgrid looks once, when it makes the target; whoever takes the place afterwards switches the board's power, too.
-    """
-
-    target: Any
-    _holders: dict[str, str] = field(factory=dict, init=False)
-
-    def check(self) -> None:
-        """Ask the coordinator whether they are still held by the same; one that does not answer takes nothing away.
-
-        Raises:
-            LabStableError: one is not.
-        """
-        for resource in self.target.resources:
-            if isinstance(resource, RemotePlace):
-                manager = resource.get_managed_parent().manager
-                self._check(manager.url, manager.session.get_place(resource.name).name)
-
-    def _check(self, address: str, name: str) -> None:
-        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-
-        try:
-            now = Coordinator(address).holder(name)
-        except LabTransientError as error:
-            _log.warning("whose place %s is cannot be asked: %s", name, error)
-            return
-        before = self._holders.setdefault(name, now)
-        if not now or now != before:
-            raise LabStableError(
-                f"labgrid's place {name} was taken away: it was {before or 'nobody'}'s, and is {now or 'nobody'}'s now. "
-                "The board is not touched any more; acquire the place again, then resume",
-                failure="place_lost",
-            )

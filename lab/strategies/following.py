@@ -1,31 +1,33 @@
-"""Feeding a boot to its watch, as the console brings it."""
+"""A boot as the strategy follows it: its console, its silence, its power, its clocks, its labgrid place."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import attr
+from attrs import define, field
+from labgrid.resource.remote import RemotePlace
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
-from lab.benchmarks.identity import BoardIdentity, check_board, identify
 from lab.boards.hardware import RAIL_OFF_V
 from lab.console.moments import MomentFinder, feed_watch
 from lab.drivers import calls
-from lab.drivers.calls import RAILS, SHELL
+from lab.drivers.calls import RAILS
 from lab.drivers.switching import is_on, last_command
-from lab.errors import BoardlabError, BoardTransientError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation, RelatedClock
-from lab.strategies.drivenboard import DrivenBoard
+from lab.run.board import Board
 
 DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 
 
-def follow(board: DrivenBoard, watch: BootWatch, taken: int | None = None, *, woken: bool = False) -> None:
+def follow(board: Board, watch: BootWatch, taken: int | None = None, *, woken: bool = False) -> None:
     """Feed a boot to its watch until its prompt is certain.
 
     Args:
@@ -66,7 +68,7 @@ def follow(board: DrivenBoard, watch: BootWatch, taken: int | None = None, *, wo
     board.lives = True
 
 
-def falls_silent(board: DrivenBoard) -> bool:
+def falls_silent(board: Board) -> bool:
     """Whether a board that was switched off says nothing any more."""
     clock = board.power.clock
     deadline_ns = clock.now_ns() + round(DRAIN_S * 1e9)
@@ -79,42 +81,6 @@ def falls_silent(board: DrivenBoard) -> bool:
     return False
 
 
-# --- Logging in to a board that has just booted, and asking which board it is ---
-
-
-def log_in(board: DrivenBoard) -> None:
-    """Activate the ShellDriver of a board that waits at its login prompt.
-
-    Raises:
-        BoardTransientError: the login failed.
-    """
-    shell = board.shell
-    if shell.password is None:  # else labgrid gives up with a bare Exception when `login` asks for one
-        shell.password = board.type.prompts.password
-    # The prompt has been read to time it; the shell driver must see it too.
-    board.console.unread(board.console.captured().rsplit(b"\n", 1)[-1])
-    failed = f"{board.board} booted from {board.medium}, but the login failed"
-    board.activate(shell, SHELL, BoardTransientError(failed, failure="login_failed"))
-
-
-def identified(board: DrivenBoard) -> BoardIdentity:
-    """Ask a board that somebody is logged in to which one it is.
-
-    Raises:
-        BoardTransientError: its shell does not answer, or only in pieces.
-        LabStableError: another one than the env says.
-    """
-    try:
-        found = identify(board.linux)
-    except BoardTransientError as error:
-        raise BoardTransientError(
-            f"{board.board} does not say which board it is: {error}; the last it said was {board.tail()!r}",
-            failure="login_failed",
-        ) from error
-    check_board(found, board.board, frozenset({board.identity} if board.identity else ()), "the env")
-    return found
-
-
 # --- A board that fell silent: has it lost its power? Whoever can tell is asked, and else the message says so ---
 
 
@@ -124,7 +90,7 @@ _RAILS_LIMIT_S: Final = 10.0
 
 
 @contextmanager
-def power_asked(board: DrivenBoard, *, rails: bool = True) -> Iterator[None]:
+def power_asked(board: Board, *, rails: bool = True) -> Iterator[None]:
     """Whatever in this block waits for the board: where it fell silent, find out whether it has lost its power.
 
     A silence that nobody can explain names power among its causes.
@@ -153,7 +119,7 @@ def power_asked(board: DrivenBoard, *, rails: bool = True) -> Iterator[None]:
         raise BoardTransientError(f"{error}. Or its power was cut: {doubts[0]}", failure=error.failure) from error
 
 
-def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
+def _lost(board: Board, doubts: list[str], *, rails: bool) -> str:
     """Who says that it has no power; empty: nobody does. `doubts` are why that is not certain; none: it has power."""
     if rails:
         volts = _volts(board)
@@ -178,7 +144,7 @@ def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
     return ""
 
 
-def _volts(board: DrivenBoard) -> dict[str, float]:
+def _volts(board: Board) -> dict[str, float]:
     """What the rails read now; none where that is not known."""
     try:
         volts: dict[str, float] = calls.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
@@ -222,3 +188,47 @@ def widened(edge: PowerEdge, clock: Any) -> PowerEdge:
     """
     bound = bound_ns(clock)
     return attr.evolve(edge, requested_ns=edge.requested_ns - bound, acknowledged_ns=edge.acknowledged_ns + bound)
+
+
+# --- The labgrid place that a board belongs to: it can be taken away at any time ---
+
+
+_log = logging.getLogger(__name__)
+
+
+@define
+class PlaceHolders:
+    """The places of a target, and who held them when they were first looked at.
+
+    labgrid looks once, when it makes the target; whoever takes the place afterwards switches the board's power, too.
+    """
+
+    target: Any
+    _holders: dict[str, str] = field(factory=dict, init=False)
+
+    def check(self) -> None:
+        """Ask the coordinator whether they are still held by the same; one that does not answer takes nothing away.
+
+        Raises:
+            LabStableError: one is not.
+        """
+        for resource in self.target.resources:
+            if isinstance(resource, RemotePlace):
+                manager = resource.get_managed_parent().manager
+                self._check(manager.url, manager.session.get_place(resource.name).name)
+
+    def _check(self, address: str, name: str) -> None:
+        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+
+        try:
+            now = Coordinator(address).holder(name)
+        except LabTransientError as error:
+            _log.warning("whose place %s is cannot be asked: %s", name, error)
+            return
+        before = self._holders.setdefault(name, now)
+        if not now or now != before:
+            raise LabStableError(
+                f"labgrid's place {name} was taken away: it was {before or 'nobody'}'s, and is {now or 'nobody'}'s now. "
+                "The board is not touched any more; acquire the place again, then resume",
+                failure="place_lost",
+            )

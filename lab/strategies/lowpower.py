@@ -36,7 +36,7 @@ from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut
-from lab.strategies.drivenboard import DrivenBoard, Status
+from lab.run.board import Board, Status
 from lab.strategies.following import bound_ns, follow, power_asked, widened
 
 # --- A suspend that is under way, as the console shows it ---
@@ -52,7 +52,7 @@ class SuspendMonitor:
         taken: how much of the console's capture the watch has.
     """
 
-    board: DrivenBoard
+    board: Board
     watch: SuspendWatch
     finders: list[MomentFinder]
     found: PrintkSettings
@@ -137,7 +137,7 @@ class LowPower:
         release: the name of the software's release; how a mode is selected depends on it.
     """
 
-    board: DrivenBoard
+    board: Board
     release: str = ""
     _monitor: SuspendMonitor | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
@@ -362,7 +362,7 @@ POLL_S = 0.05
 _DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
 
 
-def enter(board: DrivenBoard, plan: SuspendPlan) -> None:
+def enter(board: Board, plan: SuspendPlan) -> None:
     """`poweroff` with an armed CAN pin; the kernel says whether it understood.
 
     Raises:
@@ -395,7 +395,7 @@ def enter(board: DrivenBoard, plan: SuspendPlan) -> None:
         )
 
 
-def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
+def rails_off(board: Board, plan: SuspendPlan, trace: Path) -> Off | None:
     """What the rails read for `plan.sleep_s`; None where nobody measures them.
 
     Raises:
@@ -423,7 +423,7 @@ def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
     return off(rails, board.type)
 
 
-def cold_boot(board: DrivenBoard) -> BootWatch:
+def cold_boot(board: Board) -> BootWatch:
     """Wake a board out of partial I/O, which is a boot to the login prompt.
 
     Raises:

@@ -1,102 +1,30 @@
-"""The state `provisioned` of the strategy: which drivers write which medium, and what the board says when it has booted one."""
+"""Provisioning with the strategy: recovery over UART or USB, writes in turn, and the software that is expected afterwards."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Protocol
+from typing import Final
 
 import pyudev
 
 from lab.console.holders import fairly
 from lab.drivers.consoleport import ConsoleLine
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.host import locks, process
 from lab.provision import snagboot, uart_boot
 from lab.provision.failures import RecoveryFailedError, ReleaseMismatchError
 from lab.provision.image import open_image
-from lab.provision.provisioning import Provisioner, WritableBoard
 from lab.provision.release import Recovery, Release
-from lab.provision.releasefile import answer
 from lab.provision.snagboot import hub_of, hub_of_disk, run_here, turn_at
-from lab.provision.writer import Plan, Report, Way, WriteProgress
-from lab.strategies.drivenboard import DrivenBoard
+from lab.provision.writer import Plan, Report, WriteProgress
+from lab.run.board import Board
 
 
-class ProvisionedBoard(WritableBoard, DrivenBoard, Protocol):
-    """A board that can be written.
-
-    Attributes:
-        putting: what it is to be given; None: nobody said.
-        expected: medium -> "uboot" and "kernel" -> the version line of the boot after it was provisioned.
-    """
-
-    putting: Provisioner | None
-    expected: Mapping[str, Mapping[str, str]]
-
-    def off(self) -> None:
-        """Switch off and verify it."""
-        ...
-
-    def boot(self, init: str = "") -> object:
-        """Power-cycle and boot to the login prompt."""
-        ...
-
-
-def provision(board: ProvisionedBoard) -> None:
-    """Put on the board what it was told (`putting`), and switch it off.
-
-    Raises:
-        ConfigurationError: it was told nothing.
-        BoardlabError: as of lab.provision.provisioning.Provisioner.put.
-    """
-    if board.putting is None:
-        raise ConfigurationError(
-            "nothing says which release to put on the board: give --lab-provision FILE, or set `strategy.putting` first"
-        )
-    board.putting.turn = partial(writing, board.board, board.console.local_device, board.putting.say)
-    board.expected = {}  # of what was on it before
-    board.putting.put(board)
-    board.off()
-
-
-def ways_of(board: ProvisionedBoard) -> dict[str, Way]:
-    """Medium -> the way of the first driver of the environment that writes it."""
-    found: dict[str, Way] = {}
-    for driver in board.target.drivers:
-        if isinstance(driver, ProvisionProtocol):
-            for medium, way in driver.ways(board).items():
-                found.setdefault(medium, way)
-    return found
-
-
-def booted(board: ProvisionedBoard, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-    """Boot from a medium, and ask at the prompt; without a ShellDriver nothing can be asked.
-
-    Returns: "uboot" and "kernel" -> the version line, and name -> answer.
-
-    Raises:
-        BoardlabError: it did not boot, or nobody could log in.
-    """
-    board.select_medium(medium)
-    if board.shell is None:
-        board.boot()
-        return dict(board.software)
-    board.off()
-    board.transition("linux")
-    said = dict(board.software)
-    for name, command in questions.items():
-        lines, _errors, _status = board.linux.run(f"{command} 2>/dev/null")
-        said[name] = answer(name, "\n".join(lines))
-    return said
-
-
-def check_expected(board: ProvisionedBoard) -> None:
+def check_expected(board: Board) -> None:
     """Make sure that a board which boardlab provisioned has booted what it booted then.
 
     Raises:
@@ -118,7 +46,7 @@ UART: Final = "uart"
 USB: Final = "usb"
 
 
-def recover_by(strategy: Any, release: Release, way: str, report: Report) -> None:
+def recover_by(board: Board, release: Release, way: str, report: Report) -> None:
     """From now on this board comes to U-Boot's prompt from nothing, by a release's recovery set.
 
     Args:
@@ -135,23 +63,23 @@ def recover_by(strategy: Any, release: Release, way: str, report: Report) -> Non
             f"release {release.name} has no `recovery: {name}:`: add the stages of a build that boots over {name.upper()} (docs/releases.md)"
         )
 
-    elsewhere = getattr(strategy.console, "board_host", "")
+    elsewhere = getattr(board.console, "board_host", "")
     if name == USB and elsewhere:
         raise ConfigurationError(
             f"{way}: the board's USB is plugged into {elsewhere}: start it over `uart`, which goes through its console, or run this on "
             f"{elsewhere}, with an env without RemotePlace"
         )
 
-    def bring(board: Any) -> None:
+    def bring(board: Board) -> None:
         if name == UART:
             by_uart(board, release.recovery, report)
         else:
             by_usb(board, release.recovery, report, port=port)
 
-    strategy.from_nothing = bring
+    board.from_nothing = bring
 
 
-def by_uart(strategy: Any, recovery: Recovery, report: Report) -> None:
+def by_uart(board: Board, recovery: Recovery, report: Report) -> None:
     """Bring a board to U-Boot's prompt by its ROM and its console; the media are not touched.
 
     Raises:
@@ -160,13 +88,13 @@ def by_uart(strategy: Any, recovery: Recovery, report: Report) -> None:
         BoardlabError: as of the strategy.
     """
     images = uart_boot.stages(recovery)
-    with _powered(strategy, UART):
-        uart_boot.send(ConsoleLine(strategy.console, strategy.power.clock), images, report)
-        strategy.interrupt()
+    with _powered(board, UART):
+        uart_boot.send(ConsoleLine(board.console, board.power.clock), images, report)
+        board.interrupt()
 
 
 def by_usb(
-    strategy: Any, recovery: Recovery, report: Report, *, port: str = "", run: snagboot.RunProgram | None = None
+    board: Board, recovery: Recovery, report: Report, *, port: str = "", run: snagboot.RunProgram | None = None
 ) -> None:
     """The same by its USB port and Snagboot.
 
@@ -188,32 +116,32 @@ def by_usb(
                 file.writelines(open_image(stage))
         total = sum(path.stat().st_size for path in images.values())
         command = snagboot.recover_command(program, recovery.soc, images, port)
-        with _powered(strategy, USB):
-            began_ns = strategy.power.clock.now_ns()
+        with _powered(board, USB):
+            began_ns = board.power.clock.now_ns()
             snagboot.judge_recovery((run or run_here)(command, snagboot.RECOVER_S))
-            report(WriteProgress("snagrecover", total, total, strategy.power.clock.now_ns() - began_ns))
-            strategy.interrupt()
+            report(WriteProgress("snagrecover", total, total, board.power.clock.now_ns() - began_ns))
+            board.interrupt()
 
 
 @contextmanager
-def _powered(strategy: Any, way: str) -> Iterator[None]:
+def _powered(board: Board, way: str) -> Iterator[None]:
     """The board has just got its power, with the boot-mode pins that select `way`; the next start selects its medium again."""
-    mode = strategy.type.recovery.get(way)
+    mode = board.type.recovery.get(way)
     if mode is None:
         raise ConfigurationError(
-            f"board type {strategy.type.name} says no boot mode for {way.upper()} (`recovery` of its file)"
+            f"board type {board.type.name} says no boot mode for {way.upper()} (`recovery` of its file)"
         )
-    if strategy.boot_mode is None:
+    if board.boot_mode is None:
         raise ConfigurationError(
             f"the env has no BootModeDriver, so nothing selects {way.upper()} boot: set the switches to {mode:#x} by hand, or wire the straps"
         )
-    strategy.off()
-    strategy.switch_on(mode)
+    board.off()
+    board.switch_on(mode)
     try:
-        with fairly(strategy.console):
+        with fairly(board.console):
             yield
     except RecoveryFailedError as error:
-        source = strategy.type.references.get("recovery", "")
+        source = board.type.references.get("recovery", "")
         if not source.startswith("assumed"):
             raise
         raise RecoveryFailedError(f"{error} That {mode:#x} selects {way.upper()} boot is {source}") from error

@@ -22,7 +22,7 @@ from lab.provision.failures import MediaVerifyFailedError, TftpTimeoutError
 from lab.provision.release import Content, Image
 from lab.provision.writer import Way
 from lab.provision.writer import WriteTarget as Medium
-from lab.strategies.drivenboard import Status
+from lab.run.board import Status
 
 CARD_BYTES = 24 << 20
 MEDIUM = Medium("b1", "any", "emmc")

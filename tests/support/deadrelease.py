@@ -19,7 +19,7 @@ from lab.provision.release import Content, Expected, Release
 from lab.provision.ways.emmc_boot_partitions import from_uboot
 from lab.provision.writer import Way
 from lab.results import open_store
-from lab.strategies.drivenboard import Status
+from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG
 from support.simcuts import ENDS, KilledError
 from support.simprovision import BOARD_TYPE, NEW, UBOOT_OF, Provisioning, content, provisioning

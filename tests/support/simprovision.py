@@ -20,8 +20,8 @@ from lab.provision.ways.loaders import OverConsole, OverUsb
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
+from lab.run.board import Status
 from lab.strategies import BoardStrategy
-from lab.strategies.drivenboard import Status
 from lab.virtual.sim.faults.plan import Planned
 from lab.virtual.sim.network import Folder
 from lab.virtual.sim.storage import BOOT_CONFIG

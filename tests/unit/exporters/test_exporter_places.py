@@ -10,7 +10,7 @@ from labgrid.resource.remote import RemotePlace
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabStableError, LabTransientError
-from lab.strategies.boardstrategy import PlaceHolders
+from lab.strategies.following import PlaceHolders
 
 
 class Place(RemotePlace):

@@ -18,7 +18,7 @@ from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.ways.emmc_boot_partitions import SpareBootWay, boot_partition, from_uboot, moved
 from lab.provision.writer import Plan
-from lab.strategies.drivenboard import Status
+from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0, FROM_BOOT1 = 0x48, 0x50

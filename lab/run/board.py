@@ -1,0 +1,141 @@
+"""The board, as runs, provisioning and low-power control use it: `strategies/boardstrategy.py` is one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.identity import BoardIdentity
+from lab.boards import BoardType
+from lab.console.model import LineTiming
+from lab.errors import BoardTransientError, ConfigurationError
+
+
+class Status(enum.Enum):
+    """What is known of the board. After any failure it is `unknown`, and the next transition power-cycles."""
+
+    unknown = 0
+    off = 1
+    bootloader = 2
+    linux = 3
+    deep_sleep = 4
+    mcu_only = 5
+    standby = 6
+    s2idle = 7
+    partial_io = 8
+    provisioned = 9
+    ram_linux = 10
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is a low-power mode."""
+        return Status.deep_sleep.value <= self.value <= Status.partial_io.value
+
+    @classmethod
+    def of(cls, status: Status | str) -> Status:
+        """The state of that name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        if isinstance(status, Status):
+            return status
+        try:
+            return cls[status]
+        except KeyError as error:
+            raise ConfigurationError(f"no state {status!r}; there are: {', '.join(s.name for s in cls)}") from error
+
+
+class Board(Protocol):
+    """A board with its drivers bound, which is brought from state to state.
+
+    Attributes:
+        identity: what tells this board from others of its type. security: the state of its device. Both may be empty.
+        medium: what it boots from next.
+        lives: it was seen to live, and nothing has been done to it since.
+        on_at: when it was switched on last, seconds since 1970.
+        software: "uboot" and "kernel" -> the version line that the last boot printed.
+        expected: medium -> the same of the boot after it was provisioned.
+        recovery: what the release has for its memory, a `lab.provision.release.Recovery`.
+        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium.
+        low_power: its low-power modes, a `lab.control.lowpower.LowPower`.
+        target: labgrid's, of this board.
+        power: the power switch, with its instants. The other drivers are labgrid's bindings; None where the env has none.
+    """
+
+    type: BoardType
+    board: str
+    identity: str
+    security: str
+    medium: str
+    status: Status
+    lives: bool
+    on_at: float
+    software: dict[str, str]
+    expected: Mapping[str, Mapping[str, str]]
+    recovery: Any
+    from_nothing: Callable[[Any], None] | None
+    low_power: Any
+    target: Any
+    power: Any
+    console: Any
+    boot_mode: Any
+    shell: Any
+    mcu: Any
+    wake_pins: Any
+    rails: Any
+
+    @property
+    def linux(self) -> Any:
+        """The shell of a board whose status is `linux`, a `lab.drivers.prompt.Prompt`."""
+        ...
+
+    def transition(self, status: Status | str) -> None:
+        """Bring the board into `status`."""
+        ...
+
+    def off(self) -> None:
+        """Switch off and verify it."""
+        ...
+
+    def boot(self, init: str = "") -> BootWatch:
+        """Power-cycle and boot to the login prompt."""
+        ...
+
+    def switch_on(self, boot_mode: int | None = None) -> object:
+        """Switch a board on that is off, from its medium, or with another value on its boot-mode straps."""
+        ...
+
+    def interrupt(self) -> Any:
+        """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""
+        ...
+
+    def identify(self) -> BoardIdentity | None:
+        """Log in to a board that has just booted, and ask which one it is."""
+        ...
+
+    def select_medium(self, medium: str) -> None:
+        """Boot from `medium` at the next power on."""
+        ...
+
+    def ways(self) -> Mapping[str, Any]:
+        """Medium -> the `lab.provision.writer.Way` to write it."""
+        ...
+
+    def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
+        """Boot from a medium; returns what the board says of itself: "uboot", "kernel", and the answers."""
+        ...
+
+    def activate(self, driver: Any, kind: Any, late: BoardTransientError | None = None) -> None:
+        """Activate a driver of a `lab.drivers.calls.DriverRole`, with a limit."""
+        ...
+
+    def timing(self) -> LineTiming:
+        """How exactly the console's stamps are known."""
+        ...
+
+    def tail(self) -> str:
+        """The last that the console said, for messages."""
+        ...
