@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve
 from labgrid.environment import Environment
@@ -20,7 +21,6 @@ from lab.host.clock import MonotonicRaw
 from lab.results import Attempt, Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.strategies import BoardStrategy
 
 OFF_SILENCE_S = 0.1  # a simulated board is off when it is told so
 MEDIUM = "sd"
@@ -30,7 +30,7 @@ def main() -> int:
     """The program: `freeze_worker.py ENV DATABASE`."""
     env = Environment(config_file=sys.argv[1])
     database = Path(sys.argv[2])
-    strategy: BoardStrategy = env.get_target().get_strategy()
+    strategy: Any = env.get_target().get_strategy()
     limits = evolve(strategy.type.timeouts, off_silence_s=OFF_SILENCE_S, discharge_s=OFF_SILENCE_S)
     strategy.type = evolve(strategy.type, timeouts=limits)
     strategy.shell = None  # nobody logs in to see which board it is: that is after the boot
@@ -50,7 +50,7 @@ def main() -> int:
     return 0
 
 
-def _boot(store: Store, strategy: BoardStrategy) -> Attempt:
+def _boot(store: Store, strategy: Any) -> Attempt:
     """One attempt at one cycle, in a run of its own: what another one did is no reason to refuse this one."""
     clock = MonotonicRaw()
     plan = {"cycles": 1, "media": [MEDIUM]}

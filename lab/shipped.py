@@ -1,4 +1,4 @@
-"""Files shipped with boardlab: environments, suite, farm configuration, documents.
+"""Files shipped with boardlab: environments, strategy, suite, farm configuration, documents.
 
 A checkout has them at its top; a wheel holds the same folders in `lab/lab_folder` (pyproject.toml puts them there).
 """
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 ENVS: Final = "envs"
+STRATEGIES: Final = "strategies"
+STRATEGY_BESIDE: Final = f"../{STRATEGIES}/boardstrategy.py"  # as an environment in ENVS imports it
 SUFFIXES: Final = frozenset({".yaml", ".yml"})  # of environments
 TESTS: Final = "tests_perf"
 FARM: Final = "farm"
@@ -31,8 +33,13 @@ def checkout() -> Path | None:
 
 
 def folder(name: str) -> Path:
-    """ENVS, TESTS, FARM or DOCS as it came with boardlab."""
+    """ENVS, STRATEGIES, TESTS, FARM or DOCS as it came with boardlab."""
     return (checkout() or _IN_WHEEL) / name
+
+
+def strategy_file() -> Path:
+    """The file of BoardStrategy as it came with boardlab."""
+    return folder(STRATEGIES) / "boardstrategy.py"
 
 
 def tests(lab: Path) -> Path:

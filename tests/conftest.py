@@ -13,6 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, settings
+from labgrid.factory import TargetFactory
 from sqlalchemy import Connection, inspect, text
 from support.warm_start import ADDRESS, WarmPopen, WarmStarts
 
@@ -72,6 +73,22 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """End the fork server of this session."""
     if WARM_STARTS in config.stash:
         config.stash[WARM_STARTS].close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _files_registered_again() -> Iterator[None]:
+    """Let labgrid load a file once more: a program of ours has one Environment, and a process of tests many."""
+    register = TargetFactory.reg_driver
+
+    def again(factory: TargetFactory, cls: type) -> type:
+        known = factory.drivers.get(cls.__name__)
+        if known is not None and known.__module__ == cls.__module__:
+            del factory.drivers[cls.__name__], factory.all_classes[cls.__name__]
+        return register(factory, cls)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TargetFactory, "reg_driver", again)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

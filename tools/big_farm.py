@@ -23,6 +23,8 @@ from typing import Any, Final
 
 import yaml
 
+from lab import shipped
+
 EXPORTS: Final = "/etc/boardlab/exports.yaml"  # on every host, of this host
 PDUDAEMON: Final = "127.0.0.1:16421"  # of every host
 PER_HUB: Final = 10  # boards on a hub: one of them is written at a time
@@ -58,8 +60,8 @@ targets:
       - BoardStrategy: {{board: {board}, board_type: {kind}}}
 options:
   coordinator_address: '{coordinator}'
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from lab.shown import echo
 from lab.virtual import pdudaemon
 from lab.virtual.sim.order import DEFAULT_TYPE
 
-app = typer.Typer(help="Write a lab's folder: an environment per board type, tests_perf, farm.yaml.")
+app = typer.Typer(help="Write a lab's folder: an environment per board type, strategies, tests_perf, farm.yaml.")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from lab.cli.options import Database
+from lab.control.provisioning import recover_by
 from lab.env import envfile
 from lab.env.powered import parts
 from lab.errors import BoardlabError, ConfigurationError
@@ -31,7 +32,6 @@ from lab.provision.releasefile import find
 from lab.results import Store, open_store
 from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
-from lab.strategies.provisioning import recover_by
 
 app = typer.Typer(help="Put a release on a board's media, read it back, boot it and compare.")
 

@@ -42,7 +42,7 @@ class RamBoot:
         """Load it, start it, and log in.
 
         Args:
-            board: a `lab.strategies.boardstrategy.BoardStrategy` at U-Boot's prompt.
+            board: a `BoardStrategy` at U-Boot's prompt.
 
         Raises:
             BoardlabError: it could not be loaded; or it did not start, with the class of what it said. The media are untouched.

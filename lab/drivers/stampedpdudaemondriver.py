@@ -28,7 +28,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
     pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
-    verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of another
+    verifies it (strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of another
     host, which `lab farm export` offers, is reached through ssh, as that host's consoles are.
 
     Args:

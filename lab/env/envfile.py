@@ -6,7 +6,9 @@ import difflib
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,6 @@ OPTIONS = frozenset({"coordinator_address", "release"})  # of labgrid and of boa
 LAB_LINE = re.compile(r"# LAB\b")  # the mark of a value that each lab sets
 _RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # RFC 5737
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
-STRATEGIES = "lab.strategies"
-OLD_STRATEGIES = "strategies"
 
 
 def find(name: str, root: Path) -> Path:
@@ -79,18 +79,14 @@ def problems(path: Path) -> Iterator[str]:
         data = _parse(path)
         for place, keys, known in _levels(data):
             yield from _unknown(path, place, keys, known)
-        imports = _imports(path, data)
-        for name in imports:
-            _import(path, name)
+        classes = _classes(path, data)
         for role, target in _targets(path, data):
-            resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), imports))
-            drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), imports))
+            resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), classes))
+            drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), classes))
             entries = [entry for entry in (*resources, *drivers) if not isinstance(entry, str)]
             wrong = [entry for entry in (*resources, *drivers) if isinstance(entry, str)]
             yield from wrong
-            if not wrong and not _own_files(
-                imports
-            ):  # what a file of the user's own defines is known to labgrid alone
+            if not wrong:
                 yield from (
                     f"{path}: {found}"
                     for found in envwiring.problems(
@@ -113,11 +109,11 @@ def refusals(path: Path) -> Iterator[str]:
     data = _parse(path)
     yield from _unedited(path)
     yield from _misspelt(path, "options", data.get("options"), OPTIONS)
-    imports = _imports(path, data)
+    classes = _classes(path, data)
     for role, target in _targets(path, data):
         place = f"targets.{role}.options"
         yield from _misspelt(path, place, target.get("options"), {site.OPTION})
-        drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), imports))
+        drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), classes))
         yield from (
             f"{path}: {found}" for found in envwiring.unfit([each for each in drivers if not isinstance(each, str)])
         )
@@ -241,16 +237,17 @@ def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
         yield role, target
 
 
-def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> Iterator[TargetComponent | str]:
+def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> Iterator[TargetComponent | str]:
     """The entries of a list, or what is wrong with them."""
     resources = place.endswith(".resources")
-    registered = target_factory.resources if resources else target_factory.drivers
+    registered = {name: cls for name, cls in known.items() if issubclass(cls, Resource) is resources}
     for where, item in _items(path, place, data or {}):
         if item["cls"] not in registered:
-            if not _own_files(imports):
-                kind = "resource" if resources else "driver"
-                hint = _hint(imports) if item["cls"] == "BoardStrategy" else _similar(item["cls"], registered)
-                yield f"{path}: {where}: no {kind} {item['cls']!r}{hint}; labgrid and `imports:` define none"
+            kind = "resource" if resources else "driver"
+            hint = _similar(item["cls"], registered)
+            if item["cls"] == "BoardStrategy":
+                hint = f" (add `- {_strategy_of(path)}` to `imports:`)"
+            yield f"{path}: {where}: no {kind} {item['cls']!r}{hint}; labgrid and `imports:` define none"
             continue
         cls = registered[item["cls"]]
         arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
@@ -316,27 +313,68 @@ def _imports(path: Path, data: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _import(path: Path, name: str) -> None:
-    if name.endswith(".py"):
-        return
+def _classes(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The resources and drivers of labgrid and of `imports:`, by name.
+
+    labgrid loads files anew for each Environment, and registers a name once: what they register here is taken back.
+
+    Raises:
+        ConfigurationError: an import fails.
+    """
+    names, config = _imports(path, data), Config(str(path))
+    files = {name: Path(config.resolve_path(name)) for name in names if name.endswith(".py")}
+    own = {file.stem for file in files.values()}
+    before = _unregistered(own)
     try:
-        importlib.import_module(name)
+        for name in names:
+            _import(path, name, files.get(name))
+        return {**target_factory.resources, **target_factory.drivers}
+    finally:
+        _unregistered(own)
+        for registry, classes in zip(_registries(), before, strict=True):
+            registry.update(classes)
+
+
+def _registries() -> tuple[dict[str, Any], ...]:
+    return target_factory.resources, target_factory.drivers, target_factory.all_classes
+
+
+def _unregistered(modules: set[str]) -> list[dict[str, Any]]:
+    """Take the classes of these modules out of labgrid's factory; returns them, by registry."""
+    found = []
+    for registry in _registries():
+        found.append({name: cls for name, cls in registry.items() if cls.__module__ in modules})
+        for name in found[-1]:
+            del registry[name]
+    return found
+
+
+def _import(path: Path, name: str, file: Path | None) -> None:
+    """Import a module, or load a file as labgrid does."""
+    if file is not None and not file.is_file():
+        hint = (
+            f": for BoardStrategy write `- {_strategy_of(path)}`" if file.name == shipped.strategy_file().name else ""
+        )
+        raise ConfigurationError(f"{path}: imports: {name}: there is no file {file}{hint}")
+    try:
+        if file is None:
+            importlib.import_module(name)
+            return
+        loader = SourceFileLoader(file.stem, str(file))
+        module = module_from_spec(ModuleSpec(loader.name, loader, origin=str(file)))
+        loader.exec_module(module)
+        sys.modules[loader.name] = module
     except ImportError as error:
         raise ConfigurationError(f"{path}: imports: {name}: {error}; is it installed in this environment?") from error
     except Exception as error:  # a module may raise anything while it is loaded
-        raise ConfigurationError(f"{path}: imports: {name}: {type(error).__name__}: {error}") from error
+        why = getattr(error, "msg", None) or error
+        raise ConfigurationError(f"{path}: imports: {name}: {type(error).__name__}: {why}") from error
 
 
-def _own_files(imports: Sequence[str]) -> list[str]:
-    return [name for name in imports if name.endswith(".py")]
-
-
-def _hint(imports: Sequence[str]) -> str:
-    """Hint at the right import of the strategy."""
-    if OLD_STRATEGIES not in imports:
-        return f" (add `- {STRATEGIES}` to `imports:`)"
-    taken = ", ".join(getattr(sys.modules.get(OLD_STRATEGIES), "__path__", ["a module"]))
-    return f" (`- {OLD_STRATEGIES}` took {taken}, which is not boardlab's: write `- {STRATEGIES}`)"
+def _strategy_of(path: Path) -> str:
+    """BoardStrategy's file, as an environment imports it: the one of its lab's folder, else boardlab's."""
+    beside = (path.parent / shipped.STRATEGY_BESIDE).is_file()
+    return shipped.STRATEGY_BESIDE if beside else str(shipped.strategy_file())
 
 
 def _similar(word: object, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""A lab's folder, as `lab init` writes it: an environment per board type, the suite, farm.yaml."""
+"""A lab's folder, as `lab init` writes it: an environment per board type, the strategy, the suite, farm.yaml."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.virtual import pdudaemon
 
 SIMULATED: Final = "sim-"  # how the names of simulated boards' environments begin
 FARM_FILE: Final = "farm.yaml"
-PARTS: Final = (shipped.ENVS, shipped.TESTS, shipped.FARM)
+PARTS: Final = (shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM)
 _PLAIN: Final = re.compile(r"[\w./][\w./+-]*")
 
 
@@ -88,6 +88,9 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
     made: dict[str, str] = {}
     if shipped.ENVS in parts:
         made |= {f"{shipped.ENVS}/{env.path.name}": env.path.read_text(encoding="utf-8") for env in envs}
+    if shipped.STRATEGIES in parts:
+        file = shipped.strategy_file()
+        made[f"{shipped.STRATEGIES}/{file.name}"] = file.read_text(encoding="utf-8")
     if shipped.TESTS in parts:
         tests = shipped.folder(shipped.TESTS)
         made |= {

@@ -11,7 +11,6 @@ from itertools import takewhile
 
 from attrs import asdict, define, evolve, field, frozen
 
-from lab.boards import BoardType
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import releasefile
 from lab.provision.failures import (
@@ -21,7 +20,7 @@ from lab.provision.failures import (
     WrongImageForBoardError,
 )
 from lab.provision.history import NewProvision, Provision, ProvisionBook
-from lab.provision.release import Content, Expected, Recovery, Release
+from lab.provision.release import Content, Expected, Release
 from lab.provision.spare import Spare, newest
 from lab.provision.writer import Plan, Report, Verified, Way, WriteProgress, WriteTarget
 from lab.redaction import redacted

@@ -61,7 +61,9 @@ def default() -> str:
         "# Power goes through pdudaemon, the console is a pty, the boot-mode straps are files.\n"
     )
     address = f"127.0.0.1:{pdudaemon.DEFAULT_PORT}"
-    return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
+    return head + _fill(
+        _DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS, strategy=shipped.STRATEGY_BESIDE
+    )
 
 
 def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, site: str = "", writers: str = "") -> str:
@@ -73,7 +75,8 @@ def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, site: str = "",
     """
     folder, board = place.folder.path.parent, place.folder.name
     head = _HEAD.format(board=board, folder=folder)
-    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, board_type)
+    strategy = json.dumps(str(shipped.strategy_file()), ensure_ascii=False)
+    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, board_type, strategy=strategy)
     if writers:
         panel, card = f"http://{place.switch}/boards/{board}/sdmux", str(sdmux.host_image(place.folder))
         mux = _MULTIPLEXER.format(url=json.dumps(panel), image=json.dumps(card, ensure_ascii=False))
@@ -92,6 +95,8 @@ def _fill(
     address: str,
     latency_timer_ms: float,
     board_type: str = QEMU_TYPE,
+    *,
+    strategy: str,
 ) -> str:
     template = (resources.files("lab.virtual.qemu") / "texts" / "env.yaml.in").read_text(encoding="utf-8")
     kind = boards.load(board_type)
@@ -108,6 +113,7 @@ def _fill(
         "board": board,
         "board_type": board_type,
         "pdudaemon": address,
+        "strategy": strategy,
         "latency_timer_ms": f"{latency_timer_ms:.1f}",
         "rail_sensors": _RAIL_SENSORS.format(rails="\n    ".join(rails)) if rails else "",
         "rails_driver": "- RailsDriver: {}" if rails else "",

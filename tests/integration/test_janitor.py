@@ -21,6 +21,7 @@ from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStu
 from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
+from lab import shipped
 from lab.errors import LabTransientError
 from lab.farm import status
 from lab.farm.config import load
@@ -46,8 +47,8 @@ targets:
       - BoardStrategy: {{board_type: am62xx_sk, board: '{place}'}}
 options:
   coordinator_address: '{address}'
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 FARM = """
 directory: {folder}
 database: sqlite:///{folder}/results.db

@@ -14,6 +14,7 @@ import pytest
 from support.coordinator import DEADLINE_S, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
+from lab import shipped
 from lab.errors import ConfigurationError, LabTransientError
 from lab.places.holding import Place, PlaceUser, job_user, stock_user
 
@@ -29,8 +30,8 @@ targets:
       - BoardStrategy: {{board_type: am62xx_sk, board: b1}}
 options:
   coordinator_address: '{address}'
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 HOLDS = """
 import sys, time
 from lab.places.holding import Place, job_user, stock_user

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lab import shipped
 from lab.env import envfile
 
 ENV = """
-imports: [lab.drivers, lab.strategies]
+imports: [lab.drivers, STRATEGY]
 targets:
   main:
     resources:
@@ -19,7 +20,7 @@ targets:
       - ManualPowerDriver: {}
       - StampedConsoleDriver: {}
       - BoardStrategy: {board_type: am62xx_sk, board: b-1}
-"""
+""".replace("STRATEGY", str(shipped.strategy_file()))
 TEST = """
 import pytest
 

@@ -149,6 +149,7 @@ def test_an_environment_whose_bench_is_down_says_how_to_bring_it_up(lab: Lab, tm
     env = tmp_path / "envs" / "sim-am62a.yaml"
     env.parent.mkdir()
     shutil.copy(ROOT / "envs" / "sim-am62a.yaml", env)
+    shutil.copytree(ROOT / "strategies", tmp_path / "strategies")
     process = lab.pytest("--lg-env", str(env))
     assert process.wait(DEADLINE_S) == pytest.ExitCode.USAGE_ERROR
     assert "(is the virtual board up? start it with: lab virtual up sim --type am62axx_sk)\n" in lab.log

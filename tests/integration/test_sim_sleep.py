@@ -8,7 +8,7 @@ from support.simruns import planned
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.errors import BoardlabError, ConfigurationError
-from lab.strategies import Status
+from lab.run.board import Status
 
 DEEP, MCU = SuspendPlan("deep_sleep", "uart", 1), SuspendPlan("mcu_only", "uart", 1)
 

@@ -16,6 +16,7 @@ from attrs import define
 from support.scripted_board import ScriptedBoard
 from support.strapserver import StrapServer, nobody, strap_server
 
+from lab import shipped
 from lab.console.client import ConsoleClient
 from lab.host.runtime import socket_path
 from lab.results import Attempt, open_store
@@ -37,8 +38,8 @@ targets:
       - HttpDigitalOutputDriver: {{name: S0, bindings: {{http: S0}}}}
       - BootModeDriver: {{lines: {{0: S0}}, fixed: {fixed}, timeout: {limit}}}
       - BoardStrategy: {{board_type: qemu-virt, board: scripted-1}}
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 
 
 @define

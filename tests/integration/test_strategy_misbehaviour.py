@@ -16,6 +16,7 @@ from attrs import evolve
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort, RawSerialPort
 from support.scripted_board import HEALTHY, ScriptedBoard
+from support.strategies import BoardStrategy
 
 from lab.benchmarks.boot import BootWatch
 from lab.console.client import ConsoleClient, ensure_server
@@ -23,7 +24,7 @@ from lab.console.model import Chunk
 from lab.drivers import StampedConsoleDriver, StampedPDUDaemonDriver
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.runtime import socket_path
-from lab.strategies import BoardStrategy, Status
+from lab.run.board import Status
 
 
 @pytest.fixture

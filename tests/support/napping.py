@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from attrs import define, field, frozen
 
 from lab.benchmarks.lowpower.result import SuspendResult
-from lab.strategies import BoardStrategy
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.truth import Truth
 from support.simlab import SimLab
 from support.simtarget import strategy_on
+from support.strategies import BoardStrategy
 
 
 @frozen

@@ -13,14 +13,15 @@ from lab.benchmarks.site import LabSite
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.pytest_plugin.sections import LabgridHost
 from lab.results import Store, open_store
+from lab.run.board import Status
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
-from lab.strategies import BoardStrategy, Status
 from lab.virtual.sim.dice import dice
 from lab.virtual.sim.network import Folder
 from lab.virtual.sim.sample_outputs.tester import Tester
 from support.simlab import SimLab
 from support.simtarget import SimClock, strategy_on
+from support.strategies import BoardStrategy
 
 SCRATCH = {
     "emmc": "/dev/mmcblk0p3",

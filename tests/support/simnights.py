@@ -18,12 +18,12 @@ from lab.results import Store, open_store
 from lab.results.models import RunRow
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.strategies import BoardStrategy
 from lab.virtual.sim.faults import plan
 from lab.virtual.sim.model import serial_number
 from support.simlab import SimLab
 from support.simruns import RETRIES
 from support.simtarget import SimClock, pdudaemon, strategy_on
+from support.strategies import BoardStrategy
 
 BOARD: Final = "am62xx_sk-1"
 RELEASE: Final = "nightly"

@@ -21,7 +21,6 @@ from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
 from lab.run.board import Status
-from lab.strategies import BoardStrategy
 from lab.virtual.sim.faults.plan import Planned
 from lab.virtual.sim.network import Folder
 from lab.virtual.sim.storage import BOOT_CONFIG
@@ -29,6 +28,7 @@ from support.simlab import SimLab
 from support.simrecovery import PlayedSnagflash, images
 from support.simruns import Told
 from support.simtarget import SimClock, strategy_on
+from support.strategies import BoardStrategy
 
 BOARD_TYPE, OLD, NEW = "am62xx_sk", "11.01", "10.00"
 UBOOT_OF = {"11.01": "2025.01", "10.00": "2024.04"}

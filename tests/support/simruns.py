@@ -18,7 +18,6 @@ from lab.results import Attempt as Recorded
 from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.strategies import BoardStrategy
 from lab.virtual.sim.faults import plan
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import DEFAULT, SimSetup
@@ -26,6 +25,7 @@ from lab.virtual.sim.trueboots import TrueBoot, true_boots
 from lab.virtual.truth import Truth
 from support.simlab import SimLab
 from support.simtarget import SimClock, pdudaemon, strategy_on
+from support.strategies import BoardStrategy
 
 RETRIES = 2
 

@@ -29,9 +29,9 @@ from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, SideConsoleDriver, StampedConsoleDriver, StampedPDUDaemonDriver, WakePinsDriver
 from lab.drivers.consoleport import LocalPort
-from lab.strategies import BoardStrategy
 from lab.virtual.sim.faulthooks import Switching
 from support.simlab import SimLab
+from support.strategies import BoardStrategy
 
 PDU_TIMEOUT_S = 1.0  # a busy host answers within it
 OUTLET = "/outlet"

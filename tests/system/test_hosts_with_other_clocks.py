@@ -23,6 +23,7 @@ from support.coordinator import client, running_coordinator
 from support.postgresql_cluster import PASSWORD, Cluster, cluster
 
 from exporters.farm.coordinator import Coordinator
+from lab import shipped
 from lab.jobs import listing
 from lab.places.holding import JobHolder
 from lab.results import open_store
@@ -45,8 +46,8 @@ TICK_S = 0.5
 ENV = """
 targets: {{main: {{resources: [{{RemotePlace: {{name: {board}}}}}], drivers: [{{BoardStrategy: {{board_type: am62xx_sk, board: {board}}}}}]}}}}
 options: {{coordinator_address: '{address}'}}
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 
 
 @define

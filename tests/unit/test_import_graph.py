@@ -28,13 +28,13 @@ FLOORS = (
     ("lab.provision",),
     ("lab.drivers",),
     ("lab.env", "lab.places"),
-    ("lab.strategies", "lab.farm"),
-    ("strategies", "lab.web"),  # strategies: the old name of lab.strategies, for one release
+    ("lab.control", "lab.farm"),
+    ("strategies", "lab.web"),
     ("lab.pytest_plugin", "lab.cli"),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
 
-LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.places", "lab.strategies", "lab.pytest_plugin"}
+LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.places", "lab.control", "strategies", "lab.pytest_plugin"}
 LABGRID_MODULES_ELSEWHERE = {"exporters.farm.coordinator"}  # a client of the coordinator's own protocol
 LAZY = {"lab.cli", "lab.cli.main", "lab.cli.groups"}  # what every start of `lab` loads
 LABGRID_MODULES = {"labgrid", "pexpect"}
@@ -42,7 +42,7 @@ _BROUGHT = "labgrid brings the strategy to the plugin, which never imports strat
 _VIRTUAL = "a measurement does not know whether its board is virtual"
 _HIDDEN = "a user's conftest may put a folder of that name before ours"
 NEVER_BY_THE_PLUGIN = {
-    "lab.strategies": _BROUGHT,
+    "lab.control": _BROUGHT,
     "strategies": _BROUGHT,
     "lab.virtual": _VIRTUAL,
     "exporters": _HIDDEN,
@@ -190,7 +190,7 @@ MADE_UP = {
     "lab/boards/model.py": "from lab import errors\n",
     "lab/console/__init__.py": "from lab.boards import load\nimport lab.metrics\n",
     "lab/drivers/__init__.py": "import labgrid\nfrom lab.console import Moment\n",
-    "lab/strategies/__init__.py": "from labgrid.strategy import Strategy\nfrom lab import drivers\n",
+    "strategies/boardstrategy.py": "from labgrid.strategy import Strategy\nfrom lab import drivers\n",
     "lab/pytest_plugin.py": "from labgrid import Target\nfrom lab.console import Moment\n",
     "lab/cli/__init__.py": 'COMMAND_GROUPS = {"console": "lab.cli.console"}\nfrom lab.errors import BoardlabError\n',
 }
@@ -222,12 +222,16 @@ def test_a_sound_house_has_no_offences(tmp_path: Path) -> None:
         ("lab/boards/model.py", "if TYPE_CHECKING:\n    import lab.console.server\n", "floor 4 is not below floor 3"),
         ("lab/boards/model.py", 'importlib.import_module("lab.console")\n', "floor 4 is not below floor 3"),
         ("lab/console/__init__.py", "import lab.virtual.uart\n", "floor 4 is not below floor 4"),
-        ("lab/drivers/__init__.py", "import lab.strategies\n", "floor 12 is not below floor 10"),
+        ("lab/drivers/__init__.py", "import lab.control\n", "floor 12 is not below floor 10"),
         ("lab/console/__init__.py", "import labgrid\n", "may know labgrid"),
         ("lab/console/__init__.py", "def f():\n    from pexpect import fdpexpect\n", "may know labgrid"),
         ("lab/cli/__init__.py", "from labgrid.step import steps\n", "may know labgrid"),
-        ("lab/pytest_plugin.py", "from lab.strategies import BoardStrategy\n", "which never imports strategies"),
-        ("lab/pytest_plugin.py", "from strategies import BoardStrategy\n", "which never imports strategies"),
+        ("lab/pytest_plugin.py", "from lab.control import lowpower\n", "which never imports strategies"),
+        (
+            "lab/pytest_plugin.py",
+            "from strategies.boardstrategy import BoardStrategy\n",
+            "which never imports strategies",
+        ),
         ("lab/pytest_plugin.py", "from lab.virtual import bench\n", "does not know whether its board is virtual"),
         ("lab/cli/__init__.py", "from lab.console import commands\n", "names modules as strings"),
         ("lab/attic.py", "", "stands on no floor"),

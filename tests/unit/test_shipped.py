@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_checkout_has_them_at_its_top() -> None:
     assert shipped.checkout() == ROOT
-    for name in (shipped.ENVS, shipped.TESTS, shipped.FARM, shipped.DOCS):
+    for name in (shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM, shipped.DOCS):
         assert shipped.folder(name) == ROOT / name
         assert shipped.folder(name).is_dir()
 
@@ -31,7 +31,7 @@ def test_the_wheel_is_filled_as_they_are_looked_for() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
         "wheel"
     ]
-    names = {shipped.ENVS, shipped.TESTS, shipped.FARM, shipped.DOCS}
+    names = {shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM, shipped.DOCS}
     assert wheel["sources"] == {name: f"lab/lab_folder/{name}" for name in names}
     assert set(wheel["only-include"]) == names | set(wheel["packages"])
 

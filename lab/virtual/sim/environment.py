@@ -8,6 +8,7 @@ from importlib import resources
 import jinja2
 
 from lab import boards
+from lab.shipped import STRATEGY_BESIDE, strategy_file
 from lab.virtual import pdudaemon
 from lab.virtual.board import BoardAccess
 from lab.virtual.rails.levels import env_lines
@@ -35,6 +36,7 @@ def of_board(board_type: str, place: BoardAccess, serial: str) -> str:
         switch=place.switch,
         latency_timer_ms=place.latency_timer_ms,
         identity=serial,
+        strategy=json.dumps(str(strategy_file()), ensure_ascii=False),
     )
 
 
@@ -53,6 +55,7 @@ def shipped(board_type: str, real: str) -> str:
         switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
         latency_timer_ms=0.0,
         identity="",  # it depends on the seed that the board is brought up with
+        strategy=STRATEGY_BESIDE,
     )
 
 

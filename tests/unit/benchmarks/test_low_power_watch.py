@@ -19,10 +19,10 @@ from lab.benchmarks.lowpower.samples import of_suspend
 from lab.benchmarks.lowpower.watch import MOMENTS, SuspendWatch, WakeEdge
 from lab.console import model
 from lab.console.moments import MomentFinder
+from lab.control.lowpower import SuspendMonitor
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Sample
 from lab.rails.model import PhasePower, RailPower
-from lab.strategies.lowpower import SuspendMonitor
 
 S = 1_000_000_000
 AM62 = boards.load("am62xx_sk")

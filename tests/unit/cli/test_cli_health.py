@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import shipped
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.farm import labgrid_place, lease
@@ -18,12 +19,12 @@ from lab.results import open_store
 
 FAILED = 1
 AWAY = LabTransientError("labgrid's coordinator does not answer", failure="coordinator_unreachable")
-ENV = """imports: [lab.strategies]
+ENV = """imports: [STRATEGY]
 targets:
   main:
     resources: [{RemotePlace: {name: p1}}]
     drivers: [{BoardStrategy: {board: b1, board_type: am62xx_sk}}]
-"""
+""".replace("STRATEGY", str(shipped.strategy_file()))
 
 
 class Coordinator:

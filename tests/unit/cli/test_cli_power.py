@@ -12,6 +12,7 @@ import pytest
 from support.simlab import SimLab
 from support.simtarget import OUTLET, power_switch
 
+from lab import shipped
 from lab.cli import main
 from lab.drivers import railsdriver
 from lab.drivers.switching import Outlet
@@ -19,7 +20,7 @@ from lab.env import envfile
 from lab.env.powered import Supply
 
 ENV = """
-imports: [lab.drivers, lab.strategies]
+imports: [lab.drivers, STRATEGY]
 targets:
   main:
     resources:
@@ -29,7 +30,7 @@ targets:
       - {driver}
       - StampedConsoleDriver: {{}}
       - BoardStrategy: {{board_type: am62xx_sk, board: b-1}}
-"""
+""".replace("STRATEGY", str(shipped.strategy_file()))
 PLAIN = """
 targets:
   main:

@@ -14,6 +14,7 @@ from attrs import define
 from labgrid import Target
 from support.playedssh import played_ssh
 
+from lab.control.provisioning import hub_of_write
 from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host import locks
@@ -25,7 +26,6 @@ from lab.provision.ways.blockwriter import ORDER, WRITE
 from lab.provision.ways.sd_mux import CardHost
 from lab.provision.writer import WriteProgress
 from lab.provision.writer import WriteTarget as WayTarget
-from lab.strategies.provisioning import hub_of_write
 
 DEADLINE_S = 60.0
 READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from lab import shipped
 from lab.cli import main
 
 ENV = """
-imports: [lab.drivers, lab.strategies]
+imports: [lab.drivers, STRATEGY]
 targets:
   main:
     resources:
@@ -18,7 +19,7 @@ targets:
     drivers:
       - NetworkPowerDriver: {{}}
       {drivers}
-"""
+""".replace("STRATEGY", str(shipped.strategy_file()))
 STRATEGY = "- StampedConsoleDriver: {}\n      - BoardStrategy: {board_type: am62xx_sk, board: b-1}"
 LOCAL = "RawSerialPort: {port: /dev/ttyUSB7, speed: 115200}"
 

@@ -19,6 +19,7 @@ from lab.console.client import ConsoleClient
 from lab.console.lookup import PublishedPort, machine_id
 from lab.console.reader import PortOrder
 from lab.console.tcp_port import HOLD_NS
+from lab.control.following import bound_ns, relate, widened
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import RemotePort, port_of
 from lab.errors import ConfigurationError, LabTransientError
@@ -30,7 +31,6 @@ from lab.host.tcp import own_address
 from lab.metrics import Flag
 from lab.rails.server import rails_socket
 from lab.run.attempts import check_clocks, clocks_document, port_flags
-from lab.strategies.following import bound_ns, relate, widened
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from lab.console import Chunk
 from lab.console.model import Event, LineTiming
+from lab.control.following import falls_silent, follow
 from lab.errors import BoardTransientError
-from lab.strategies.following import falls_silent, follow
 
 S = 10**9
 

@@ -11,12 +11,12 @@ from labgrid import Target
 from labgrid.resource import NetworkSerialPort
 
 from lab.console.lookup import PublishedPort
+from lab.control.provisioning import recover_by
 from lab.drivers import LinuxWriterDriver, StampedConsoleDriver, UBootWriterDriver
 from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError
 from lab.host.clock import time_line
 from lab.provision.release import Content, Expected, Image, Recovery, RecoveryStage, Release
-from lab.strategies.provisioning import recover_by
 
 OTHER = "another boot"
 

@@ -14,6 +14,7 @@ from support.atlength import either
 from support.strapserver import strap_server
 from typer.testing import CliRunner
 
+from lab import shipped
 from lab.cli.env import app
 from lab.env import envfile
 from lab.env.powered import lacks, straps_of
@@ -22,7 +23,15 @@ from lab.pytest_plugin import board
 from lab.shown import plain_text
 
 ROOT = Path(__file__).parents[3]
-AM62 = (ROOT / "envs" / "am62x.yaml").read_text(encoding="utf-8")
+
+
+def environment(name: str) -> str:
+    """The text of a shipped environment, for a folder without `strategies` beside it."""
+    text = (ROOT / "envs" / name).read_text(encoding="utf-8")
+    return text.replace(shipped.STRATEGY_BESIDE, str(shipped.strategy_file()))
+
+
+AM62 = environment("am62x.yaml")
 CONSOLE = "      - StampedConsoleDriver:\n          bindings: {port: main0}\n"
 DRIVERS = "      - HttpDigitalOutputDriver: {name: B3, bindings: {http: B3}}\n"
 
@@ -196,8 +205,8 @@ targets:
       - StampedPDUDaemonDriver: {}
       - StampedConsoleDriver: {}
       - BoardStrategy: {board_type: am62xx_sk, board: b1}
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 
 
 def test_what_is_not_there_is_found(tmp_path: Path) -> None:
@@ -256,8 +265,8 @@ targets:
       - %s
       - UBootDriver: {prompt: '=> '}
       - BoardStrategy: {board_type: am62xx_sk, board: b1}
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 SENSORS = "- RailSensors: {backend: hwmon, port: /sys/class/hwmon%s}"
 
 
@@ -311,8 +320,8 @@ targets:
       - HttpDigitalOutputDriver: {name: S1, bindings: {http: S1}}
       - BootModeDriver: {lines: {0: S0, 1: S1}}
       - BoardStrategy: {board_type: qemu-virt, board: b1, medium: emmc}
-imports: [lab.drivers, lab.strategies]
-"""
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 READ_BACK = """, body_get_asserted: '.*"on".*', body_get_deasserted: '.*"off".*'"""
 
 
@@ -389,7 +398,7 @@ def test_of_a_damaged_environment_each_mistake_is_a_line_and_pytest_starts_with_
     tmp_path: Path, seed: int
 ) -> None:
     chance, path = random.Random(seed), tmp_path / "lab.yaml"
-    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "envs").glob("*.yaml"))]
+    texts = [environment(path.name) for path in sorted((ROOT / "envs").glob("*.yaml"))]
     for _ in range(MUTANTS):
         path.write_text(mutated(chance.choice(texts), chance), encoding="utf-8")
         found = list(envfile.problems(path))

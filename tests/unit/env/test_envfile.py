@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from labgrid.factory import target_factory
 
+from lab import shipped
 from lab.env import envfile
 from lab.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[3]
-VIRTUAL = (ROOT / "envs" / "virtual.yaml").read_text()
+STRATEGY = str(shipped.strategy_file())
+VIRTUAL = (ROOT / "envs" / "virtual.yaml").read_text().replace("../strategies/boardstrategy.py", STRATEGY)
 
 
 def test_a_bare_name_is_looked_up_in_envs() -> None:
@@ -59,7 +61,7 @@ def test_every_shipped_environment_passes(env: str) -> None:
             "no driver 'StampedPDUDaemonDrvier' (did you mean 'StampedPDUDaemonDriver'?)",
         ),
         ("- StampedPDUDaemonDriver: {}", "- StampedPDUDaemonDriver:", "drivers: invalid list item"),
-        ("  - lab.strategies", "  - strategy_room", "imports: strategy_room"),
+        (f"  - {STRATEGY}", "  - strategy_room", "imports: strategy_room"),
         ("targets:", "targets: [", "not YAML"),
         ("    drivers:", "    drivers: []\n    drivers:", "drivers: stands here twice; delete one"),
         ("board: qemu-1", "board: !template $NOWHERE", "NOWHERE"),
@@ -139,40 +141,55 @@ def test_a_file_of_another_encoding_is_named_with_the_line(tmp_path: Path) -> No
         envfile.check(path)
 
 
-@pytest.fixture
-def without_our_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has not imported them yet."""
-    monkeypatch.delitem(target_factory.drivers, "BoardStrategy")
-    for module in ("lab.strategies", "lab.strategies.boardstrategy", "strategies"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-
-
-@pytest.mark.usefixtures("without_our_strategies")
-@pytest.mark.parametrize("init", [True, False])
-def test_a_users_own_folder_that_hides_our_old_name_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: bool
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_an_environment_without_our_strategy_is_told_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_beside: bool
 ) -> None:
-    (tmp_path / "strategies").mkdir()
-    if init:
-        (tmp_path / "strategies" / "__init__.py").touch()
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *(p for p in sys.path if not (Path(p) / "strategies").is_dir())])
-    path = tmp_path / "old.yaml"
-    path.write_text(VIRTUAL.replace("- lab.strategies", "- strategies"))
+    monkeypatch.delitem(target_factory.drivers, "BoardStrategy", raising=False)  # of another test
+    path = tmp_path / "envs" / "bare.yaml"
+    path.parent.mkdir()
+    if is_beside:
+        (tmp_path / "strategies").mkdir()
+        (tmp_path / "strategies" / "boardstrategy.py").touch()
+    path.write_text(VIRTUAL.replace(f"  - {STRATEGY}\n", ""))
     (problem,) = envfile.problems(path)
-    assert problem == (
-        f"{path}: targets.main.drivers.BoardStrategy: no driver 'BoardStrategy' (`- strategies` took "
-        f"{tmp_path / 'strategies'}, which is not boardlab's: write `- lab.strategies`); labgrid and `imports:` define none"
+    file = "../strategies/boardstrategy.py" if is_beside else STRATEGY
+    assert f"no driver 'BoardStrategy' (add `- {file}` to `imports:`);" in problem
+
+
+def test_a_strategy_that_is_not_there_is_named_with_the_one_that_is(tmp_path: Path) -> None:
+    path = tmp_path / "moved.yaml"
+    path.write_text(VIRTUAL.replace(STRATEGY, "../strategies/boardstrategy.py"))
+    with pytest.raises(ConfigurationError) as raised:
+        envfile.check(path)
+    assert str(raised.value) == (
+        f"{path}: imports: ../strategies/boardstrategy.py: there is no file {tmp_path}/../strategies/boardstrategy.py: "
+        f"for BoardStrategy write `- {STRATEGY}`"
     )
 
 
-@pytest.mark.usefixtures("without_our_strategies")
-def test_an_environment_without_our_strategies_is_told_their_name(tmp_path: Path) -> None:
-    path = tmp_path / "bare.yaml"
-    path.write_text(VIRTUAL.replace("  - lab.strategies\n", ""))
+def test_mistakes_in_a_file_and_in_what_it_defines_are_named(tmp_path: Path) -> None:
+    path, own = tmp_path / "own.yaml", tmp_path / "own.py"
+    path.write_text(VIRTUAL.replace(f"- {STRATEGY}", f"- {STRATEGY}\n  - own.py"))
+    own.write_text("1 / 0")
+    with pytest.raises(ConfigurationError, match=r"imports: own\.py: ZeroDivisionError: division by zero"):
+        envfile.check(path)
+    own.write_text(OWN)
+    path.write_text(path.read_text().replace("- BoardStrategy:", "- OwnStrategy:"))
+    envfile.check(path)
+    path.write_text(path.read_text().replace("board_type:", "bord_type:"))
     (problem,) = envfile.problems(path)
-    assert "no driver 'BoardStrategy' (add `- lab.strategies` to `imports:`);" in problem
+    assert "OwnStrategy: unknown key 'bord_type' (did you mean 'board_type'?)" in problem
+    assert "OwnStrategy" not in target_factory.all_classes
 
 
+OWN = """
+from boardstrategy import BoardStrategy
+from labgrid.factory import target_factory
+@target_factory.reg_driver
+class OwnStrategy(BoardStrategy):
+    pass
+"""
 PLAIN = """
 targets:
   main:
@@ -181,19 +198,18 @@ targets:
     drivers:
       - ManualPowerDriver: {name: b1}
       - StampedConsoleDriver: {}
-      - BoardStrategy: {board_type: am62xx_sk, board: b1}
-imports: [lab.drivers, strategies]
+      - OwnStrategy: {board_type: am62xx_sk, board: b1}
 """
 
 
-def test_the_old_name_of_our_strategies_works_and_says_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "old.yaml"
-    path.write_text(PLAIN)
+def test_labgrid_loads_a_file_after_its_check(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    (tmp_path / "own.py").write_text(OWN)
+    path.write_text(f"{PLAIN}imports: [lab.drivers, '{STRATEGY}', own.py]\n")
     done = subprocess.run(
         [Path(sys.executable).with_name("lab"), "env", "check", path],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, f"{path}: nothing wrong\n")
-    assert "write `- lab.strategies` under `imports:`" in done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{path}: nothing wrong\n"), done.stderr

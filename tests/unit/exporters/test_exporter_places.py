@@ -9,8 +9,8 @@ import pytest
 from labgrid.resource.remote import RemotePlace
 
 from exporters.farm.coordinator import Coordinator
+from lab.control.following import PlaceHolders
 from lab.errors import LabStableError, LabTransientError
-from lab.strategies.following import PlaceHolders
 
 
 class Place(RemotePlace):

@@ -53,6 +53,7 @@ def test_a_folder_has_the_env_with_its_lab_lines_the_suite_and_the_farm(
     made = files(lab)
     assert made["envs/am62x.yaml"] == (ENVS / "am62x.yaml").read_text()
     assert [name for name in made if name.startswith("envs/")] == ["envs/am62x.yaml"]
+    assert made["strategies/boardstrategy.py"] == shipped.strategy_file().read_text()
     assert {name: made[f"tests_perf/{name}"] for name in files(TESTS) if name.endswith(".py")} == {
         name: text for name, text in files(TESTS).items() if name.endswith(".py")
     }
@@ -92,7 +93,7 @@ def test_a_type_that_there_is_not_is_refused_with_those_that_there_are(
     assert init(lab, "--board-type", "am62xx_sk,am63") == 2
     assert "--board-type am63: no environment of that type; there are: am43xx-gpevm," in capsys.readouterr().err
     assert init(lab, "--only", "env") == 2
-    assert "--only env: there are: envs, tests_perf, farm" in capsys.readouterr().err
+    assert "--only env: there are: envs, strategies, tests_perf, farm" in capsys.readouterr().err
     assert not lab.exists()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from lab import shipped
 from lab.cli import main
 from lab.cli.watch import moved, view
 from lab.console.recording import RecordingMeta
@@ -37,8 +38,8 @@ ENV = """targets:
     drivers:
     - StampedConsoleDriver: {}
     - BoardStrategy: {board: am62x-1, board_type: am62xx_sk}
-imports: [lab.strategies]
-"""
+imports: [STRATEGY]
+""".replace("STRATEGY", str(shipped.strategy_file()))
 LONG = "board-" + "x" * 250
 AT = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 

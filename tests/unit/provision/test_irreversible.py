@@ -15,7 +15,16 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "lab/provision/ways/command.py"
 COMMANDING = sorted(
     path
-    for room in ("lab/provision", "lab/drivers", "lab/strategies", "lab/benchmarks", "lab/run", "lab/env", "lab/cli")
+    for room in (
+        "lab/provision",
+        "lab/drivers",
+        "lab/control",
+        "strategies",
+        "lab/benchmarks",
+        "lab/run",
+        "lab/env",
+        "lab/cli",
+    )
     for path in (REPOSITORY / room).rglob("*.py")
     if str(path.relative_to(REPOSITORY)) != HERE
 )

@@ -15,12 +15,12 @@ from support.simprovision import NEW, provisioning
 from support.simrecovery import STAGE_BYTES, PlayedSnagrecover, images, recovery
 from support.simtarget import strategy_on
 
+from lab.control import provisioning as strategies_provisioning
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
 from lab.provision.writer import WriteProgress
-from lab.strategies import provisioning as strategies_provisioning
 from lab.virtual.sim import firmware
 
 TENTHS = range(0, 100, either(50, 10))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.control import provisioning
+from lab.control.provisioning import hub_of_write, writing
 from lab.provision.release import Content, Image
 from lab.provision.snagboot import hub_of
 from lab.provision.writer import Plan, WriteTarget
-from lab.strategies import provisioning
-from lab.strategies.provisioning import hub_of_write, writing
 
 READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from labgrid.factory import target_factory
+from support.strategies import BoardStrategy
 
 from lab.errors import ConfigurationError
 from lab.pytest_plugin import guest
 from lab.pytest_plugin.runs import ITEMS_KEY, chosen
-from lab.strategies import BoardStrategy
 
 ROOT = Path(__file__).parents[3]
 SOURCE = pytest.Config.ArgsSource

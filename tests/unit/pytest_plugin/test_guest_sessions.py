@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from support import older_schema
 from support.byhand import by_hand
 from support.leansessions import LEAN
 
-from lab import pytest_plugin
+from lab import pytest_plugin, shipped
 from lab.results import open_store
 from lab.run.options import TABLE
 
@@ -80,7 +79,9 @@ def session(folder: Path, results: Path, *words: str) -> subprocess.CompletedPro
 @pytest.fixture
 def board_env(tmp_path: Path) -> Path:
     """A board's environment outside of the checkout; nobody is there."""
-    return Path(shutil.copy(ROOT / "envs" / "sim-am62x.yaml", tmp_path / "board.yaml"))
+    text = (ROOT / "envs" / "sim-am62x.yaml").read_text()
+    (tmp_path / "board.yaml").write_text(text.replace(shipped.STRATEGY_BESIDE, str(shipped.strategy_file())))
+    return tmp_path / "board.yaml"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.samples import of_suspend
 from lab.errors import ConfigurationError, LabStableError
 from lab.metrics import Flag
-from lab.strategies import Status
+from lab.run.board import Status
 
 DEEP, MCU = SuspendPlan("deep_sleep", "uart", 1), SuspendPlan("mcu_only", "uart", 1)
 

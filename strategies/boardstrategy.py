@@ -1,4 +1,7 @@
-"""BoardStrategy: off, bootloader and linux, from the medium that was asked for, each state verified."""
+"""BoardStrategy: off, bootloader and linux, from the medium that was asked for, each state verified.
+
+Environments import this file by its path, and a lab may change its copy; `lab.control` is the library that it uses.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
+from lab.control.following import PlaceHolders, falls_silent, follow, power_asked, relate, widened
+from lab.control.lowpower import LowPower
+from lab.control.provisioning import check_expected, writing
 from lab.drivers import calls
 from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.prompt import Prompt
@@ -33,9 +39,6 @@ from lab.provision.release import Recovery
 from lab.provision.releasefile import answer
 from lab.provision.writer import Way
 from lab.run.board import Status
-from lab.strategies.following import PlaceHolders, falls_silent, follow, power_asked, relate, widened
-from lab.strategies.lowpower import LowPower
-from lab.strategies.provisioning import check_expected, writing
 
 OFF_ATTEMPTS = 2
 
@@ -61,7 +64,7 @@ class BoardStrategy(Strategy):
     Attributes:
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
         on_at: when it was switched on last, seconds since 1970.
-        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.provisioning.recover_by.
+        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.control.provisioning.recover_by.
         ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.ramboot.
     """
 

@@ -31,13 +31,13 @@ from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeE
 from lab.boards import SdkRelease
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.moments import MomentFinder, feed_watch
+from lab.control.following import bound_ns, follow, power_asked, widened
 from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut
 from lab.run.board import Board, Status
-from lab.strategies.following import bound_ns, follow, power_asked, widened
 
 # --- A suspend that is under way, as the console shows it ---
 

@@ -1,0 +1,1 @@
+"""Control of a board for its strategy: following a boot, low-power modes, provisioning."""
