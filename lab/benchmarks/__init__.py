@@ -1,1 +1,1 @@
-"""One module per section of the performance guide: what it needs, what it runs, what its numbers mean."""
+"""The performance guide's sections, one module each: needs, commands, numbers."""

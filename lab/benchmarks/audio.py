@@ -1,4 +1,4 @@
-"""ALSA capture and playback, by sampling rate: bits a second and CPU load."""
+"""ALSA capture and playback by sampling rate: throughput and CPU load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAID = {"capture": "Read", "playback": "[Ww]rite"}
 
 
 def parse(output: bytes, direction: str, rate_hz: str) -> list[ParsedReading]:
-    """One run of the vendor's alsa_perf_tests; it says the rate that it was asked for."""
+    """Parse a run of the vendor's alsa_perf_tests at this rate."""
     params = {"rate_hz": rate_hz, "direction": direction}
     start = rf"^\|TRACE LOG\|{_SAID[direction]}: "
 

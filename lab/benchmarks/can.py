@@ -1,4 +1,4 @@
-"""CAN loopback: frames a second through one controller. The vendor publishes no such number."""
+"""CAN loopback: frames per second of a controller (not in the guides)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERFACE = "can0"
 
 
 def parse(output: bytes) -> list[ParsedReading]:
-    """`time -p cangen`: frames of eight bytes over the time that it took."""
+    """`time -p cangen`: frames of eight bytes over real time."""
 
     def real(match: re.Match[str]) -> list[ParsedReading]:
         seconds = float(match[1])

@@ -1,7 +1,7 @@
-"""The loop of cycles: measure, record, retry within a bound, go on.
+"""The loop of cycles: measure, record, retry within a bound, continue.
 
-A failed attempt is recorded with its class and never becomes a sample. Whether it is retried depends only on whether
-its error is transient (lab/errors.py).
+A failed attempt is recorded with its class and never becomes a sample. Only a transient error (lab/errors.py) is
+retried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CycleAttempt(Generic[Result]):
 
     Attributes:
         cycle: from 1. number: from 1 within the cycle.
-        result: what `measure` returned, or None when it raised `error`. again: another attempt follows.
+        result: of `measure`, or None when it raised `error`. again: another attempt follows.
     """
 
     cycle: int
@@ -43,10 +43,12 @@ class CycleAttempt(Generic[Result]):
 
 @define
 class Retries:
-    """Which failed attempts of a cycle are followed by another one. Attempts that fail since a host is away use up none of the others.
+    """The retry policy of a cycle.
+
+    Attempts that fail since a host is away do not count with the others.
 
     Attributes:
-        most: further attempts after transient errors; 0: none, whatever fails.
+        most: further attempts after transient errors; 0: none.
         failed: attempts that failed otherwise. aways: those that failed since a host is away. away_s: the pauses after these.
     """
 
@@ -56,7 +58,7 @@ class Retries:
     away_s: float = 0.0
 
     def pause_s(self, error: BoardlabError) -> float | None:
-        """How long to wait after an attempt that failed with this error; None: there is no further one."""
+        """Pause after a failed attempt; None: no further attempt."""
         if not error.transient or not self.most:
             return None
         if error.failure in AWAY:
@@ -72,7 +74,7 @@ def _after(failed: int, pauses_s: tuple[float, ...]) -> float:
 
 
 def nothing_before_cycle() -> None:
-    """Nobody is given the board."""
+    """Do nothing before a cycle."""
 
 
 def run_cycles(
@@ -84,14 +86,14 @@ def run_cycles(
     sleep: Callable[[float], None],
     before_cycle: Callable[[], None] = nothing_before_cycle,
 ) -> None:
-    """Measure every cycle of `cycles`, each with at most `retries` further attempts after a transient error; see `Retries`.
+    """Measure every cycle with retries after transient errors; see `Retries`.
 
     Every attempt is handed to `record` before the next one begins, so that nothing measured is lost.
 
     Args:
         measure: called with the cycle and the attempt's number, both from 1.
         sleep: waits that many seconds.
-        before_cycle: called before each cycle; ends the session where the board is to be given to somebody.
+        before_cycle: called before each cycle; ends the session to give the board away.
 
     Raises:
         BoardlabError: the error of the last attempt of the first cycle that could not be measured.

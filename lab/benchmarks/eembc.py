@@ -1,4 +1,4 @@
-"""CoreMark-Pro on one and two contexts, and MultiBench: workloads a second. EEMBC licenses the suites."""
+"""EEMBC's CoreMark-Pro (one, two contexts) and MultiBench: workloads per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ethernet between the board and the tester: TCP in both directions, UDP without loss and with possible loss.
+"""Ethernet to the tester: TCP both ways, UDP with and without loss.
 
 netperf as the guides have it. A UDP sender is limited by bursts every 10 ms, so its rate has steps of 100 packets a
 second. Throughput counts the bits of whole frames, as guides from 10.00 on do; the packets are not rounded.
@@ -20,7 +20,7 @@ from lab.boards import BoardType
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
 
-# --- netperf's output with `-k`: keywords and values, one a line ---
+# --- netperf's output with `-k` ---
 
 
 KEYS = "DIRECTION,THROUGHPUT,MEAN_LATENCY,LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_SEND_SIZE"
@@ -35,8 +35,8 @@ class Netperf:
 
     Attributes:
         kind: "TCP STREAM", "TCP MAERTS", "UDP STREAM".
-        mbit_s: of UDP_STREAM what arrived.
-        local_cpu, remote_cpu: percent over all cores; None where not measured.
+        mbit_s: for UDP_STREAM the received rate.
+        local_cpu, remote_cpu: percent over all cores; None: not measured.
         sent_bytes, received_bytes, datagram_bytes: of the stream and of one send.
         start, end: its bytes in the output.
     """
@@ -61,7 +61,7 @@ def parse(output: bytes, *kinds: str) -> list[Netperf]:
     """The results of tests of these kinds, in that order.
 
     Raises:
-        TestTransientError: one of them is missing or incomplete, or netperf said that it cannot do what was asked.
+        TestTransientError: a result is missing or incomplete, or netperf refused the test.
     """
     blocks: dict[str, dict[str, str]] = {}
     spans: dict[str, tuple[int, int]] = {}
@@ -139,8 +139,8 @@ class Trial:
 
     Attributes:
         rate: offered, in the caller's unit.
-        loss: share of what was sent that did not arrive.
-        is_long: of the length that the RFC asks for.
+        loss: lost share of the sent data.
+        is_long: of the RFC's length.
     """
 
     rate: float
@@ -150,11 +150,11 @@ class Trial:
 
 @frozen
 class Throughput:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         rate: the fastest that lost nothing in a long trial.
-        tolerance: how much faster the truth may be, in the unit of the rate: the bracket's width when it stopped.
+        tolerance: width of the final bracket, in the unit of the rate: the truth may be faster by it.
         trials: in their order.
         is_monotonic: no rate lost anything below one that lost nothing, beyond the tolerance; False hints at a link
             whose losses have another reason than its capacity.
@@ -215,8 +215,8 @@ def search(
     """Find the highest rate without loss.
 
     Args:
-        send: offers a rate, for a short or a long time, and returns the share that was lost.
-        lowest: a rate that any link that works can do. highest: what the link can carry; nothing is tried above.
+        send: offers a rate, for a short or a long time, and returns the lost share.
+        lowest: a rate of any working link. highest: the link's capacity; nothing is tried above.
         step: the smallest difference of rates that the sender can make.
         tolerance: the bracket's width at which the search ends, as a share of the rate.
 
@@ -254,7 +254,7 @@ def _monotonic(trials: list[Trial], tolerance: float) -> bool:
     return not lossy or min(lossy) > best * (1 - 2 * tolerance)
 
 
-# --- Ethernet between the board and the tester: TCP in both directions, UDP without loss and with possible loss ---
+# --- The sections ---
 # netperf as the guides have it. A UDP sender is limited by bursts every 10 ms, so its rate has steps of 100 packets a
 # second. Throughput counts the bits of whole frames, as guides from 10.00 on do; the packets are not rounded.
 
@@ -330,13 +330,16 @@ def _params(bench: Bench) -> dict[str, str]:
 
 
 def _tcp_params(bench: Bench) -> dict[str, str]:
-    """The guide of the AM437x names the window of its time, that of iperf, which is the system's; later guides have none."""
+    """The TCP window if the board's guide names one (AM437x).
+
+    It is that of iperf, which is the system's; later guides have none.
+    """
     window = bench.board.benchmarks.tcp_window
     return _params(bench) | ({"window": window} if window else {})
 
 
 def port(board: BoardType, interface: str) -> str:
-    """What the guides call the port behind an interface."""
+    """The guides' name of the port behind an interface."""
     return next((link.port for link in board.links if link.name == interface), "cpsw")
 
 
@@ -393,7 +396,7 @@ def _fastest(bench: Bench, direction: str, frame: int) -> Iterator[ParsedReading
 
 
 def _uncertain(reading: ParsedReading, found: Throughput, frame: int) -> ParsedReading:
-    """The truth may be faster by what the search left open."""
+    """Add the search's tolerance to a reading's quantum."""
     quanta = {"ethernet.udp.packets": 1e-3, "ethernet.udp.throughput": frame * 8e-6}
     flags = frozenset() if found.is_monotonic else frozenset({Flag.NOT_MONOTONIC})
     return evolve(reading, quantum=2 * found.tolerance * quanta.get(reading.metric, 0.0), flags=flags)
@@ -406,7 +409,7 @@ def _with_loss(bench: Bench) -> Rows:
 
 
 def _serving(rows: Callable[[Bench], Rows]) -> Callable[[Bench], Rows]:
-    """With netserver on both ends."""
+    """Run netserver on both ends during the block."""
 
     def served(bench: Bench) -> Rows:
         for start in (bench.run, bench.tester):

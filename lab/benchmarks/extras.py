@@ -1,4 +1,4 @@
-"""What no guide has and every distribution ships: sysbench and stress-ng."""
+"""sysbench and stress-ng, which distributions ship and no guide has."""
 
 from __future__ import annotations
 

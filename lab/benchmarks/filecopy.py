@@ -1,4 +1,6 @@
-"""Files of 100 MB by dd, on every file system, for boards without the vendor's filesystem_tests.
+"""dd of 100 MB files on every file system.
+
+For boards without the vendor's filesystem_tests.
 
 The rate is dd's bytes over dd's seconds: its own rate has no decimals from 100 MB/s on.
 """

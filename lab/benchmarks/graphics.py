@@ -1,4 +1,4 @@
-"""glmark2 on DRM and Wayland, GFXBench, and GLBenchmark 2.5. A preflight wants a display, or a connector forced on."""
+"""glmark2 (DRM, Wayland), GFXBench, GLBenchmark 2.5; they need a display."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def glbenchmark_tests(output: bytes) -> dict[str, str]:
 
 
 def glbenchmark(output: bytes, test: str) -> list[ParsedReading]:
-    """One test: the mean of its frame rates, and triangles or texels a second where it counts those.
+    """Parse one test: mean frame rate, and triangles or texels per second.
 
     A frame rate comes several times in one run, and each is the vendor's sample; here they are one number. It is whole
     when the test says that it has finished.
@@ -82,7 +82,7 @@ def glbenchmark(output: bytes, test: str) -> list[ParsedReading]:
 
 
 def _test(name: str) -> str:
-    """What the guides call a test of GLBenchmark."""
+    """The guides' name of a GLBenchmark test."""
     return f"{name.lower()} test"
 
 

@@ -1,4 +1,4 @@
-"""Which board hangs on the console, and where its root file system is, as its own shell says.
+"""The board's identity and root device, read by its own shell.
 
 Sources: the device tree's `serial-number` (Devicetree Specification, 2.3), the network interfaces' addresses, and
 /proc/self/mountinfo (proc(5)). Two boards of a type differ in nothing else that they print.
@@ -31,7 +31,7 @@ class Shell(Protocol):
 
 @frozen
 class BoardIdentity:
-    """What a board says of itself; empty where it does not say.
+    """A board's identity from its shell; unknown fields are empty.
 
     Attributes:
         serial: of the device tree.
@@ -45,7 +45,7 @@ class BoardIdentity:
 
     @property
     def names(self) -> frozenset[str]:
-        """Whatever tells this board from others."""
+        """All names that distinguish this board from others."""
         return frozenset({*self.macs, *({self.serial} if self.serial else ())})
 
     def document(self) -> dict[str, object]:
@@ -66,7 +66,7 @@ def identify(shell: Shell) -> BoardIdentity:
 
 
 def from_document(document: object) -> BoardIdentity:
-    """What `document` gave; an empty one of anything else."""
+    """The identity from `document`; empty for anything else."""
     if not isinstance(document, Mapping):
         return BoardIdentity()
     macs = document.get("macs")
@@ -78,10 +78,10 @@ def from_document(document: object) -> BoardIdentity:
 
 
 def check_board(said: BoardIdentity, board: str, expected: frozenset[str], source: str) -> None:
-    """Compare what a board says with what is known of it. Nothing known, or nothing said, is no contradiction.
+    """Compare a board's identity with the expected one, if both are known.
 
     Args:
-        source: where `expected` is from.
+        source: of `expected`.
 
     Raises:
         LabStableError: it is another board.
@@ -100,7 +100,10 @@ def _is_burnt_in(mac: str) -> bool:
 
 
 def _root(shell: Shell) -> str:
-    """Of the last mount at `/`; a file system without a block device, such as UBIFS, names itself."""
+    """The device of the last mount at `/`.
+
+    A file system without a block device, such as UBIFS, names itself.
+    """
     lines = [line for line in _text(shell, _ROOT).splitlines() if " - " in line]
     if not lines:
         return ""

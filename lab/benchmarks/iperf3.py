@@ -1,4 +1,4 @@
-"""iperf3 beside netperf: TCP in both directions at once, UDP with possible loss in each.
+"""iperf3: TCP in both directions at once, UDP with possible loss.
 
 The server runs on the tester. UDP goes as fast as its sender can; what arrived is counted in packets, since iperf3
 rounds its rates, and throughput counts the bits of whole frames, as in `lab.benchmarks.ethernet`.
@@ -24,7 +24,7 @@ _KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
 
 
 def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
-    """`iperf3 --bidir`: what the receivers of both directions got."""
+    """`iperf3 --bidir`: the received rates of both directions."""
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
         own = {**params, "direction": _WAYS[match[1]]}
@@ -35,7 +35,7 @@ def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 
 
 def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading]:
-    """`iperf3 -u`: what the receiver says of the whole time."""
+    """`iperf3 -u`: the receiver's summary."""
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
         seconds, lost, total = float(match[1]), int(match[2]), int(match[3])
@@ -61,15 +61,16 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
 
 
 def _serve(bench: Bench) -> None:
-    """Have the tester serve one test. Only `timeout`, whose child the server is, ever signals it: a process id that is
-    written down may be another's by the time it is read, or by another's hand.
+    """Start a server for one test on the tester.
+
+    Only `timeout`, its parent, signals it: a recorded process id may belong to another process when it is used.
     """
     server = f"timeout {bench.site.seconds + _SERVER_SPARE_S} iperf3 --server --one-off"
     bench.tester(f"({server} < /dev/null > /dev/null 2>&1 &)")
 
 
 def _stop(bench: Bench) -> None:
-    """A server that nobody came to ends with its first client: this one, which sends a byte."""
+    """End an unused server by a client that sends a byte."""
     bench.tester("iperf3 --client 127.0.0.1 --connect-timeout 1000 --bytes 1 > /dev/null 2>&1", check=False)
 
 

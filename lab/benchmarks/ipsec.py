@@ -1,4 +1,4 @@
-"""An IPSec tunnel between the board and the tester: throughput, packets and the board's load.
+"""An IPSec tunnel to the tester: throughput, packets, board's load.
 
 The keys are set by hand (`ip xfrm`), so that nothing but the kernel's ESP is measured. The vendor's own runner is not
 public; its ancestor sums both directions of iperf, as is done here. Packets are those that the interface counted; the
@@ -33,7 +33,7 @@ _OUT = "/run/boardlab.iperf"  # on the board, where nobody but root makes files
 
 
 def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) -> list[ParsedReading]:
-    """iperf's rates of both directions, the interface's packets before and after, and mpstat's average."""
+    """iperf's rates both ways, the interface's packets, and mpstat's average."""
     params = {"algorithm": algorithm, "engine": engine}
     rates: dict[str, float] = {}
     steps: dict[str, float] = {}
@@ -85,7 +85,7 @@ def tunnel(algorithm: str, here: str, there: str) -> list[str]:
 
 
 def _swapped(commands: list[str]) -> list[str]:
-    """The other end's: the same states by their numbers."""
+    """The other end's commands: the same states by their numbers."""
     return [
         c.replace(" dir out ", " dir X ").replace(" dir in ", " dir out ").replace(" dir X ", " dir in ")
         for c in commands
@@ -109,7 +109,7 @@ def _rows(bench: Bench, engine: str) -> Rows:
 
 
 def _tunable(bench: Bench) -> dict[str, str]:
-    """The queue and the fallback of the accelerators that have them: file -> what it is set to now."""
+    """The accelerators' tuning files (queue, fallback) -> their present values."""
     said = bench.run(f"grep -H . {' '.join(f'{_TUNED}/{name}' for name in TUNING)} 2> /dev/null", check=False)
     return dict(re.findall(r"^(/sys/\S+):(\d+)$", said.decode("utf-8", "replace"), re.MULTILINE))
 
@@ -140,7 +140,10 @@ def _tunnelled(bench: Bench, commands: list[str], parser: Parser) -> list[Parsed
 
 
 def _takes(bench: Bench, state: str) -> bool:
-    """Whether both ends' kernels take a state; one that is there already would be refused, whatever its cipher."""
+    """True if both kernels accept a state, after a flush.
+
+    An existing state would be refused.
+    """
     for command in FLUSH:
         bench.run(command)
         bench.tester(command)
@@ -153,7 +156,10 @@ def _restore(bench: Bench) -> None:
 
 
 def _wrong_engine(bench: Bench, engine: str) -> str:
-    """ESP uses the driver of the highest priority in /proc/crypto; what is wrong with it, or nothing."""
+    """The reason why ESP would use the wrong driver; or nothing.
+
+    It uses the driver of the highest priority in /proc/crypto.
+    """
     said = bench.run("cat /proc/crypto", check=False).decode("utf-8", "replace")
     drivers = re.findall(r"^name +: cbc\(aes\)\ndriver +: (\S+)\n(?:.*\n)*?priority +: (\d+)", said, re.MULTILINE)
     if not drivers:

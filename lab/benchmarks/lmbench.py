@@ -103,7 +103,7 @@ def lat_ops(output: bytes) -> list[ParsedReading]:
 
 
 def latency(output: bytes, *, pattern: str, metric: str, **params: str) -> list[ParsedReading]:
-    """A program that says one number of microseconds in a sentence."""
+    """Parse a sentence with one number of microseconds."""
     rules = [rule(rf"^{pattern}: {_FLOAT} microseconds$", number(metric, params))]
     return read(output, pattern, rules)
 
@@ -125,7 +125,7 @@ def _sentence(words: str, metric: str, **params: str) -> Callable[[bytes], list[
 
 
 def programs() -> Iterator[tuple[str, Callable[[bytes], list[ParsedReading]]]]:
-    """Every command in the vendor's order, with what reads its output."""
+    """Every command in the vendor's order, with its output's parser."""
     for operation in OPERATIONS:
         for size in SIZES_MB:
             parser = partial(bandwidth, metric="lmbench.bw_mem", operation=operation, size=f"{size}mb")
@@ -162,10 +162,10 @@ def programs() -> Iterator[tuple[str, Callable[[bytes], list[ParsedReading]]]]:
 
 
 def reader(command: str) -> Callable[[bytes], list[ParsedReading]]:
-    """What reads the output of one of the commands.
+    """The parser of a command's output.
 
     Raises:
-        TestTransientError: lmbench has no such command here.
+        TestTransientError: the command is none of ours.
     """
     for known, parser in programs():
         if known.replace(FILE, "test1.txt") == command.replace(FILE, "test1.txt"):

@@ -1,4 +1,4 @@
-"""Preflights: what a section needs, checked on the board and the tester before anything is run. Each says its mend."""
+"""Preflight checks of a section's needs, each with its remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def tool(name: str, package: str = "") -> Need:
 
 
 def all_cpus_online() -> Need:
-    """Every processor that is there runs: a program with a thread for each would name numbers after one that does not."""
+    """All present processors run.
+
+    A program with a thread for each would name numbers after an offline one.
+    """
 
     def check(bench: Bench) -> str:
         folder = "/sys/devices/system/cpu"
@@ -35,7 +38,10 @@ def all_cpus_online() -> Need:
 
 
 def program_time(option: str) -> Need:
-    """The program `time`, with an option. To a shell like bash `time` is also a keyword, which `command -v` finds."""
+    """The program `time` with an option.
+
+    To a shell like bash `time` is also a keyword, which `command -v` finds.
+    """
 
     def check(bench: Bench) -> str:
         if bench.status(f"env time {option} true > /dev/null 2>&1") == 0:
@@ -46,7 +52,10 @@ def program_time(option: str) -> Need:
 
 
 def display() -> Need:
-    """A display that is connected, or whose connector is forced on (`video=` on the kernel's command line)."""
+    """A connected display, or a connector forced on.
+
+    `video=` on the kernel's command line forces it.
+    """
 
     def check(bench: Bench) -> str:
         said = bench.run("cat /sys/class/drm/*/status 2> /dev/null", check=False)
@@ -61,7 +70,7 @@ def display() -> Need:
 
 
 def dd_that_says_its_time() -> Need:
-    """A dd that prints how long it took."""
+    """A dd that prints its duration."""
 
     def check(bench: Bench) -> str:
         if b"copied" in bench.run("dd if=/dev/zero of=/dev/null bs=1 count=1 2>&1", check=False):
@@ -85,7 +94,7 @@ def tool_of_tester(name: str, package: str = "") -> Need:
 
 
 def path(name: str, what: str, hint: str) -> Need:
-    """A file, folder or device on the board; `{field}` is filled from the site."""
+    """A file, folder or device on the board; `{field}`: the site's."""
 
     def check(bench: Bench) -> str:
         where = name.format(site=bench.site)
@@ -95,7 +104,7 @@ def path(name: str, what: str, hint: str) -> Need:
 
 
 def scratch(medium: str) -> Need:
-    """A partition or range that may be overwritten, named by the environment."""
+    """An overwritable partition or range, named by the environment."""
 
     def check(bench: Bench) -> str:
         if medium in bench.site.scratch:
@@ -109,7 +118,7 @@ def scratch(medium: str) -> Need:
 
 
 def unmounted(medium: str) -> Need:
-    """The scratch partition is there, and nobody uses it."""
+    """An existing, unused scratch partition."""
 
     def check(bench: Bench) -> str:
         device = bench.site.scratch[medium]
@@ -126,7 +135,7 @@ def unmounted(medium: str) -> Need:
 
 
 def filesystem(kind: str) -> Need:
-    """A file system that the kernel has, built in or as a module."""
+    """A file system of the kernel, built in or as module."""
 
     def check(bench: Bench) -> str:
         has = bench.status(f"grep -qw {kind} /proc/filesystems || modprobe -q {kind}") == 0
@@ -136,7 +145,10 @@ def filesystem(kind: str) -> Need:
 
 
 def uboot_time() -> Need:
-    """U-Boot's command `time`. `help` of a command that is there also ends with status 1 (cmd_usage of common/command.c)."""
+    """U-Boot's command `time`.
+
+    `help` of an existing command also ends with status 1 (cmd_usage of common/command.c).
+    """
 
     def check(bench: Bench) -> str:
         if b"time - " in bench.run("help time", check=False):
@@ -150,7 +162,7 @@ def uboot_time() -> Need:
 
 
 def uboot_devices() -> Need:
-    """The environment says which media U-Boot reads, and how U-Boot calls them."""
+    """The environment's U-Boot names of the media."""
 
     def check(bench: Bench) -> str:
         if not bench.site.uboot:
@@ -170,7 +182,7 @@ def uboot_devices() -> Need:
 
 
 def tftp_file() -> Need:
-    """The environment names a file that the board's U-Boot can load over TFTP."""
+    """A file for TFTP by U-Boot, named by the environment."""
 
     def check(bench: Bench) -> str:
         if bench.site.tftp:
@@ -184,7 +196,7 @@ def tftp_file() -> Need:
 
 
 def link_speed() -> Need:
-    """The link runs at the speed that the board type has it at."""
+    """The link's speed is the board type's."""
 
     def check(bench: Bench) -> str:
         name = bench.site.interface
@@ -203,7 +215,7 @@ def link_speed() -> Need:
 
 
 def private_link() -> Need:
-    """No NFS goes over the link that is measured."""
+    """No NFS uses the measured link."""
 
     def check(bench: Bench) -> str:
         mounts = bench.run("cat /proc/mounts", check=False).decode("utf-8", "replace")
@@ -222,7 +234,7 @@ def private_link() -> Need:
 
 
 def netperf_options(on_tester: bool) -> Need:
-    """A netperf that can limit its rate: `-b` and `-w` are silently ignored by builds without them."""
+    """A netperf with `-b` and `-w`, which some builds silently ignore."""
     where = "tester" if on_tester else "board"
 
     def check(bench: Bench) -> str:

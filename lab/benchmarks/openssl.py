@@ -1,4 +1,4 @@
-"""OpenSSL: `openssl speed` on the six block sizes, and the share of one core that it got."""
+"""`openssl speed` on six block sizes, and its share of a core."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ BLOCKS = ("16", "64", "256", "1024", "8192", "16384")
 
 
 def parse(output: bytes, algorithm: str) -> list[ParsedReading]:
-    """The output of `time -v openssl speed -elapsed -evp ALGORITHM`; k is 1000 bytes a second.
+    """The output of `time -v openssl speed -elapsed -evp ALGORITHM`.
+
+    k is 1000 bytes a second.
 
     Raises:
         TestTransientError: the table or the share of the processor is missing.
@@ -44,7 +46,7 @@ def parse(output: bytes, algorithm: str) -> list[ParsedReading]:
 
 
 def _blocks(output: bytes) -> list[str]:
-    """The block sizes of the table's header, as it was printed: other versions have others."""
+    """The block sizes of the table's header (they vary by version)."""
     for line in lines(output):
         if line.text.startswith("type "):
             return re.findall(r"(\d+) bytes", line.text)

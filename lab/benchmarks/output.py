@@ -1,7 +1,7 @@
-"""Reading a program's output as it came over a console: kernel lines between it, carriage returns, lost ends.
+"""Parsing of console output: kernel lines, carriage returns, lost ends.
 
-A reader takes every line that its rules know. It never invents a number: what is missing is an error that shows the
-first line that no rule knows.
+A parser takes every line that its rules match. It never invents a number: a missing number is an error that shows the
+first unmatched line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @frozen
 class OutputLine:
-    """A whole line of an output, without its end and without what the kernel printed into it.
+    """A whole line of output, without its end and kernel messages.
 
     Attributes:
         start, end: its bytes in the output.
@@ -37,11 +37,11 @@ class OutputLine:
 
 @frozen
 class LineRule:
-    """What a line says.
+    """The meaning of a line.
 
     Attributes:
         pattern: searched in a line.
-        make: readings of a match; none where the line is known and says nothing.
+        make: readings of a match; empty: the line is known and has none.
     """
 
     pattern: re.Pattern[str]
@@ -49,7 +49,7 @@ class LineRule:
 
 
 def lines(output: bytes) -> list[OutputLine]:
-    """The whole lines; a last one without its end may have lost a part, and is left out.
+    """The whole lines, without an unfinished last one.
 
     A kernel line that came in the middle of another one is taken out, and the two halves are one line again.
     """
@@ -72,7 +72,7 @@ def lines(output: bytes) -> list[OutputLine]:
 def number(
     metric: str, params: Mapping[str, str] | None = None, *, group: int = 1, factor: float = 1.0
 ) -> Callable[[re.Match[str]], list[ParsedReading]]:
-    """For a rule: the number in a group of the match, which is known to its last digit."""
+    """For a rule: a group's number, precise to its last digit."""
 
     def reading(match: re.Match[str]) -> list[ParsedReading]:
         step = printed_step(match[group]) * factor
@@ -87,12 +87,15 @@ def printed_step(text: str) -> float:
 
 
 def cut_time(value: float, seconds: float, step_s: float) -> float:
-    """The quantum of a rate whose time was cut to whole steps: such a time is wrong by up to a step, and not by half of one."""
+    """The quantum of a rate whose time was truncated.
+
+    Such a time is wrong by up to a step, and not by half of one.
+    """
     return 2 * value * step_s / seconds
 
 
 def ignore(_match: re.Match[str]) -> list[ParsedReading]:
-    """For a rule: a line that is known and says nothing."""
+    """For a rule: a known line without readings."""
     return []
 
 
@@ -105,8 +108,8 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
     """All readings of an output.
 
     Args:
-        program: whose output it is, for the message.
-        expected: how many readings a complete output has at least.
+        program: of the output, for the message.
+        expected: minimum number of readings of a complete output.
 
     Raises:
         TestTransientError: fewer readings than that, or two that contradict each other.
@@ -133,12 +136,12 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
 
 
 def refused(program: str, why: str) -> TestTransientError:
-    """The error of an output whose numbers are none."""
+    """The error of an output with invalid numbers."""
     return TestTransientError(f"{program}: {why}. Look at the kept output", failure=FAILURE)
 
 
 def missing(program: str, wanted: str, line: str) -> TestTransientError:
-    """The error of an output that does not say what it should."""
+    """The error of an output without an expected part."""
     shown = f"the first line that is not understood is {line.strip()!r}" if line.strip() else "there is no whole line"
     return TestTransientError(
         f"{program}: expected {wanted}; {shown}. Look at the kept output: the program may have failed, or its version "
@@ -156,7 +159,7 @@ def _named(reading: ParsedReading) -> str:
     return f"{reading.metric} ({params})" if params else reading.metric
 
 
-# --- What the last text of a console says: is it text at all, what was its last line, does a prompt hide in it ---
+# --- The last text of a console ---
 
 
 _PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
@@ -170,25 +173,25 @@ def garbage(data: bytes) -> float:
 
 
 def unreadable(line: bytes) -> int:
-    """How many bytes of a line are neither what consoles print nor part of a character in UTF-8."""
+    """Number of a line's bytes that are neither printable nor UTF-8."""
     text = line.decode("utf-8", errors="ignore").encode()  # what is left out is no character
     return len(line) - len(text.translate(None, _NO_TEXT))
 
 
 def last_line(data: bytes, *, before: int = 0) -> str:
-    """The last line that is not empty, or one so many lines `before` it."""
+    """The last non-empty line, or one some lines `before` it."""
     lines = [part for part in data.decode("latin-1").splitlines() if part.strip()]
     return lines[-1 - before].strip() if len(lines) > before else ""
 
 
 def in_pieces(data: bytes, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns matches the last line once the kernel's lines are taken out of the text."""
+    """True if a pattern matches the last line without kernel lines."""
     text = _STAMPED_LINE.sub("", data.decode("latin-1"))
     line = text[text.rfind("\n") + 1 :]
     return any(re.search(pattern, line) for pattern in patterns)
 
 
-# --- mpstat's average over all cores, from sysstat or BusyBox: columns are found by their names ---
+# --- mpstat's average ---
 # The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only; with sysstat from 10.1.2 on column 11 is
 # %gnice, and the load comes out near 100 %.
 
@@ -198,7 +201,7 @@ ROUNDED = 1.0  # percent: some ten columns, each rounded, and the processor's ti
 
 @frozen
 class CpuLoad:
-    """A load over all cores, and the bytes of the line that it was read from."""
+    """A load over all cores, with its line's position."""
 
     percent: float
     start: int
@@ -209,7 +212,7 @@ def parse(output: bytes) -> CpuLoad:
     """100 - %iowait - %idle of the line `Average: all`.
 
     Raises:
-        TestTransientError: there is no such line, or no such columns, or they are not shares of one whole.
+        TestTransientError: the line or its columns are missing, or they are no percentages of one whole.
     """
     names: list[str] = []
     for line in lines(output):

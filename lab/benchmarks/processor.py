@@ -64,7 +64,7 @@ def linpack(output: bytes) -> list[ParsedReading]:
 
 
 def nbench(output: bytes) -> list[ParsedReading]:
-    """Iterations a second of nine of its ten tests; the guides leave BITFIELD out."""
+    """Iterations per second of nine tests; the guides omit BITFIELD."""
 
     def row(match: re.Match[str]) -> list[ParsedReading]:
         return [ParsedReading("nbench.rate", float(match[2]), {"test": NBENCH[match[1]]})]

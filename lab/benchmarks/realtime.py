@@ -1,4 +1,4 @@
-"""cyclictest: wake-up latencies with their histogram, which the performance guides of the RT kernels consist of."""
+"""cyclictest: wake-up latencies with their histogram, for the RT guides."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def parse(output: bytes) -> list[ParsedReading]:
 
 
 def _quantile(column: dict[int, int], every: int, share: float) -> int:
-    """The smallest latency that so many wake-ups did not exceed; the histogram's end where it lies behind that."""
+    """The latency quantile of a histogram; its end if beyond."""
     seen = 0
     for latency in sorted(column):
         seen += column[latency]

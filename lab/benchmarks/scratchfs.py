@@ -1,4 +1,4 @@
-"""A file system on the scratch partition that the environment names: made, mounted, and left again."""
+"""A file system on the scratch partition: make, mount, unmount."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGES = {"vfat": "dosfstools", "ubifs": "mtd-utils"}
 
 
 def of_medium(medium: str, filesystem: str) -> tuple[Need, ...]:
-    """What a section needs that formats the scratch partition of a medium."""
+    """The needs of a section that formats a scratch partition."""
     tools = ("flash_eraseall", "ubiattach") if filesystem == "ubifs" else (_MAKE[filesystem].split()[0],)
     return (
         needs.scratch(medium),
@@ -22,7 +22,7 @@ def of_medium(medium: str, filesystem: str) -> tuple[Need, ...]:
 
 
 def make(bench: Bench, medium: str, filesystem: str) -> None:
-    """Format and mount, asynchronously: a medium mounted with sync is many times slower."""
+    """Format and mount, without sync, which is many times slower."""
     device = bench.site.scratch[medium]
     bench.run(f"umount {device} 2>/dev/null; mkdir -p {MOUNT}", check=False)
     if filesystem == "ubifs":
@@ -35,20 +35,20 @@ def make(bench: Bench, medium: str, filesystem: str) -> None:
 
 
 def cool(bench: Bench, medium: str, filesystem: str) -> None:
-    """Leave nothing of it in the page cache."""
+    """Drop its page cache."""
     device = "ubi0:boardlab" if filesystem == "ubifs" else bench.site.scratch[medium]
     bench.run(f"sync; umount {MOUNT} && echo 3 > /proc/sys/vm/drop_caches")
     bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
 
 
 def leave(bench: Bench) -> None:
-    """Unmount it, whether anything was mounted or not."""
+    """Unmount it, if mounted."""
     bench.run(f"umount {MOUNT} 2>/dev/null; rmdir {MOUNT} 2>/dev/null", check=False)
     if bench.status(f"grep -q ' {MOUNT} ' /proc/mounts") == 0:
         bench.run(f"umount -l {MOUNT}", check=False)
 
 
 def detach(bench: Bench) -> None:
-    """Leave a file system on raw flash."""
+    """Unmount and detach a file system on raw flash."""
     leave(bench)
     bench.run(f"ubidetach -p {bench.site.scratch['nand']}", check=False)

@@ -1,8 +1,8 @@
-"""What a benchmark is: a section of a guide's chapter, what it needs, what it runs, and what its output says.
+"""A benchmark: a section of a guide's chapter, as data and function.
 
-A section is data and one function. The function prepares the board and yields rows: what can be measured, and can fail,
-without the others. A row runs commands on a `Bench` and gives readings; the reading of an output is left to pure
-functions from bytes to readings, so that recorded output can be read again years later.
+A section is data and one function. The function prepares the board and yields rows, which can be measured, and can fail,
+independently. A row runs commands on a `Bench` and gives readings; pure functions parse output from bytes to
+readings, so that recorded output can be parsed again years later.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ PromptKind: TypeAlias = Literal["linux", "uboot"]
 
 @frozen
 class ParsedReading:
-    """One number that an output says.
+    """A number parsed from an output.
 
     Attributes:
         metric: its name in `lab.metrics`.
         value: in the metric's unit.
-        params: what distinguishes it from the metric's other numbers.
+        params: distinguish it from the metric's other numbers.
         quantum: the smallest step between two values of this program here, in the metric's unit; half of it is the
-            sample's uncertainty. 0 where the metric's resolution says it all.
-        start, end: the bytes of the output that it was read from.
-        flags: what is doubtful about it.
+            sample's uncertainty. 0: the metric's resolution suffices.
+        start, end: its bytes in the output.
+        flags: doubts about it.
     """
 
     metric: str
@@ -45,7 +45,7 @@ class ParsedReading:
 
     @property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """What tells it from other readings of the same output."""
+        """The key among readings of the same output."""
         return self.metric, tuple(sorted(self.params.items()))
 
 
@@ -54,7 +54,7 @@ Parser: TypeAlias = Callable[[bytes], "list[ParsedReading]"]
 
 @frozen
 class Marks:
-    """Where a span begins and ends in what the board prints: regular expressions, each searched in a line.
+    """The begin and end of a span: patterns searched in output lines.
 
     Attributes:
         begin, end: the span is from the arrival of the last byte of one to that of the other.
@@ -66,14 +66,14 @@ class Marks:
 
 @frozen
 class OutputSpan:
-    """How long the board took from one text to another, by the console's stamps.
+    """The time between two texts of output, by the console's stamps.
 
     Attributes:
         seconds: from the arrival of the last byte of the first to that of the second.
         uncertainty_s: bound of the error of `seconds`, as an interval between two moments has it.
-        line_s: how long the first text's line was on the wire. A board goes on while its UART still sends, so what it did behind
+        line_s: duration of the first text's line on the wire. A board continues while its UART still sends, so its work behind
             the text began up to so much earlier.
-        between_s: how long all that came behind the first text, as far as the second's last byte, was on the wire: a board that waits
+        between_s: duration on the wire of all bytes from the first text to the second's last byte: a board that waits
             for its UART was not at work meanwhile.
     """
 
@@ -87,16 +87,16 @@ SpanParser: TypeAlias = Callable[[bytes, OutputSpan], "list[ParsedReading]"]
 
 
 class Bench(Protocol):
-    """A board at its prompt, and the PC at the other end of its links. Everything that is run is kept."""
+    """A board's prompt and its tester; all commands are recorded."""
 
     @property
     def board(self) -> BoardType:
-        """What kind of board it is."""
+        """The board's type."""
         ...
 
     @property
     def site(self) -> LabSite:
-        """What the environment says about the lab around it."""
+        """The lab around the board, from the environment."""
         ...
 
     def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
@@ -129,25 +129,25 @@ class Bench(Protocol):
         on_tester: bool = False,
         check: bool = False,
     ) -> list[ParsedReading]:
-        """Run a command and read its output; the readings know their bytes in what is kept.
+        """Run a command and parse its output; readings know their bytes.
 
         Args:
-            check: what a command says that fails is no number. Off for programs whose exit status means nothing.
+            check: refuse the output of a failed command. Off for programs with a meaningless exit status.
 
         Raises:
-            TestTransientError: the output does not say what it should.
-            BoardTransientError: nor does it, and the command failed on the board; or it failed, and `check` is on.
+            TestTransientError: the output lacks expected numbers.
+            BoardTransientError: so does it, and the command failed on the board; or it failed, and `check` is on.
             LabTransientError: it failed on the tester, and `check` is on.
         """
         ...
 
     def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
-        """Run a command at the console, and read its output with the span between two texts of it.
+        """Run a command and parse its output with the marks' span.
 
         Raises:
-            TestTransientError: a text did not come, or the output does not say what it should.
-            BoardTransientError: nor does it, and the command failed.
-            LabTransientError: the stamps of the span are not to be trusted.
+            TestTransientError: a text did not come, or the output lacks expected numbers.
+            BoardTransientError: so does it, and the command failed.
+            LabTransientError: the stamps of the span are unreliable.
             ConfigurationError: the board's console gives no stamps.
         """
         ...
@@ -159,7 +159,7 @@ class Need:
 
     Attributes:
         name: of the preflight, as a skipped section shows it, e.g. "tool openssl".
-        check: what is wrong and how to mend it; empty where it holds.
+        check: returns fault and remedy; empty: it holds.
     """
 
     name: str
@@ -168,11 +168,11 @@ class Need:
 
 @frozen
 class Row:
-    """What a section measures at one of its parameters, e.g. at one sampling rate: it can fail without the others.
+    """A section's measurement at one parameter; rows fail independently.
 
     Attributes:
         measure: runs it; may be called in each of the section's cycles, but only while the section's function waits at it.
-        params: which row it is, e.g. {"rate_hz": "8000"}: unique within the section, and the same in each cycle. Empty:
+        params: identify the row, e.g. {"rate_hz": "8000"}: unique within the section, and the same in each cycle. Empty:
             the section has no other row.
     """
 
@@ -184,7 +184,7 @@ Rows: TypeAlias = Generator[Row, None, None]  # closed by whoever stops before i
 
 
 def whole(measure: Callable[[Bench], Iterator[ParsedReading]]) -> Callable[[Bench], Rows]:
-    """The rows of a section that has but one."""
+    """The rows of a section with only one."""
 
     @wraps(measure)
     def rows(bench: Bench) -> Rows:
@@ -206,18 +206,18 @@ class Section:
 
     Attributes:
         name: unique, e.g. "lmbench". title: for people.
-        chapter: the heading of the guides' chapter that it belongs to.
-        metrics: the names of all that it can read. params: those that all its numbers have.
-        rows: prepares the board and yields the rows, each when its turn has come; what it does behind a row is done
-            whether the row went well or not. `whole` makes one of a function that measures all at once.
-        needs: in the order in which they are checked.
-        where: the prompt that it runs at.
-        overwrites: the scratch medium of the site that it destroys; empty for a section that leaves everything as it was.
-        restore: puts back what `measure` changed, whether it ended well or not.
-        fits: whether a board type has what is measured.
-        duration_s: about how long one cycle takes, until there is a history.
+        chapter: the heading of its chapter in the guides.
+        metrics: the names of all its possible metrics. params: common to all its numbers.
+        rows: prepares the board and yields the rows in turn; code behind a row also runs after its
+            failure. `whole` makes one of a function that measures all at once.
+        needs: in the order of their checks.
+        where: its prompt.
+        overwrites: the scratch medium of the site that it destroys; empty: none.
+        restore: undoes changes of `measure`, also after a failure.
+        fits: True if a board type has the measured part.
+        duration_s: estimate for one cycle, until there is a history.
         command: the vendor's command.
-        once: why a run measures it once, unless somebody says otherwise; empty: DEFAULT_REPEATS times.
+        once: reason for one cycle by default; empty: DEFAULT_REPEATS cycles.
     """
 
     name: str
@@ -237,7 +237,7 @@ class Section:
 
     @property
     def repeats(self) -> int:
-        """How many cycles of it a run measures, unless somebody says otherwise."""
+        """The default number of its cycles in a run."""
         return 1 if self.once else DEFAULT_REPEATS
 
     def measure(self, bench: Bench) -> Iterator[ParsedReading]:
@@ -248,17 +248,17 @@ class Section:
 
 @frozen
 class Preflight:
-    """What the checks of a section found.
+    """The results of a section's checks.
 
     Attributes:
-        failed: name of the need -> what is wrong and how to mend it; empty where all hold.
+        failed: name of the need -> fault and remedy; empty: all hold.
     """
 
     failed: Mapping[str, str] = Factory(dict)
 
 
 def preflight(section: Section, bench: Bench) -> Preflight:
-    """Check the needs of a section until one does not hold; those behind it may depend on it."""
+    """Check a section's needs in order, up to the first failure."""
     for need in section.needs:
         problem = need.check(bench)
         if problem:

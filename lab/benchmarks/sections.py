@@ -50,17 +50,20 @@ ALL: Final[tuple[Section, ...]] = (
 
 
 def of_chapter(chapter: str, board: BoardType) -> list[Section]:
-    """The sections of a chapter that fit a board type, those that destroy nothing first, those of U-Boot together."""
+    """A chapter's sections for a board type, harmless and Linux ones first."""
     fitting = [section for section in ALL if section.chapter == chapter and section.fits(board)]
     return sorted(fitting, key=order)
 
 
 def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
-    """The section that measures a number of a guide; None where none does."""
+    """The section of a guide's number; None: none."""
     fitting = [s for s in ALL if metric in s.metrics and s.params.items() <= params.items()]
     return max(fitting, key=lambda section: len(section.params), default=None)
 
 
 def order(section: Section) -> tuple[bool, bool]:
-    """For sorting: what destroys nothing first; among equals Linux before U-Boot, so that each is booted once."""
+    """Sort key: harmless sections first, Linux before U-Boot.
+
+    So each is booted once.
+    """
     return bool(section.overwrites), section.where == "uboot"

@@ -1,4 +1,4 @@
-"""The lab around a board, as the labgrid environment says it (target option `benchmarks`)."""
+"""The lab around a board, from the environment's target option `benchmarks`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ MINUTE_S = 60
 
 @frozen
 class LabSite:
-    """Addresses, folders and what may be overwritten.
+    """Addresses, folders and overwritable media.
 
     Attributes:
         tester: address of the tester on the board's private link. board: of the board on it.
         interface: the board's network interface on that link.
-        scratch: what destructive sections may overwrite: a partition of Linux for "emmc", "sd" and "nand", the first
+        scratch: overwritable by destructive sections: a partition of Linux for "emmc", "sd" and "nand", the first
             byte of a range ("0x1000000") for "ospi".
-        uboot: the media that U-Boot is timed at when it reads them -> its device there: "mmc 0", "nvme 0", "sf", "sf 0:0".
-        tftp: a file of the TFTP server that DHCP names, or of another one ("192.168.0.1:FILE"), that U-Boot is timed at when it
-            loads it.
+        uboot: the media for timed reads by U-Boot -> its device: "mmc 0", "nvme 0", "sf", "sf 0:0".
+        tftp: a file for U-Boot's timed download, from the TFTP server that DHCP names, or from another one
+            ("192.168.0.1:FILE").
         eembc: folder of the EEMBC suites on the board. gfxbench, glbenchmark: of the graphics suites.
-        usb_disk: the disk as which the board's USB gadget shows up on the tester.
-        crypto_module: the kernel module of the crypto accelerator, e.g. "sa2ul"; empty: whatever is loaded stays.
-        pacing_us: interrupt pacing of the section that measures with it; the guides do not say theirs.
-        seconds: how long fio, iperf3 and cyclictest run, and six times sysbench and stress-ng; numbers of a shorter time than the
+        usb_disk: the tester's disk device of the board's USB gadget.
+        crypto_module: the kernel module of the crypto accelerator, e.g. "sa2ul"; empty: loaded modules stay.
+        pacing_us: interrupt pacing of the section that measures with it; the guides do not state theirs.
+        seconds: duration of fio, iperf3 and cyclictest (sysbench and stress-ng: a sixth); numbers of a shorter time than the
             guides' minute are flagged.
-        repeats: how many cycles of each section a run measures; None: as many as the section says.
+        repeats: cycles of each section in a run; None: the section's default.
     """
 
     tester: str = "192.168.0.1"
@@ -52,7 +52,7 @@ class LabSite:
 
     @property
     def doubts(self) -> frozenset[Flag]:
-        """The flag of numbers that were measured for a shorter time than the guides'."""
+        """The flag of numbers with a shorter duration than the guides'."""
         return frozenset({Flag.SHORTENED}) if self.seconds < MINUTE_S else frozenset()
 
 
@@ -60,7 +60,7 @@ def of_options(options: object, where: str) -> LabSite:
     """The site of an environment's target option.
 
     Args:
-        where: how to name the place to a person.
+        where: the place, for messages.
 
     Raises:
         ConfigurationError: an unknown key, or a value of another kind.

@@ -1,6 +1,6 @@
-"""File systems and raw flash under Linux: files of 100 MB, fio, and dd on OSPI.
+"""File systems and flash under Linux: 100 MB files, fio, dd.
 
-The sections of files format the scratch partition that the environment names. MB are 10^6 bytes, but for the OSPI's raw
+The sections of files format the scratch partition of the environment. MB are 10^6 bytes, except for the OSPI's raw
 reads, whose MB the vendor counts as 2^20 (MiB here).
 """
 
@@ -73,7 +73,10 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 
 
 def ospi(output: bytes, size: int = OSPI_BYTES) -> list[ParsedReading]:
-    """`time -p dd`: whole 10 ms, so few results are possible. A read of a part, as of a smaller flash, has none."""
+    """`time -p dd` of the whole flash, in steps of 10 ms.
+
+    A partial read, as of a smaller flash, has no result.
+    """
 
     def part(match: re.Match[str]) -> list[ParsedReading]:
         raise refused("dd", f"it did not read all of the {size} bytes ({match[0]!r}): the flash is smaller, or failed")
@@ -99,7 +102,7 @@ def largest_mtd(output: bytes) -> str:
     """The largest partition of /proc/mtd, e.g. "mtd5".
 
     Raises:
-        TestTransientError: there is none.
+        TestTransientError: no partition.
     """
     found = [m for line in lines(output) if (m := re.match(r'^(mtd\d+): ([0-9a-f]{8,16}) [0-9a-f]+ "', line.text))]
     if not found:

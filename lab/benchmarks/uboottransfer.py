@@ -1,7 +1,7 @@
-"""U-Boot's transfers, timed by its command `time`: raw eMMC and SPI flash, and files on FAT.
+"""U-Boot's transfers on eMMC, SPI flash and FAT, by `time`.
 
-KiB a second, from whole milliseconds. What is written is what was read before, and it is read back and compared, so a
-run that ends leaves the medium as it was; one that is cut off may not.
+KiB a second, from whole milliseconds. It writes the data that it read before, and reads it back and compares it, so a
+finished run leaves the medium unchanged; an interrupted one may not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DONE = r"blocks (?:read|written): OK|bytes (?:read|written) in|(?:Read|Written)
 
 
 def parse(output: bytes, size: int, medium: str, direction: str) -> list[ParsedReading]:
-    """`time: 1 minutes, 2.345 seconds` after a transfer that says that it went well."""
+    """The duration after a successful transfer: `time: 1 minutes, 2.345 seconds`."""
     if not any(re.search(_DONE, line.text) for line in lines(output)):
         raise missing(
             "U-Boot", "a transfer that ends with OK", output.decode("utf-8", "replace").strip().partition("\n")[0]
@@ -47,7 +47,7 @@ def parse(output: bytes, size: int, medium: str, direction: str) -> list[ParsedR
 
 
 def flash_bytes(output: bytes) -> int:
-    """The size that `sf probe` says.
+    """The flash size from `sf probe`.
 
     Raises:
         TestTransientError: it found no flash.
@@ -91,7 +91,7 @@ CHOOSE = {
 
 
 def _choose(bench: Bench, medium: str, device: str) -> str:
-    """Make a device of a medium the current one; returns U-Boot's name of its interface."""
+    """Select a medium's device; return U-Boot's name of its interface."""
     interface = bench.board.media[medium].uboot
     for command in CHOOSE.get(interface, ()):
         bench.run(command.format(device=device))
@@ -147,7 +147,10 @@ def _fat(bench: Bench) -> Rows:
 
 
 def _empty_file(bench: Bench) -> None:
-    """U-Boot cannot remove a file; an empty one is what the vendor leaves."""
+    """Empty the test file, as the vendor does.
+
+    U-Boot cannot remove a file.
+    """
     mmc = bench.board.media["sd"].uboot
     bench.run(f"fatwrite {mmc} {bench.site.scratch['sd_fat']} ${{loadaddr}} test 0", check=False)
 
@@ -173,7 +176,7 @@ def _section(name: str, title: str, chapter: str, medium: str, scratch: str, com
 
 
 def _leave(_bench: Bench) -> None:
-    """Every size has been read back and compared where it was written."""
+    """Do nothing: every size was read back and compared when written."""
 
 
 SECTIONS = (
@@ -183,7 +186,7 @@ SECTIONS = (
 )
 
 
-# --- U-Boot's reads from its media and over TFTP, timed by the console's stamps: they need no command `time`, and write nothing ---
+# --- Reads timed by the console's stamps ---
 # A U-Boot says what it is about to read, and that it has read it. The number is from the last byte of the one to the
 # first bytes of the other, in KiB a second: a stamp is that of the last byte which a pattern of `Marks` takes. It is another definition than that of `uboot.throughput`, whose time U-Boot takes itself.
 
@@ -207,14 +210,14 @@ _TRANSFERRED = r"Bytes transferred = (\d+) \(([0-9a-f]+) hex\)"
 def parse_read(
     output: bytes, span: OutputSpan, metric: str, pattern: str, params: dict[str, str], unit: int, asked: int = 0
 ) -> list[ParsedReading]:
-    """The rate of a read that went well.
+    """The rate of a successful read.
 
     Args:
-        pattern: of what U-Boot says then; its group counts units of so many bytes.
-        asked: how many bytes it was told to read; 0: nobody knows before.
+        pattern: of U-Boot's success line; its group counts units of so many bytes.
+        asked: requested number of bytes; 0: unknown before.
 
     Raises:
-        TestTransientError: it does not say so, or says another number of bytes.
+        TestTransientError: the line is missing, or has another number of bytes.
     """
     text = output.decode("utf-8", "replace")
     said = re.search(pattern, text)
@@ -265,11 +268,11 @@ def _media(bench: Bench) -> Rows:
 
 
 def parse_tftp(output: bytes, span: OutputSpan) -> list[ParsedReading]:
-    """The rate of a transfer in which nothing was lost; see `parse_read`.
+    """The rate of a transfer without loss; see `parse_read`.
 
     Raises:
-        TestTransientError: what it says in decimal and in hex are not the same number of bytes.
-        LabTransientError: U-Boot waited for a packet that did not come, 5 s each: the time says nothing of the link.
+        TestTransientError: the decimal and the hexadecimal number of bytes differ.
+        LabTransientError: U-Boot waited for lost packets, 5 s each: the time does not measure the link.
     """
     readings, text = parse_read(output, span, LOADED, _TRANSFERRED, {}, 1), output.decode("utf-8", "replace")
     if any(int(said[1]) != int(said[2], 16) for said in re.finditer(_TRANSFERRED, text)):

@@ -1,4 +1,4 @@
-"""The board as a USB disk in RAM, written and read by the tester with dd."""
+"""The board as a USB RAM disk, tested by the tester's dd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ MOUNT = "/mnt/boardlab-usb"
 
 
 def parse(output: bytes, direction: str) -> list[ParsedReading]:
-    """dd's summary: bytes over seconds; it prints no decimals of its own rate from 100 MB/s on."""
+    """dd's summary as bytes over seconds.
+
+    Its own rate has no decimals from 100 MB/s on.
+    """
 
     def summary(match: re.Match[str]) -> list[ParsedReading]:
         rate = float(match[1]) / float(match[2]) / 1e6 if float(match[2]) else 0.0

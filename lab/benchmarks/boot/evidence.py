@@ -1,4 +1,4 @@
-"""What a boot says about the medium and the software that it came from."""
+"""Evidence of a boot's medium and software."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class BootEvidence:
     """Reads the lines of a boot.
 
     Attributes:
-        seen: source -> the medium that it named.
+        seen: source -> its named medium.
         software: "uboot" and "kernel" -> its version line; not one in which a character was visibly damaged.
-        init: what the kernel was told to run instead of the default.
+        init: the kernel's `init=`; empty: the default.
     """
 
     board: BoardType
@@ -36,7 +36,7 @@ class BootEvidence:
     _closed: set[str] = field(factory=set, init=False)
 
     def whole_line(self, line: str) -> LabTransientError | None:
-        """Take a line of the console. Returns: what is wrong when it names another medium."""
+        """Take a console line; return the error of a wrong medium."""
         error = None
         for evidence in self.board.evidence:
             source = evidence.source
@@ -60,14 +60,17 @@ class BootEvidence:
         return error
 
     def root_is_on(self, device: str) -> LabTransientError | None:
-        """The running system says which device its root file system is on. Returns: what is wrong when it is another medium."""
+        """Take the root file system's device; return a wrong medium's error."""
         known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
         words = [word for word in known if device.startswith(word)]
         return self._witness(SHELL, device, known[max(words, key=len)]) if words else None
 
     @property
     def verified(self) -> bool:
-        """Whether two sources named the medium, and the root file system's device is one of them where it can be."""
+        """True if two sources named the medium, the root's device included.
+
+        The root's device counts only if the board type has patterns for it.
+        """
         sources = {evidence.source for evidence in self.board.evidence}
         return len(self.seen) >= min(2, len(sources)) and (
             ROOT not in sources or bool({ROOT, SHELL} & self.seen.keys())
@@ -94,7 +97,7 @@ class BootEvidence:
         )
 
 
-# --- Whether a boot's kernel was quiet: seen in what it printed, since a quiet one does not print its command line ---
+# --- Quiet kernels ---
 
 
 FEW_LINES: Final = 40  # a quiet kernel prints its errors
@@ -104,10 +107,10 @@ SPOKEN: Final = frozenset({"first_printk", "init"})  # moments that only a talki
 
 @frozen
 class Manner:
-    """A flow, named with the manner in which its kernel spoke.
+    """A flow, named with its kernel's manner (quiet or not).
 
     Attributes:
-        is_sure: whether the other manner with lost characters would not look the same.
+        is_sure: the other manner with lost characters would look different.
     """
 
     flow: BootFlow
@@ -115,10 +118,12 @@ class Manner:
 
 
 def manner(flow: BootFlow, log: BootKernelLog, *, lost: bool) -> Manner:
-    """The flow with its manner; of a board type that knows no line of a talking kernel it stays as it is.
+    """Name a flow with its kernel's manner.
+
+    It stays as it is for a board type without a pattern of a talking kernel.
 
     Args:
-        log: of the whole boot. lost: whether bytes are known to be missing.
+        log: of the whole boot. lost: bytes are known to be missing.
     """
     has_sign = any(pattern.name in SPOKEN for pattern in flow.patterns)
     if not has_sign or log.talks or any(moment.name in SPOKEN for moment in flow.order):

@@ -1,4 +1,4 @@
-"""Which way a board booted: by the moments that came, never by what somebody expects."""
+"""Recognition of a boot's flow by its moments, without expectations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.errors import BoardlabError, BoardTransientError
 
 @define
 class RuledOut:
-    """Takes a boot's lines and moments; knows the flows that have no such lines, and those that have shown themselves.
+    """Collects the flows that a boot's lines rule out or prove.
 
     Attributes:
         flows: their names.
@@ -42,7 +42,7 @@ class RuledOut:
                 self._shown.setdefault(name, Counter())[line.strip()] += 1
 
     def shown(self, name: str) -> bool:
-        """Whether neither another flow that lost characters would look the same, nor this one that began twice."""
+        """True if a flow is proved: neither another nor begun twice."""
         if name == NORMAL or not self.board.flows[name].shown_by:
             return True
         return max(self._shown.get(name, Counter()).values(), default=0) == 1
@@ -72,14 +72,16 @@ class BootFlow:
 def recognise(
     board: BoardType, moments: Sequence[MomentLike], prompt: MomentLike, ruled_out: frozenset[str] = frozenset()
 ) -> BootFlow:
-    """The flow whose moments came, in its order, and none beside them; the usual one goes first.
+    """The flow whose moments came in order, without others.
+
+    The usual flow is tried first.
 
     Args:
-        ruled_out: flows that it cannot be.
+        ruled_out: impossible flows.
 
     Raises:
-        BoardTransientError: of the usual flow, a required moment is missing, or they came out of order; and it is none of the
-            others.
+        BoardTransientError: of the usual flow, a required moment is missing, or they came out of order; and no other
+            flow fits.
     """
     try:
         return BootFlow(NORMAL, START, board.moments, in_order(board.name, board.moments, moments, prompt))
@@ -101,10 +103,10 @@ def recognise(
 def check_foreign(
     name: str, patterns: Sequence[MomentPattern], moments: Sequence[MomentLike], prompt: MomentLike
 ) -> None:
-    """See that no moment came that the flow has not, and none too often.
+    """Check that no foreign moment came, and none too often.
 
     Raises:
-        BoardTransientError: one did.
+        BoardTransientError: a moment is foreign, or came too often.
     """
     before = [moment for moment in moments if moment.position <= prompt.position]
     times = {pattern.name: pattern.times for pattern in patterns}
@@ -118,9 +120,9 @@ def check_foreign(
 def in_order(
     board: str, patterns: Sequence[MomentPattern], moments: Sequence[MomentLike], prompt: MomentLike
 ) -> list[MomentLike]:
-    """The first moment of each name, as a healthy boot has them, and the prompt.
+    """The first moment of each name in healthy order, and the prompt.
 
-    Of a text that may come any number of times, the first behind the moment before it, if any: U-Boot also reads its
+    Of a text that may come any number of times, the first behind the moment before it, if any, counts: U-Boot also reads its
     environment from a flash that it loads the kernel from later.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the kernel's lines say beside their text: that its clock began anew, that bytes are lost, how bad a line is."""
+"""Kernel lines beyond their text: restarts, lost bytes, severity."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class BootKernelLog:
     """Follows the lines of a boot.
 
     Attributes:
-        troubles: text -> what it means, of the board type.
-        counts: what it is flagged for -> how many lines.
+        troubles: text -> its meaning, of the board type.
+        counts: flag -> number of lines.
         lines: the first of them.
-        stamped: how many lines have the kernel's time.
-        talks: whether a line came that no quiet kernel prints.
-        torn: lines in which another one begins or ends: what was between is lost.
+        stamped: number of lines with the kernel's time.
+        talks: a line came that no quiet kernel prints.
+        torn: lines in which another one begins or ends: bytes between are lost.
         restarted: the line that shows that the kernel began anew; empty: none.
     """
 
@@ -61,7 +61,7 @@ class BootKernelLog:
     _known: set[int] = field(factory=set, init=False)
 
     def whole_line(self, line: str, since_power_s: float) -> None:
-        """Take a line of the console that came so long after power on."""
+        """Take a console line and its time since power on."""
         match = _find(line)
         kind = next((sign.means for text, sign in self.troubles.items() if re.search(text, line)), "")
         self.talks = self.talks or _TALKS.search(line) is not None
@@ -79,7 +79,10 @@ class BootKernelLog:
                 self.lines.append(line.strip())
 
     def _clock(self, line: str, kernel_s: float, since_power_s: float) -> None:
-        """A log that is printed again has the lines of before; a kernel that began anew has others."""
+        """Detect a restarted kernel by its times.
+
+        A log printed again repeats earlier lines; a restarted kernel has others.
+        """
         if kernel_s == 0 or kernel_s > since_power_s + AHEAD_S:
             return
         known = hash(line.strip())
@@ -95,7 +98,10 @@ class BootKernelLog:
 
 
 def _torn(match: re.Match[str]) -> bool:
-    """Whether another line's time, or the end of one, stands within a line; a program may print a time of before."""
+    """True if a line contains another line's time, or its end.
+
+    An earlier time does not count: a program may print it.
+    """
     inner = _TORN.search(match["text"])
     if inner is None:
         return _END_OF_STAMP.match(_BRACKETS.sub("", match["text"])) is not None
@@ -103,7 +109,10 @@ def _torn(match: re.Match[str]) -> bool:
 
 
 def _find(line: str) -> re.Match[str] | None:
-    """The kernel's part of a line; a logger's own stamp, or what a terminal is told, may stand before it."""
+    """Find the kernel's part of a line.
+
+    A logger's own stamp, or terminal sequences, may precede it.
+    """
     match = _LINE.search(line[:STAMPED_CHARACTERS])
     if match is None or not _BEFORE.fullmatch(line, 0, match.start()):
         return None

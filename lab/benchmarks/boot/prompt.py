@@ -1,9 +1,9 @@
-"""Which of the texts that look like the Linux prompt is it: the one that somebody waits behind.
+"""Recognition of the prompt at which a shell waits for input.
 
 A prompt stands at a line's start and ends the output: a text or a newline behind it shows that a program printed it and
-went on. Only the kernel writes into a line that waits for input, and terminals are told things that nobody sees. After
-the settling time, or some seconds of silence where a program printed on, a carriage return is sent: whoever waits prints
-the prompt again, at once.
+continued. Only the kernel and invisible terminal sequences write into a line that waits for input. After the settling
+time, or some seconds of silence where a program printed on, a carriage return is sent: a waiting shell prints the prompt
+again, at once.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _KERNEL_LINES = re.compile(rb"(?:^|\n)[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\][^\n]*")
 
 @define
 class PromptCandidate:
-    """A text that looks like the prompt, and what came behind it.
+    """A text like the prompt, with its following bytes.
 
     Attributes:
-        passed: something else came when it was asked for an answer.
+        passed: other output came in place of an answer.
     """
 
     moment: MomentLike
@@ -42,17 +42,17 @@ class PromptCandidate:
     passed: bool = False
 
     def take(self, data: bytes) -> None:
-        """More came."""
+        """Take more bytes."""
         self.behind = (self.behind + data)[:KEPT_BYTES]
 
     @property
     def waits(self) -> bool:
-        """Nothing came behind it but what a terminal is told."""
+        """True if only terminal sequences follow it."""
         return not _TERMINAL.sub(b"", self.behind)
 
     @property
     def covered(self) -> bool:
-        """The kernel wrote behind it, and nobody else on its line."""
+        """True if only the kernel wrote behind it on its line."""
         return _KERNEL.match(_TERMINAL.sub(b"", self.behind)) is not None
 
 
@@ -61,9 +61,9 @@ class PromptWatch:
     """Follows the candidates of a boot.
 
     Attributes:
-        settle_ns: how long a candidate is watched before a carriage return is sent.
+        settle_ns: time to watch a candidate before a carriage return is sent.
         settled: the prompt is as certain as it becomes.
-        unanswered: nobody answered the carriage return, and nothing else came.
+        unanswered: the carriage return got no answer, and nothing else came.
     """
 
     settle_ns: int
@@ -75,14 +75,14 @@ class PromptWatch:
     _late_answer: bool = field(default=False, init=False)
 
     def feed(self, data: bytes) -> None:
-        """Take what the console said."""
+        """Take the console's bytes."""
         if self.asked_ns is not None:
             self._since_asked = (self._since_asked + data)[-KEPT_BYTES:]
         elif self._candidates:
             self._candidates[-1].take(data)
 
     def moment(self, moment: MomentLike) -> None:
-        """The bytes that were just fed end in something that looks like the prompt."""
+        """Take a candidate that ends the fed bytes."""
         if self.asked_ns is not None:
             came_by_itself = _KERNEL_LINES.search(self._since_asked) is not None
             self._late_answer = came_by_itself or moment.t_ns - self.asked_ns > ANSWERED_NS
@@ -95,11 +95,11 @@ class PromptWatch:
 
     @property
     def seen(self) -> bool:
-        """Whether anything came that looks like the prompt, and nothing yet that shows it was none."""
+        """True if a candidate came that is not refuted yet."""
         return bool(self._candidates) and (self.asked_ns is not None or not self._candidates[-1].passed)
 
     def poll(self, now_ns: int, last_byte_ns: int) -> bool:
-        """See how certain the prompt is by now. Returns: whether a carriage return is needed."""
+        """Update the certainty; True if a carriage return is needed."""
         if not self.seen or self.settled:
             return False
         last = self._candidates[-1]
@@ -112,29 +112,29 @@ class PromptWatch:
         return over_ns >= 0 and (quiet or over_ns >= (REFUTED_TALKS_ON_NS if refuted else TALKS_ON_NS))
 
     def asked(self, now_ns: int) -> None:
-        """A carriage return was sent."""
+        """Note that a carriage return was sent."""
         self.asked_ns = now_ns
         self._since_asked = b""
 
     @property
     def deserted(self) -> bool:
-        """Whether nobody waits at what looks like the prompt, although only the kernel spoke since."""
+        """True if a candidate gave no answer, although only the kernel wrote."""
         return self.unanswered and not self.settled
 
     @property
     def chosen(self) -> MomentLike | None:
-        """The prompt: of those that nobody printed on behind the last; else the last."""
+        """The likeliest prompt: the last unrefuted candidate, else the last."""
         likely = [each for each in self._candidates if each.waits or each.covered]
         return (likely or self._candidates)[-1].moment if self._candidates else None
 
     @property
     def doubtful(self) -> bool:
-        """Whether something else looked like the prompt, something unusual came behind it, or the answer came by itself."""
+        """True for several candidates, unusual output behind, or a late answer."""
         unusual = any(not (c.waits or c.covered) for c in self._candidates)
         return len(self._candidates) > 1 or unusual or self._late_answer
 
     def _look_for_answer(self, last: PromptCandidate, since_ns: int) -> None:
-        """What a carriage return has brought, when no prompt came."""
+        """Judge the output after a carriage return without a prompt."""
         said = _TERMINAL.sub(b"", self._since_asked)
         if since_ns <= (
             UNANSWERED_NS if _KERNEL_LINES.sub(b"", said).strip() == b"" and not last.waits else SILENT_NS

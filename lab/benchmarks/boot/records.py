@@ -12,7 +12,7 @@ ENDS = ("login", "shell")  # whichever comes first
 
 
 class MomentLike(Protocol):
-    """What this room needs of a moment (lab.console.moments.Moment)."""
+    """The package's interface of a moment (lab.console.moments.Moment)."""
 
     @property
     def name(self) -> str: ...
@@ -28,10 +28,12 @@ class MomentLike(Protocol):
 
 @frozen
 class PowerEdge:
-    """Power was switched on somewhere between the request and its acknowledgement (ns, the console's clock).
+    """A power-on between its request and its acknowledgement.
+
+    Times are in ns of the console's clock.
 
     Attributes:
-        off_verified: whether the board was seen to live before it was switched off, so that its silence proved something.
+        off_verified: the board was alive before it was switched off, so that its silence proves power off.
     """
 
     requested_ns: int

@@ -1,4 +1,4 @@
-"""From the moments of a boot to its numbers."""
+"""The numbers of a boot from its moments."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def boot_samples(
     params: Mapping[str, str],
     flags: frozenset[Flag],
 ) -> list[SampleRecord]:
-    """The boot time, or what stands for it in this flow, and of a boot that nobody typed into the way from power on, and the stages.
+    """A boot's headline time, stages, and time from power on.
+
+    A boot with typed input has no time from power on.
 
     Args:
-        moments: all that came.
+        moments: all of the boot.
         params: of all of them; with `init`, U-Boot's prompt was used on the way.
 
     Raises:
@@ -66,10 +68,10 @@ def boot_samples(
 def _stages(
     flow: BootFlow, moments: Sequence[MomentLike], prompt: MomentLike
 ) -> Iterator[tuple[str, MomentLike | None, MomentLike]]:
-    """The stages whose two ends were seen: title, the moment before (None: power on), the moment that ends it.
+    """The complete stages: title, start (None: power on), end.
 
-    Where a moment was lost, what is left between its neighbours is no stage. Of a text that comes several times in a healthy
-    boot and came less often, nobody knows which one was lost: the moment is as good as lost.
+    Without a lost moment, the time between its neighbours is no stage. If a text comes several times in a healthy
+    boot and came less often, the lost one is unknown: the moment counts as lost.
     """
     seen = Counter(moment.name for moment in moments)
     lost = {pattern.name for pattern in flow.patterns if seen[pattern.name] < pattern.times and pattern.times > 1}
@@ -84,10 +86,10 @@ def _stages(
 
 
 def power_on(power: PowerEdge, first: MomentLike) -> _Instant:
-    """When the board got its power: before the switch said so, if the board was heard before that.
+    """The instant of power-on, at the latest at the first byte.
 
     Raises:
-        LabTransientError: it was heard before the switch was told.
+        LabTransientError: it printed before the switch's request.
     """
     if first.t_ns < power.requested_ns:
         raise LabTransientError(
@@ -111,7 +113,7 @@ def _check_boot_time(sample: SampleRecord) -> None:
 def _sample(
     metric: Metric, params: Mapping[str, str], begin: _Instant, end: _Instant, flags: frozenset[Flag]
 ) -> SampleRecord:
-    """The number of an interval."""
+    """The sample of an interval."""
     value_s = (end.t_ns - begin.t_ns) / 1e9
     uncertainty_s = uncertainty.of_interval(begin.uncertainty_ns, end.uncertainty_ns) / 1e9
     if value_s < 0:
@@ -125,5 +127,5 @@ def _sample(
 
 
 def _instant(moment: MomentLike, text_bytes: int = 0) -> _Instant:
-    """Of a moment; the window of its number begins so many bytes before its end."""
+    """A moment's instant; its window begins `text_bytes` before its end."""
     return _Instant(moment.t_ns, moment.uncertainty_ns, moment.position - text_bytes)

@@ -1,4 +1,4 @@
-"""Watching one boot, from power on until its prompt is certain or its failure is."""
+"""Watches a boot from power-on to its certain prompt or failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.boards import NORMAL, BoardType, MomentPattern
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, SampleRecord
 
-# --- How often a board began to boot: by the markers of its start, and by lines that were nearly such markers ---
+# --- Restarts during a boot ---
 # A banner that a glitch has garbled is no moment. But a board prints the same banner each time, so a line that nearly is one
 # that came as it should, before or after it, shows that it came once more.
 
@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` h
 
 @define
 class Starts:
-    """Counts the markers up to the kernel's first line; a board that has begun anew has one too many."""
+    """Counts start markers; one too many means a restarted board."""
 
     board: BoardType
     _counts: Counter[str] = field(factory=Counter, init=False)
@@ -45,7 +45,7 @@ class Starts:
     _planned: bool = field(default=False, init=False)  # the one reset that this board has, as it should
 
     def moment(self, moment: MomentLike) -> BoardTransientError | None:
-        """Take note of a moment. Returns: that the board has reset."""
+        """Take a moment; return the error of a reset."""
         self._kernel = self._kernel or moment.name == START
         self._counts[moment.name] += 1
         names = [pattern.name for pattern in self.board.markers]
@@ -55,7 +55,7 @@ class Starts:
         return self._judged(moment.name, moment.text)
 
     def whole_line(self, line: str) -> BoardTransientError | None:
-        """Take a line. Returns: that the board has reset, for its banner came once more, garbled."""
+        """Take a line; return the error of a reset (garbled banner)."""
         line = line.strip()
         if self.board.planned_reset and not self._planned and re.search(self.board.planned_reset, line):
             self._planned = True
@@ -86,9 +86,11 @@ class Starts:
         return self._judged(pattern.name, line)
 
     def _nearly(self, line: str, piece: str) -> tuple[str, str]:
-        """The moment whose banner a line nearly is, alone or behind a piece that a garbled newline cut off; empty: none.
+        """The moment whose banner a line resembles; empty: none.
 
-        Returns also: what may be such a piece of the next line.
+        The line may follow a piece that a garbled newline cut off.
+
+        Returns also: a possible such piece for the next line.
         """
         name = self._resembles(line) or (self._resembles(f"{piece} {line}") if piece else "")
         return name, "" if name else line
@@ -98,7 +100,7 @@ class Starts:
         return [p for p in self.board.moments[: names.index(START)] if p.required and p.times]
 
     def _resembles(self, line: str) -> str:
-        """The moment whose banner the text nearly is; empty: none."""
+        """The moment whose banner the text resembles; empty: none."""
         if len(line) < ALIKE_CHARACTERS:
             return ""
         shares = [(alike(line, banner), name) for name, known in self._banners.items() for banner in known]
@@ -119,7 +121,10 @@ class Starts:
 
 
 def alike(line: str, banner: str) -> float:
-    """The share of a banner's characters that a line, or what it ends in, has in their places: a reset breaks off a line."""
+    """The share of a banner's characters in a line's end.
+
+    A reset breaks off a line, so the banner may start anywhere.
+    """
     spare = len(line) - len(banner)
     if spare < -len(banner) // 10:
         return 0.0
@@ -133,7 +138,7 @@ def _ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-# --- Watching one boot, from power on until its prompt is certain or its failure is ---
+# --- The watch ---
 
 
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
@@ -147,12 +152,12 @@ SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it wait
 class BootWatch:
     """Watches one boot.
 
-    Feed it bytes and moments in their order (lab.console.moments.feed_watch); call `check` in between, then ask `done`. Where
-    `asks`, send a carriage return and say so with `asked`: nothing else tells whether somebody waits at the prompt.
+    Feed it bytes and moments in their order (lab.console.moments.feed_watch); call `check` in between, then ask `done`. If
+    `asks`, send a carriage return and call `asked`: only this proves that a shell waits at the prompt.
 
     Attributes:
-        flow: which way the board booted; known when it is finished.
-        events: how many of the captured events are the boot's, as who feeds it says; None: all.
+        flow: the boot's flow; known when it is finished.
+        events: number of the captured events that belong to the boot, set by the feeder; None: all.
     """
 
     board: BoardType
@@ -184,7 +189,7 @@ class BootWatch:
 
     @property
     def done(self) -> bool:
-        """Whether the Linux prompt came, and nothing spoke against it for the settling time."""
+        """True if the prompt came, and nothing refuted it while settling."""
         return self._prompt.settled and self._failure is None
 
     @property
@@ -194,7 +199,7 @@ class BootWatch:
 
     @property
     def seen(self) -> dict[str, str]:
-        """Source of evidence -> the medium that it named."""
+        """Source of evidence -> its named medium."""
         return self._evidence.seen
 
     @property
@@ -204,11 +209,11 @@ class BootWatch:
 
     @property
     def init(self) -> str:
-        """What the kernel was told to run instead of the default."""
+        """The kernel's `init=`; empty: the default."""
         return self._evidence.init
 
     def moment(self, moment: MomentLike) -> None:
-        """Take note of a moment; its bytes were fed before, and those behind it were not."""
+        """Take a moment, directly after its bytes were fed."""
         if moment.name in ENDS:
             self._prompt.moment(moment)
             if self._prompt.asked_ns is not None:
@@ -242,26 +247,26 @@ class BootWatch:
         )
 
     def root_is_on(self, device: str) -> None:
-        """Whoever logged in found the root file system on this device.
+        """Check the root file system's device that a login found.
 
         Raises:
-            LabTransientError: it is another medium's.
+            LabTransientError: the device is another medium's.
         """
         wrong = self._evidence.root_is_on(device)
         if wrong is not None:
             raise wrong
 
     def asked(self, now_ns: int) -> None:
-        """The carriage return was sent."""
+        """Note that the carriage return was sent."""
         self.asks = False
         self._prompt.asked(now_ns)
 
     def check(self, now_ns: int) -> None:
-        """See how far the boot is, and raise when it has failed by now.
+        """Check the boot's progress, and raise if it has failed.
 
         Raises:
-            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow, or something
-                that looked like the prompt does not answer.
+            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow, or an apparent
+                prompt does not answer.
             TestTransientError: the login prompt came, but in pieces.
             LabTransientError: booted from another medium than the straps selected, an unreadable console, or a host that
                 was suspended.
@@ -399,7 +404,7 @@ class BootWatch:
             )
 
     def _fail(self, error: BoardlabError | None) -> None:
-        """The first failure counts."""
+        """Note a failure; the first counts."""
         self._failure = self._failure or error
 
     def _stage(self) -> str:

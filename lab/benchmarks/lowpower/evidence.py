@@ -1,4 +1,4 @@
-"""Which mode was reached: by the kernel's lines, the MCU's words and the power of the rails; never assumed."""
+"""Evidence of the reached mode: kernel, MCU and rails' power."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MCU_SUSPENDED = "Suspend request to MCU-only mode received"
 
 @frozen
 class ModeEvidence:
-    """What one source says about the mode.
+    """One source's evidence of the mode.
 
     Attributes:
-        source: who. says: the mode; empty: it does not say. why_not: why it does not say.
+        source: its name. says: the mode; empty: none. why_not: reason for none.
     """
 
     source: str
@@ -28,7 +28,10 @@ class ModeEvidence:
 
 
 def of_mcu(text: str | None) -> ModeEvidence:
-    """What the MCU's UART says; None: nobody listened. Its silence says nothing, for its firmware may be another."""
+    """The evidence of the MCU's UART; None: not read.
+
+    Its silence proves nothing, for its firmware may be another.
+    """
     if text is None:
         return ModeEvidence(MCU_UART, "", "the env has no SideConsoleDriver for it")
     said = _MCU_SUSPENDED in text
@@ -48,10 +51,10 @@ def of_power(total_mw: float | None, board: BoardType, why_none: str = "") -> Mo
 
 
 def verify(mode: str, evidence: Sequence[ModeEvidence]) -> str:
-    """Judge by all that speak; returns what is missing where nobody names the mode, and nothing where it is verified.
+    """Judge all evidence; return the missing parts, or "" if verified.
 
     Raises:
-        BoardTransientError: somebody names another mode.
+        BoardTransientError: a source names another mode.
     """
     wrong = [each for each in evidence if each.says not in {"", mode}]
     if wrong:

@@ -1,4 +1,4 @@
-"""A suspend that came back: did it sleep, in which mode, and how long did the kernel take to resume."""
+"""The judgement of a finished suspend: sleep, mode and resume latency."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lab.errors import BoardTransientError, TestTransientError
 
 @frozen
 class Observed:
-    """What was seen of a suspend beside its console.
+    """Observations of a suspend beside its console.
 
     Attributes:
         before, after: the kernel's counters.
         dmesg: the kernel's log since before the suspend, by lines.
-        mcu_text: what the MCU's UART said meanwhile; None: nobody listened.
-        power: of the rails while asleep. energy: of the whole suspend and resume. None: nobody measured it.
+        mcu_text: output of the MCU's UART meanwhile; None: not read.
+        power: of the rails while asleep. energy: of the whole suspend and resume. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
     """
 
@@ -42,7 +42,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
 
     Raises:
         BoardTransientError: it did not suspend, or reached another mode.
-        TestTransientError: the kernel's log lacks what the latency is read from.
+        TestTransientError: the kernel's log lacks the lines of the latency.
     """
     board, plan = watch.board, watch.plan
     log = read_log(observed.dmesg, board)

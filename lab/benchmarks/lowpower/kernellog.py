@@ -19,15 +19,15 @@ _REASON = re.compile(r"(failed to suspend|early wake event|[Ww]akeup (pending|ev
 
 @frozen
 class SuspendLog:
-    """What the kernel logged of the last suspend.
+    """The kernel's log of the last suspend.
 
     Attributes:
-        variant: how the kernel called it: "deep", "shallow", "s2idle"; empty: it did not begin.
-        mode: which mode of the board its lines name; empty where they name none.
-        entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None where the line is missing.
-        start_text: the line that `start_s` is of.
-        wake_source: as the device manager reports it, e.g. "0x50" (RTC); empty where it does not.
-        reason: the first line that tells why it turned back; empty where none does.
+        variant: the kernel's name of it: "deep", "shallow", "s2idle"; empty: it did not begin.
+        mode: the board's mode named by its lines; empty: none.
+        entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None: the line is missing.
+        start_text: the line of `start_s`.
+        wake_source: as the device manager reports it, e.g. "0x50" (RTC); empty: not reported.
+        reason: the first line with the reason of an aborted suspend; empty: none.
     """
 
     variant: str = ""
@@ -46,7 +46,7 @@ class SuspendLog:
 
     @property
     def in_order(self) -> bool:
-        """Whether the times of the lines that are there go on, as the kernel's clock does: a lost digit makes one go back."""
+        """True if the lines' times ascend; a lost digit breaks that."""
         times = [t_s for t_s in (self.entry_s, self.start_s, self.end_s) if t_s is not None]
         return times == sorted(times)
 
@@ -83,7 +83,10 @@ def _start(lines: list[tuple[float, str]], patterns: Iterable[str]) -> tuple[flo
 
 
 def _mode(variant: str, texts: list[str], source: re.Match[str] | None, board: BoardType) -> str:
-    """Deep sleep and MCU-only are the same to Linux: only what it says about the MCU and the wake-up tells them apart."""
+    """The mode by the kernel's lines on MCU and wake-up.
+
+    Deep sleep and MCU-only are the same state to Linux.
+    """
     modes = [mode for mode in board.sleep if mode in SUSPEND_STATES and SUSPEND_STATES[mode].variant == variant]
     if MCU_ONLY not in modes:
         return modes[0] if modes else ""

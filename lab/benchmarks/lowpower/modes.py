@@ -1,4 +1,4 @@
-"""The low-power modes: how Linux enters them, and how each release of the SDK selects MCU-only."""
+"""Low-power modes in Linux, and each SDK release's selection of MCU-only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _QOS = "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"
 
 @frozen
 class SuspendState:
-    """What enters a mode.
+    """The way into a mode.
 
     Attributes:
-        state: what is written to /sys/power/state. variant: how the kernel calls it ("PM: suspend entry (deep)").
+        state: value for /sys/power/state. variant: the kernel's name ("PM: suspend entry (deep)").
     """
 
     state: str
@@ -38,7 +38,7 @@ SUSPEND_STATES: Final[Mapping[str, SuspendState]] = {
 
 @frozen
 class Constraint:
-    """What makes the device manager choose MCU-only; it has to be set before each suspend.
+    """The setting that selects MCU-only, before each suspend.
 
     Attributes:
         path: a file of sysfs. value: for MCU-only. cleared: for any other mode.
@@ -54,10 +54,10 @@ class SuspendPlan:
     """One suspend.
 
     Attributes:
-        mode: of lab.boards.SLEEP_MODES. wake: what shall end it, of lab.boards.WAKE_SOURCES.
-        sleep_s: how long the board shall sleep; whole seconds where the RTC wakes it.
-        energy: whether that of the whole suspend and resume is measured: the rails are then sampled as fast as for a
-            board that works, and their mean power while asleep is known less exactly.
+        mode: of lab.boards.SLEEP_MODES. wake: its wake-up source, of lab.boards.WAKE_SOURCES.
+        sleep_s: length of the sleep; whole seconds with the RTC.
+        energy: measure that of the whole suspend and resume: the rails are then sampled as fast as for an
+            active board, and their mean power while asleep is less exact.
     """
 
     mode: str
@@ -67,7 +67,7 @@ class SuspendPlan:
 
 
 def constraint(board: BoardType, release: SdkRelease | None) -> Constraint | None:
-    """How MCU-only is selected in this release; None: it cannot be.
+    """The selection of MCU-only in this release; None: impossible.
 
     Source: TI's low-power guide in its releases 9.2, 10.0 and 11.0. 10.x takes milliseconds in a file whose name says
     microseconds; from 11.0 on they are microseconds.
@@ -83,12 +83,14 @@ def constraint(board: BoardType, release: SdkRelease | None) -> Constraint | Non
 
 
 def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
-    """The release that a board runs: the one of that name, else the newest whose kernel is not newer than the board's.
+    """The board's release: the named one, else by its kernel.
 
-    A lab may measure a release before the board type knows it: how a mode is selected holds until a kernel changes it.
+    The newest release whose kernel is not newer than the board's.
+
+    A lab may measure a release before the board type knows it: the selection of a mode holds until a kernel changes it.
 
     Args:
-        kernel: what `uname -r` says.
+        kernel: output of `uname -r`.
 
     Raises:
         ConfigurationError: the release of that name has another kernel.
@@ -104,7 +106,7 @@ def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
 
 
 def check_plan(board: BoardType, plan: SuspendPlan) -> None:
-    """Refuse what the board type cannot do, before the board is touched.
+    """Refuse a plan that the board type cannot do.
 
     Raises:
         ConfigurationError: no such mode or wake-up source, or they do not go together.

@@ -1,4 +1,4 @@
-"""What the board drew while it slept, and from one end of a suspend to the other."""
+"""Power during a sleep, and energy of a whole suspend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALARM_NS: Final = (
 
 
 class RailPowerProtocol(Protocol):
-    """What this package needs of lab.rails.RailPower."""
+    """The used part of lab.rails.RailPower."""
 
     @property
     def rail(self) -> str: ...
@@ -38,7 +38,7 @@ class RailPowerProtocol(Protocol):
 
 
 class PhasePowerProtocol(Protocol):
-    """What this package needs of lab.rails.PhasePower."""
+    """The used part of lab.rails.PhasePower."""
 
     @property
     def start_ns(self) -> int: ...
@@ -51,7 +51,7 @@ class PhasePowerProtocol(Protocol):
 
 
 def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:
-    """When the board surely slept, on the console's clock; None where that is too short to say."""
+    """The interval of certain sleep, on the console's clock; None: too short."""
     start_ns, end_ns = watch.silence
     start_ns += SETTLE_NS
     end_ns = min(end_ns, watch.edge.requested_ns) if watch.edge is not None else end_ns - ALARM_NS
@@ -59,7 +59,7 @@ def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:
 
 
 def why_no_mean(watch: SuspendWatch, power: PhasePowerProtocol | None) -> str:
-    """Why a suspend with sampled rails has no mean power of them; empty: it has one."""
+    """The reason why sampled rails have no mean power; or ""."""
     if power is None:
         return (
             f"a mean needs the rails while the board surely sleeps: the console's longest silence before the board's answer was "
@@ -76,17 +76,17 @@ def why_no_mean(watch: SuspendWatch, power: PhasePowerProtocol | None) -> str:
 
 
 def cycle_ns(watch: SuspendWatch) -> tuple[int, int, int, int] | None:
-    """From the command that sends the board to sleep to its answer, on the console's clock, and the ± of both; None: it has not answered."""
+    """From the suspend command to the answer, with both ±; or None."""
     if watch.answer is None:
         return None
     return watch.sent_ns, watch.answer.t_ns, 0, watch.answer.uncertainty_ns
 
 
-# --- Partial I/O switches the board's supplies off: every rail but those that stay on must be near 0 V ---
+# --- Rails in partial I/O ---
 
 
 class RailVolts(Protocol):
-    """What this module needs of lab.rails.RailPower."""
+    """The used part of lab.rails.RailPower."""
 
     @property
     def rail(self) -> str: ...
@@ -116,10 +116,10 @@ class Off:
 
 
 def off(rails: Sequence[RailVolts], board: BoardType) -> Off | None:
-    """The highest of the rails that must be off; None where no sensor gave a voltage.
+    """The highest of the rails that must be off, or None.
 
     Raises:
-        BoardTransientError: one of them is up.
+        BoardTransientError: a rail is up.
     """
     stay = {rail.name for rail in board.rails if rail.always_on}
     must = [rail for rail in rails if rail.measured and rail.rail not in stay]

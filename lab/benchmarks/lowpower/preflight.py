@@ -1,4 +1,4 @@
-"""Before the first suspend: whether this kernel and this board can sleep at all, and how they were found."""
+"""Checks before the first suspend, and the kernel's earlier settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATS: Final = "/sys/power/suspend_stats"
 
 @frozen
 class PrintkSettings:
-    """How the kernel was found, so that it can be left the same.
+    """The kernel's console settings, to restore them.
 
     Attributes:
         printk: /proc/sys/kernel/printk; the first number is the console's log level.
@@ -37,11 +37,11 @@ class Stats:
 
 
 def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: SuspendPlan) -> PrintkSettings:
-    """Check that nothing stands in the way of a suspend.
+    """Check that nothing prevents a suspend.
 
     Raises:
         BoardStableError: the kernel has no such mode, or something is known to keep this board from it.
-        TestTransientError: the board's answer is not understood.
+        TestTransientError: the board's answer is unreadable.
     """
     if "PREEMPT_RT" in _said(shell, "uname -v"):
         raise BoardStableError(
@@ -60,10 +60,10 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
 
 
 def stats(shell: Shell) -> Stats:
-    """How many suspends went well and failed so far.
+    """The numbers of successful and failed suspends so far.
 
     Raises:
-        TestTransientError: the board's answer is not understood.
+        TestTransientError: the board's answer is unreadable.
     """
     said = _said(shell, f"cat {_STATS}/success {_STATS}/fail").split()
     if len(said) != 2 or not all(number.isdigit() for number in said):
@@ -91,7 +91,7 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
     """Write a file of sysfs and read it back.
 
     Raises:
-        BoardStableError: it does not have the value; `otherwise` says what that means.
+        BoardStableError: the file has another value; `otherwise` explains it.
     """
     shell.run(f"echo {value} > {path}")
     got = _said(shell, f"cat {path} 2>/dev/null").strip()

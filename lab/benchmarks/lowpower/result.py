@@ -1,4 +1,4 @@
-"""What a suspend gave."""
+"""The result of a suspend."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SuspendResult:
 
     Attributes:
         log: the kernel's lines.
-        edge: the host's edge that woke the board; None where the RTC did.
+        edge: the host's edge that woke the board; None: the RTC did.
         first_byte, answer: of the console after the wake-up.
-        asleep_s: how long the console was silent, on the host's clock.
+        asleep_s: silence of the console, on the host's clock.
         found: the kernel's consoles and log level, as they were and are again.
-        evidence: for the mode. unverified: what is missing where nobody names it; else empty.
-        mcu_text: what the MCU's UART said meanwhile.
-        power: of the rails while asleep. energy: from the command to the answer. None: nobody measured it.
+        evidence: for the mode. unverified: missing evidence; empty: verified.
+        mcu_text: output of the MCU's UART meanwhile.
+        power: of the rails while asleep. energy: from the command to the answer. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
     """
 
@@ -54,10 +54,10 @@ class SuspendResult:
         return latency_s * 1e3, STAMP_NS / 1e6 + latency_s * CLOCK_PPM / 1e3
 
     def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
-        """From the host's wake-up edge to a moment, and its ±, in milliseconds.
+        """Time from the wake-up edge to a moment, and its ± (ms).
 
-        A board that was heard before the acknowledgement had been woken by then; nothing that it says came before the request, and a
-        stamp that would is as much less sure as it is moved. On a busy host the edge may also have come later than its stamp, which
+        A board that printed before the acknowledgement had been woken by then; no output came before the request, and moving an
+        earlier stamp adds to its ±. On a busy host the edge may also have come later than its stamp, which
         adds to the byte's ±.
         """
         if self.edge is None:

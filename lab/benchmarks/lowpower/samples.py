@@ -1,4 +1,4 @@
-"""A good suspend, or a boot out of partial I/O -> the samples of its cycle."""
+"""Samples of a good suspend, or of a boot from partial I/O."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-powe
 
 
 def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: int) -> list[SampleRecord]:
-    """The kernel's resume latency, and the host's where the host woke the board.
+    """The kernel's resume latency, and the host's after its own edge.
 
     Args:
-        log: what the console said in this cycle. base: where in the console's stream it begins.
+        log: the console's output of this cycle. base: its position in the console's stream.
     """
     if done.unverified:
         flags = flags | {Flag.MODE_UNVERIFIED}
@@ -45,7 +45,7 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
 
 
 def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
-    """A sample of each rail that has a mean, and of the total."""
+    """Power samples of each rail with a mean, and of the total."""
     if done.power is None:
         return
     metrics, end = RESUMES[done.plan.mode], done.answer.position
@@ -57,7 +57,7 @@ def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord
 
 
 def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
-    """A sample of each rail that has a value, and of the total."""
+    """Energy samples of each rail with a value, and of the total."""
     metric, end = RESUMES[done.plan.mode].energy, done.answer.position
     if done.energy is None or metric is None:
         return
@@ -69,7 +69,7 @@ def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecor
 
 
 def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list[SampleRecord]:
-    """From the wake-up edge to the login prompt.
+    """The time from the wake-up edge to the login prompt.
 
     Raises:
         BoardTransientError: the boot's moments are not those of a boot.
@@ -82,10 +82,10 @@ def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list
 
 
 def of_rails(off: Off | None, plan: SuspendPlan, flags: frozenset[Flag], said: tuple[int, int]) -> list[SampleRecord]:
-    """The highest of the rails that must be off; none where they were not measured.
+    """The voltage of the highest rail that must be off, if measured.
 
     Args:
-        said: the window of the console's stream in which the kernel said that it enters the mode.
+        said: the window of the kernel's line on entering the mode, in the console's stream.
     """
     metric = RESUMES[PARTIAL_IO].rail_voltage
     if off is None or metric is None:
@@ -94,11 +94,11 @@ def of_rails(off: Off | None, plan: SuspendPlan, flags: frozenset[Flag], said: t
 
 
 def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:
-    """The metrics that a good suspend of this plan has in any case.
+    """The metrics that every good suspend of this plan has.
 
     Args:
-        has_rails: whether the board's rails are measured; a short sleep has no mean power all the same, and a voltage or
-            the total is missing where the sensors do not give it.
+        has_rails: the board's rails are measured; a short sleep still has no mean power, and a voltage or
+            the total may be missing.
     """
     metrics = RESUMES[plan.mode]
     host = (metrics.first_byte, metrics.prompt) if plan.wake != RTC else ()
@@ -108,5 +108,5 @@ def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:
 
 
 def params(plan: SuspendPlan) -> dict[str, str]:
-    """What distinguishes the numbers of this suspend."""
+    """The parameters of this suspend's numbers."""
     return {"mode": plan.mode, "wake": plan.wake}

@@ -1,4 +1,4 @@
-"""What the board's own shell runs to sleep: a script that also puts everything back, whatever becomes of the host.
+"""The suspend script for the board's shell, which restores everything.
 
 It is written to the board line by line and read back before it is run, since a console may lose characters. The consoles are detached, since printing would slow the resume down (the performance guide's own procedure), and the
 log level is lowered before they are attached again: a console that is registered prints the whole log once more.
@@ -63,7 +63,7 @@ def install(shell: Shell, lines: Sequence[str]) -> None:
     """Write the script to the board.
 
     Raises:
-        TestTransientError: it is not what was written.
+        TestTransientError: the board's copy differs.
     """
     shell.run(f"rm -f {FILE}")
     for line in lines:

@@ -1,4 +1,4 @@
-"""Watches one suspend on the console: asleep, woken, back; or which way it failed."""
+"""Watches a suspend on the console: asleep, woken, back, or failed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-u
 
 @frozen
 class WakeEdge:
-    """The host woke the board somewhere between the request and its acknowledgement (ns, the console's clock).
+    """A wake-up edge between the host's request and its acknowledgement.
+
+    Times are in ns of the console's clock.
 
     Attributes:
         acknowledged_ns: the latest instant at which the edge can have reached the board, unless the host was busy.
-        late_ns: evidence of a busy host: by so much later it may have come.
+        late_ns: evidence of a busy host: possible delay of the edge.
     """
 
     source: str
@@ -48,21 +50,23 @@ class WakeEdge:
 
     @property
     def uncertainty_ns(self) -> int:
-        """How much earlier it may have come."""
+        """Maximum earliness of the edge."""
         return self.acknowledged_ns - self.requested_ns
 
 
 @define
 class SuspendWatch:
-    """Watches one suspend, by the console's bytes and moments in their order (lab.console.moments.feed_watch).
+    """Watches a suspend by the console's bytes and moments in order.
 
-    A board that answers is judged once it has put everything back.
+    See lab.console.moments.feed_watch.
+
+    A board that answers is judged after it has restored everything.
 
     Attributes:
         sent_ns: when the command was sent, on the clock of the stamps.
         alarm_s: when the RTC wakes the board, if nothing else has.
         edge: the host's wake-up edge, once there was one.
-        begun: whether the shell has taken the command.
+        begun: the shell has taken the command.
         silence: begin and end of the console's longest silence from the command to the answer, in ns.
     """
 
@@ -86,7 +90,7 @@ class SuspendWatch:
 
     @property
     def done(self) -> bool:
-        """Whether the shell waits again, with everything put back."""
+        """True if the shell waits again, with everything restored."""
         return self._restored and re.search(self.board.prompts.shell, self._text.rpartition(RESTORED)[2]) is not None
 
     @property
@@ -104,7 +108,7 @@ class SuspendWatch:
         self._last_ns = t_ns
 
     def moment(self, moment: MomentLike) -> None:
-        """Take note of a moment of MOMENTS or ANY_BYTE; its bytes were fed before."""
+        """Take a moment of MOMENTS or ANY_BYTE, after its bytes."""
         match moment.name:
             case "first_byte":
                 self.first_byte = self.first_byte or moment
@@ -116,7 +120,7 @@ class SuspendWatch:
                 self._restored = True
 
     def suspended(self, missing_ns: int) -> None:
-        """The clock of the stamps stood still, or jumped: nobody knows how long the board slept, or took to answer.
+        """Fail: the stamping clock stopped or jumped, so times are unknown.
 
         Raises:
             LabTransientError: always.
@@ -128,7 +132,7 @@ class SuspendWatch:
         )
 
     def asleep(self, now_ns: int) -> bool:
-        """Whether the board is taken to sleep: the console has been silent long enough since the command began."""
+        """True if the console's silence means that the board sleeps."""
         return self.begun and self.answer is None and now_ns - self._last_ns >= self.board.low_power.asleep_s * 1e9
 
     def check(self, now_ns: int) -> None:
@@ -169,7 +173,7 @@ class SuspendWatch:
 
     @property
     def _due_ns(self) -> int:
-        """When the board is woken at the latest."""
+        """The latest instant of the wake-up."""
         if self.edge is not None:
             return self.edge.t_ns
         return self.sent_ns + round((self.alarm_s + ENTRY_S) * 1e9)
