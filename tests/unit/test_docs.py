@@ -51,7 +51,7 @@ from lab.console.recording import RecordingMeta, encode
 from lab.metrics import Flag
 from lab.virtual.sim.faults.scenario import read as read_scenario
 from lab.virtual.sim.model import simulated
-from lab.virtual.sim.uboot.help import TEXTS
+from lab.virtual.sim.uboot.basics import TEXTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")

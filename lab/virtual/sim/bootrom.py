@@ -10,8 +10,8 @@ from lab.virtual.sim.firmware import STAGES, BootImage
 from lab.virtual.sim.program import Hear, Program, WarmRestartError
 from lab.virtual.sim.serialload import receive
 from lab.virtual.sim.setup import FALCON, SBL
+from lab.virtual.sim.uboot.commands import COMMANDS
 from lab.virtual.sim.uboot.kernel import StartKernelError
-from lab.virtual.sim.uboot.table import COMMANDS
 from lab.virtual.sim.uboot.uboot import UBoot
 
 # What a ROM without a medium prints on its UART, in two public logs of AM62x boards: hexadecimal digits that name the

@@ -8,7 +8,7 @@ import re
 import pytest
 from support.simlab import MS, SimLab
 
-from lab.virtual.sim.linux import root
+from lab.virtual.sim.linux import kernel
 from lab.virtual.sim.setup import SimSetup
 
 LOGIN = "-evm login: "
@@ -54,9 +54,9 @@ def test_each_kernel_has_its_own_words_for_a_mount(
     def without_uuid(text: str) -> str:
         return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text)
 
-    assert without_uuid(root.mounted(version, writable=False)) == read_only
-    assert without_uuid(root.mounted(version, writable=True)) == writable
-    assert without_uuid(root.remounted(version)) == again
+    assert without_uuid(kernel.mounted(version, writable=False)) == read_only
+    assert without_uuid(kernel.mounted(version, writable=True)) == writable
+    assert without_uuid(kernel.remounted(version)) == again
 
 
 @pytest.mark.parametrize(

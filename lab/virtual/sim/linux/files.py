@@ -1,14 +1,19 @@
-"""The file system: what the image has, what was written, and the nodes of proc and sysfs."""
+"""The file system: the image's files, written ones, proc and sysfs."""
 
 from __future__ import annotations
 
 import fnmatch
 import posixpath
+from collections.abc import Callable
+from typing import TypeAlias
 
-from lab.virtual.sim.linux import nodes
+from attrs import frozen
+
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.linux.sleep import Sleeper
-from lab.virtual.sim.program import Program
+from lab.virtual.sim.model import mac_address, serial_number
+from lab.virtual.sim.program import NS_PER_S, Program
+from lab.virtual.sim.sample_outputs import image
 
 _FOLDERS = frozenset({"/", "/home", "/home/root", "/root", "/tmp", "/dev", "/dev/shm", "/run", "/var", "/opt", "/mnt"})  # noqa: S108
 _DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/rtc", "/dev/rtc0", "/dev/console", "/dev/kmsg", "/dev/tty"})
@@ -31,7 +36,7 @@ class Files:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.sleeper = Sleeper(kernel)
-        self._nodes = nodes.make(kernel, self.sleeper)
+        self._nodes = make(kernel, self.sleeper)
         self._kept = kernel.computer.storage.files
         self._volatile: dict[str, bytes] = {}
         self._folders = set(_FOLDERS)
@@ -95,3 +100,168 @@ class Files:
             if len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted)):
                 found.add("/".join(parts) + ("/" if pattern.endswith("/") else ""))
         return sorted(found)
+
+
+# --- The files of proc and sysfs that tests of a board use ---
+
+
+_OMAP = "omap-aes-driver"  # the kernel module of OMAP's accelerators
+
+Write: TypeAlias = Callable[[str], Program[str]]
+
+
+@frozen
+class Node:
+    """A file whose content is made when it is read.
+
+    Attributes:
+        write: does what writing does, and returns what went wrong; None: it cannot be written.
+    """
+
+    read: Callable[[], str]
+    write: Write | None = None
+
+
+def make(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
+    """All nodes of a running kernel."""
+    return {
+        **{path: Node(read) for path, read in image.files(kernel).items()},
+        "/proc/sys/vm/drop_caches": _setting(kernel.settings, "drop_caches", "0"),
+        **_proc(kernel),
+        **_processors(kernel),
+        **_devices(kernel, sleeper),
+        **_accelerators(kernel),
+        **_power(kernel, sleeper),
+    }
+
+
+def _fixed(text: str) -> Node:
+    return Node(lambda: text)
+
+
+def _setting(settings: dict[str, str], name: str, default: str, allowed: frozenset[str] = frozenset()) -> Node:
+    """A value that can be written; anything goes unless `allowed` says what."""
+
+    def write(text: str) -> Program[str]:
+        yield from ()
+        if allowed and text not in allowed:
+            return "write error: Invalid argument"
+        settings[name] = text
+        return ""
+
+    settings.setdefault(name, default)
+    return Node(lambda: settings[name] + "\n", write)
+
+
+def _proc(kernel: Kernel) -> dict[str, Node]:
+    model = kernel.computer.model
+
+    def printk(text: str) -> Program[str]:
+        yield from ()
+        level = text.split(maxsplit=1)[0] if text.split() else ""
+        if not level.isdigit():
+            return "write error: Invalid argument"
+        kernel.console_level = int(level)
+        return ""
+
+    memory_kb = model.identity.memory_mib * 1024 - 262_144
+    machine = f"{model.identity.model}\0"
+    cpus = "".join(
+        f"processor\t: {cpu}\nBogoMIPS\t: 400.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd03\n\n"
+        for cpu in range(model.identity.cpus)
+    )
+    return {
+        "/proc/cmdline": Node(lambda: kernel.bootargs + "\n"),
+        "/proc/version": _fixed(f"Linux version {model.release.kernel} (oe-user@oe-host) #1 SMP PREEMPT\n"),
+        "/proc/uptime": Node(lambda: f"{kernel.clock_ns / NS_PER_S:.2f} {kernel.clock_ns * 3 / NS_PER_S:.2f}\n"),
+        "/proc/loadavg": _fixed("0.08 0.12 0.05 1/148 512\n"),
+        "/proc/cpuinfo": _fixed(cpus),
+        "/proc/meminfo": _fixed(f"MemTotal:       {memory_kb} kB\nMemFree:        {memory_kb * 4 // 5} kB\n"),
+        "/proc/device-tree/model": _fixed(machine),
+        "/sys/firmware/devicetree/base/model": _fixed(machine),
+        "/proc/device-tree/serial-number": _fixed(serial_number(kernel.computer.seed) + "\0"),
+        "/proc/sys/kernel/printk": Node(lambda: f"{kernel.console_level}\t4\t1\t7\n", printk),
+        "/etc/hostname": _fixed(model.identity.hostname + "\n"),
+        "/etc/issue": _fixed(f"{model.release.distribution} \\n \\l\n\n"),
+        "/etc/os-release": _fixed(f'ID="arago"\nPRETTY_NAME="{model.release.distribution}"\n'),
+    }
+
+
+def _processors(kernel: Kernel) -> dict[str, Node]:
+    identity = kernel.computer.model.identity
+    governors = ("conservative", "ondemand", "userspace", "powersave", "performance", "schedutil")
+    nodes = {}
+    for cpu in range(identity.cpus):
+        base = f"/sys/devices/system/cpu/cpu{cpu}"
+        nodes[f"{base}/online"] = _fixed("1\n")
+        nodes[f"{base}/cpufreq/scaling_governor"] = _setting(
+            kernel.settings, f"governor{cpu}", "schedutil", frozenset(governors)
+        )
+        nodes[f"{base}/cpufreq/scaling_available_governors"] = _fixed(" ".join(governors) + "\n")
+        for name in ("scaling_cur_freq", "cpuinfo_max_freq", "scaling_max_freq"):
+            nodes[f"{base}/cpufreq/{name}"] = _fixed(f"{identity.cpu_mhz * 1000}\n")
+    return nodes
+
+
+def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
+    model = kernel.computer.model
+    base = f"/sys/bus/platform/devices/{model.family.uart_base}.serial"
+    tty = model.board.console.linux
+
+    def console(text: str) -> Program[str]:
+        yield from kernel.attach_console(attached=text.upper() in {"Y", "1"})
+        return ""
+
+    clock = f"/sys/class/rtc/{model.board.low_power.rtc}"
+    attached = Node(lambda: "Y\n" if kernel.console_attached else "N\n", console)
+    nodes = {
+        **{f"/sys/class/tty/{uart.linux}/console": _fixed("N\n") for uart in model.board.uarts if uart.linux},
+        f"/sys/class/tty/{tty}/console": attached,
+        f"{base}/{model.family.uart_base}.serial:0/tty/{tty}/console": attached,
+        f"{base}/power/wakeup": _setting(kernel.settings, "uart_wakeup", "disabled"),
+        f"{base}/power/control": _setting(kernel.settings, "uart_control", "on"),
+        f"{base}/power/autosuspend_delay_ms": _setting(kernel.settings, "uart_autosuspend", "-1"),
+        f"/sys/class/tty/{tty}/power/wakeup": _setting(kernel.settings, "tty_wakeup", "disabled"),
+        f"{clock}/name": _fixed("rtc-ti-k3 2b1f0000.rtc\n"),
+        f"{clock}/since_epoch": Node(lambda: f"{int(sleeper.wall_s)}\n"),
+        f"{clock}/wakealarm": Node(lambda: sleeper.alarm_text, sleeper.set_alarm),
+        "/sys/class/thermal/thermal_zone0/temp": _fixed("45312\n"),
+    }
+    if model.identity.mcu:
+        nodes[f"/sys/bus/platform/devices/{model.identity.mcu}/power/wakeup"] = _setting(
+            kernel.settings, "mcu_wakeup", "disabled"
+        )
+    for number, link in enumerate(model.board.links):
+        if link.name.startswith("eth"):
+            nodes[f"/sys/class/net/{link.name}/address"] = _fixed(mac_address(kernel.computer.seed, number) + "\n")
+            nodes[f"/sys/class/net/{link.name}/speed"] = _fixed(f"{link.mbit_s:.0f}\n")
+            nodes[f"/sys/class/net/{link.name}/operstate"] = _fixed("up\n")
+    return nodes
+
+
+def _accelerators(kernel: Kernel) -> dict[str, Node]:
+    """OMAP's accelerators with the defaults of Linux drivers/crypto/omap-aes.c and omap-sham.c; addresses: am4372.dtsi."""
+    if kernel.computer.model.board.benchmarks.crypto_module != _OMAP:
+        return {}
+    devices = {"omap-aes/53501000.aes": "200", "omap-sham/53100000.sham": "256"}
+    return {
+        f"/sys/bus/platform/drivers/{device}/{name}": _setting(kernel.settings, f"{device} {name}", default)
+        for device, fallback in devices.items()
+        for name, default in (("queue_len", "10"), ("fallback", fallback))
+    }
+
+
+def _power(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
+    def state(text: str) -> Program[str]:
+        if text not in {"mem", "freeze"} or not sleeper.supported:
+            return "write error: Invalid argument"
+        return (yield from sleeper.suspend("deep" if text == "mem" else "s2idle"))
+
+    stats = kernel.suspend_stats
+    return {
+        "/sys/power/state": Node(lambda: "freeze mem\n" if sleeper.supported else "freeze\n", state),
+        "/sys/power/mem_sleep": _fixed("s2idle [deep]\n" if sleeper.supported else "[s2idle]\n"),
+        "/sys/power/suspend_stats/success": Node(lambda: f"{stats['success']}\n"),
+        "/sys/power/suspend_stats/fail": Node(lambda: f"{stats['fail']}\n"),
+        "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us": _setting(kernel.settings, "qos", "0"),
+    }

@@ -6,8 +6,7 @@ import fnmatch
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.linux.session import LoginSession, Tool
-from lab.virtual.sim.linux.tool import complain, say
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain, say
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 

@@ -1,14 +1,14 @@
-"""A shell session: prompt, lines, commands."""
+"""A shell session: prompt, lines, and what its commands share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from lab.virtual.sim.editor import EndOfInputError, read_line
+from lab.virtual.sim.editor import INTERRUPT, EndOfInputError, read_line
 from lab.virtual.sim.linux.files import Files, normalise
 from lab.virtual.sim.linux.kernel import Kernel
-from lab.virtual.sim.program import Program
+from lab.virtual.sim.program import Hear, Program
 from lab.virtual.sim.sh.interpreter import (
     ExitError,
     Interpreter,
@@ -29,7 +29,7 @@ class LoginSession:
     """A login shell on the console. It is the host of its own commands.
 
     Args:
-        tools: its commands by name (`lab.virtual.sim.linux.table.TOOLS`).
+        tools: its commands by name (`lab.virtual.sim.linux.commands.TOOLS`).
         prompt: instead of the usual one with host and folder.
     """
 
@@ -115,3 +115,52 @@ class LoginSession:
             return self.files.matching(pattern)
         ahead = self.path("").rstrip("/") + "/"
         return [path.removeprefix(ahead) for path in self.files.matching(ahead + pattern)]
+
+
+# --- What Linux' commands have in common ---
+
+
+def say(streams: Streams, text: str) -> Program[None]:
+    """Print a line."""
+    yield from streams.out(text.encode() + b"\n")
+
+
+def complain(streams: Streams, text: str) -> Program[int]:
+    """Print a line to standard error, and fail."""
+    yield from streams.err(text.encode() + b"\n")
+    return 1
+
+
+def inputs(
+    session: LoginSession, paths: Sequence[str], streams: Streams, name: str
+) -> Program[list[tuple[str, bytes]]]:
+    """The named files, or standard input when none is named; says which do not exist."""
+    if not paths:
+        return [("-", streams.stdin or b"")]
+    found = []
+    for path in paths:
+        content = streams.stdin or b"" if path == "-" else session.files.read(session.path(path))
+        if content is None:
+            yield from complain(streams, f"{name}: {path}: No such file or directory")
+        else:
+            found.append((path, content))
+    return found
+
+
+def wait(session: LoginSession, ns: float) -> Program[None]:
+    """A command works or sleeps; ctrl-C ends it.
+
+    Raises:
+        InterruptedCommandError: ctrl-C.
+    """
+    computer = session.computer
+    due_ns = computer.now_ns + round(ns * computer.time_scale)
+    ahead: list[int] = []
+    while computer.now_ns < due_ns:
+        typed = yield Hear((computer.console,), due_ns - computer.now_ns)
+        if typed is not None and typed.byte == INTERRUPT:
+            yield from computer.write(b"^C\n")
+            raise InterruptedCommandError
+        if typed is not None:
+            ahead.append(typed.byte)
+    computer.machine.unread(computer.console, bytes(ahead))

@@ -1,4 +1,4 @@
-"""Commands about the system: uname, dmesg, date, and those of the shell itself."""
+"""Commands about the system: uname, dmesg, date, reboot, rtcwake, sh."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.linux.session import LoginSession, Tool
-from lab.virtual.sim.linux.tool import complain, say, wait
-from lab.virtual.sim.program import NS_PER_S, Program
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain, say, wait
+from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Program
 from lab.virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
 
 
@@ -140,6 +139,66 @@ def _nothing(_session: LoginSession, arguments: Sequence[str], _streams: Streams
     return int(arguments[0] == "false")
 
 
+# --- Commands that put the board to sleep, off, or through a reset ---
+
+
+_STOPPING = (
+    "Stopped target Multi-User System",
+    "Stopped Serial Getty",
+    "Unmounted /var/volatile",
+    "Reached target Shutdown",
+)
+
+
+def _rtcwake(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    words = list(arguments[1:])
+
+    def option(name: str, default: str) -> str:
+        return words[words.index(name) + 1] if name in words[:-1] else default
+
+    seconds, mode = option("-s", ""), option("-m", "standby")
+    if not seconds.isdigit():
+        return (yield from complain(streams, "rtcwake: must provide wake time (see --seconds and --time options)"))
+    sleeper = session.files.sleeper
+    if mode not in {"mem", "freeze", "no"}:
+        return (yield from complain(streams, f"rtcwake: unrecognized suspend state '{mode}'"))
+    yield from sleeper.set_alarm(f"+{seconds}")
+    yield from say(streams, f'rtcwake: wakeup from "{mode}" using /dev/rtc0 at Thu Jan  1 00:01:02 1970')
+    if mode == "no":
+        return 0
+    problem = yield from session.files.write("/sys/power/state", mode.encode())
+    return (yield from complain(streams, "rtcwake: write error")) if problem else 0
+
+
+def _ethtool(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+    """`ethtool -s mcu_mcan0 wol p` arms the CAN pins as a wake-up source; all else succeeds and changes nothing."""
+    yield from ()
+    if [word for word in arguments[1:] if word.startswith("mcu_mcan")] and "wol" in arguments[:-1]:
+        armed = arguments[arguments.index("wol") + 1] == "p"
+        session.kernel.settings["can_wakeup"] = "enabled" if armed else "disabled"
+    return 0
+
+
+def _reboot(session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+    yield from _stop_services(session)
+    yield from session.kernel.printk("reboot: Restarting system")
+    raise CpuResetError
+
+
+def _poweroff(
+    session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter
+) -> Program[int]:
+    yield from _stop_services(session)
+    yield from session.files.sleeper.power_off()
+    return 0
+
+
+def _stop_services(session: LoginSession) -> Program[None]:
+    for line in _STOPPING:
+        yield from session.computer.pause(30 * NS_PER_MS)
+        yield from session.computer.write(f"[  OK  ] {line}.\n".encode())
+
+
 TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(("hostname", "id", "nproc", "tty", "uptime", "whoami"), _facts),
     **dict.fromkeys((":", "true", "false", "sync", "modprobe", "stty", "mount", "umount", "chmod"), _nothing),
@@ -148,7 +207,12 @@ TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(("sh", "bash"), _sh),
     "date": _date,
     "dmesg": _dmesg,
+    "ethtool": _ethtool,
     "exit": _exit,
+    "halt": _poweroff,
+    "poweroff": _poweroff,
+    "reboot": _reboot,
+    "rtcwake": _rtcwake,
     "sleep": _sleep,
     "systemctl": _systemctl,
     "uname": _uname,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.linux.session import LoginSession, Tool
-from lab.virtual.sim.linux.tool import complain, inputs, say
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain, inputs, say
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lab.virtual.sim import script
 from lab.virtual.sim.editor import EndOfInputError, read_line
+from lab.virtual.sim.linux.commands import TOOLS
 from lab.virtual.sim.linux.files import Files
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.linux.session import LoginSession
-from lab.virtual.sim.linux.table import TOOLS
 from lab.virtual.sim.program import NS_PER_S, Drain, Program
 from lab.virtual.sim.sh.interpreter import InterruptedCommandError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.virtual.sim import figures
-from lab.virtual.sim.linux.session import LoginSession
-from lab.virtual.sim.linux.tool import wait
+from lab.virtual.sim.linux.session import LoginSession, wait
 from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.sh.interpreter import Streams
 

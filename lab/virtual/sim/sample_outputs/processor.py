@@ -1,4 +1,4 @@
-"""Dhrystone, Whetstone, Linpack, NBench, STREAM, and the EEMBC suites."""
+"""Dhrystone, Linpack, NBench, STREAM, EEMBC, openssl, sysbench, stress-ng."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim import figures
-from lab.virtual.sim.linux.session import LoginSession, Tool
-from lab.virtual.sim.linux.tool import complain
-from lab.virtual.sim.program import Program
-from lab.virtual.sim.sample_outputs.player import drawn, known, play
-from lab.virtual.sim.sh.interpreter import Interpreter, Streams
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain
+from lab.virtual.sim.program import NS_PER_S, Program
+from lab.virtual.sim.sample_outputs.player import drawn, known, option, play, took_part
+from lab.virtual.sim.sh.interpreter import NOT_FOUND, Interpreter, Streams
 
 _RUNS, _MIP = 200_000_000, 10_000
 _NBENCH = ("numeric_sort", "string_sort", "bitfield", "fp_emulation", "fourier", "assignment", "idea", "huffman")
@@ -96,11 +95,115 @@ def _workloads(session: LoginSession, metric: str) -> list[str]:
     return list(dict.fromkeys(figure.params["workload"] for figure in own))
 
 
+# --- openssl speed, and `time` in its two forms ---
+
+
+_BLOCKS = (16, 64, 256, 1024, 8192, 16384)
+_SECONDS = 3
+_VERSION = "OpenSSL 3.2.4 11 Feb 2025"
+
+
+def _openssl(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    if arguments[1:2] == ["version"]:
+        return (yield from play(session, streams, f"{_VERSION} (Library: {_VERSION})\n", 0.01))
+    algorithm = option(arguments, "-evp")
+    if arguments[1:2] != ["speed"] or not algorithm:
+        return (yield from complain(streams, "help:\n\nStandard commands\nspeed             version"))
+    values = [drawn(session, "openssl.throughput", 1e4, algorithm=algorithm, buffer=str(block)) for block in _BLOCKS]
+    text = "You have chosen to measure elapsed time instead of user CPU time.\n"
+    for block, value in zip(_BLOCKS, values, strict=True):
+        count = round(value * 1000 / block * _SECONDS)
+        text += f"Doing {algorithm.upper()} ops for {_SECONDS}s on {block} size blocks: {count} {algorithm.upper()} ops in 3.00s\n"
+    text += (
+        "version: 3.2.4\nbuilt on: Tue Feb 11 14:26:46 2025 UTC\noptions: bn(64,64)\ncompiler: aarch64-oe-linux-gcc\n"
+        "CPUINFO: OPENSSL_armcap=0x99\nThe 'numbers' are in 1000s of bytes per second processed.\n"
+        "type        " + "".join(f"{f'{block} bytes':>13}" for block in _BLOCKS).rstrip() + "\n"
+    )
+    text += f"{algorithm.upper():<15}" + "".join(f"{f'{value:.2f}k':>13}" for value in values) + "\n"
+    took_part(session, drawn(session, "openssl.cpu_load", 95.0, algorithm=algorithm))
+    return (yield from play(session, streams, text, _SECONDS * len(_BLOCKS)))
+
+
+def _time(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+    words = list(arguments[1:])
+    form = words.pop(0) if words[:1] in (["-v"], ["-p"]) else ""
+    runner = session.runner(words[0]) if words else None
+    if runner is None:
+        yield from complain(streams, f"time: can't execute '{words[0] if words else ''}': No such file or directory")
+        return NOT_FOUND
+    session.kernel.settings.pop("cpu_share", None)
+    start_ns = session.computer.now_ns
+    status = yield from runner(words, streams, shell)
+    seconds = (session.computer.now_ns - start_ns) / NS_PER_S / session.computer.time_scale
+    if form == "-v":
+        share = session.kernel.settings.get("cpu_share", "99")
+        text = (
+            f'\tCommand being timed: "{" ".join(words)}"\n\tUser time (seconds): {seconds * float(share) / 100:.2f}\n'
+            f"\tSystem time (seconds): 0.00\n\tPercent of CPU this job got: {share}%\n"
+            f"\tElapsed (wall clock) time (h:mm:ss or m:ss): {int(seconds // 60)}m {seconds % 60:.2f}s\n\tExit status: {status}\n"
+        )
+    elif form == "-p":
+        text = f"real {seconds:.2f}\nuser 0.00\nsys 0.00\n"
+    else:
+        text = f"real\t{int(seconds // 60)}m {seconds % 60:.2f}s\nuser\t0m 0.00s\nsys\t0m 0.00s\n"
+    yield from streams.err(text.encode())
+    return status
+
+
+def _env(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+    runner = session.runner(arguments[1]) if len(arguments) > 1 else None
+    if runner is None:
+        yield from complain(streams, f"env: can't execute '{arguments[-1]}': No such file or directory")
+        return NOT_FOUND
+    return (yield from runner(arguments[1:], streams, shell))
+
+
+# --- sysbench and stress-ng. No guide has their numbers; these are of the size that a Cortex-A53 gives ---
+
+
+_STRESSORS = {"cpu": 160.0, "matrix": 210.0, "cache": 5.0, "pipe": 260_000.0, "switch": 90_000.0}
+
+
+def _sysbench(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    words = dict(word.lstrip("-").split("=", 1) for word in arguments if "=" in word)
+    seconds = float(words.get("time", "10"))
+    if "memory" in arguments:
+        rate = drawn(session, "sysbench.memory", 2500.0, operation=words.get("memory-oper", "write"))
+        result = f"{rate * seconds:.2f} MiB transferred ({rate:.2f} MiB/sec)\n\n"
+    else:
+        rate = drawn(session, "sysbench.events", 850.0)
+        result = f"CPU speed:\n    events per second:  {rate:7.2f}\n"
+    text = (
+        "sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)\n\nRunning the test with following options:\nNumber of threads: 1\n"
+        f"\nThreads started!\n\n{result}\nGeneral statistics:\n    total time:                          {seconds:.4f}s\n"
+    )
+    return (yield from play(session, streams, text, seconds))
+
+
+def _stress_ng(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    name = next((word.lstrip("-") for word in arguments if word.lstrip("-") in _STRESSORS), "cpu")
+    seconds = float(option(arguments, "--timeout", "10s").rstrip("s"))
+    rate = drawn(session, "stress_ng.rate", _STRESSORS[name], stressor=name)
+    head, row = "stress-ng: info:  [812]", "stress-ng: metrc: [812]"
+    text = (
+        f"{head} setting to a {seconds:.0f} second run per stressor\n{head} dispatching hogs: 1 {name}\n"
+        f"{row} stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo ops/s\n"
+        f"{row} {name:<13}{rate * seconds:10.0f}{seconds:10.2f}{seconds:10.2f}{0.02:10.2f}{rate:13.2f}{rate:15.2f}\n"
+        f"{head} successful run completed in {seconds:.2f}s\n"
+    )
+    return (yield from play(session, Streams(streams.err, streams.err), text, seconds))
+
+
 TOOLS: Mapping[str, Tool] = {
+    "env": _env,
     "make": _make,
+    "openssl": _openssl,
     "runDhrystone": _dhrystone,
     "runLinpack": _linpack,
     "runNBench.sh": _nbench,
     "runWhetstone": _whetstone,
     "stream_c": _stream,
+    "stress-ng": _stress_ng,
+    "sysbench": _sysbench,
+    "time": _time,
 }

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.linux.session import LoginSession, Tool
-from lab.virtual.sim.linux.tool import complain
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sample_outputs.image import media_of
 from lab.virtual.sim.sample_outputs.player import drawn, option, play

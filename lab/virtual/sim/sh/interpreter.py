@@ -9,8 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sh import expand
-from lab.virtual.sim.sh.parser import parse
-from lab.virtual.sim.sh.tree import (
+from lab.virtual.sim.sh.parser import (
     AndOr,
     Command,
     For,
@@ -22,6 +21,7 @@ from lab.virtual.sim.sh.tree import (
     Redirection,
     Simple,
     While,
+    parse,
 )
 from lab.virtual.sim.sh.words import ShellSyntaxError
 

@@ -1,13 +1,69 @@
-"""U-Boot's commands for its environment, its memory and itself."""
+"""U-Boot's commands for itself, its environment and memory, and its `help`."""
 
 from __future__ import annotations
 
+import binascii
+import hashlib
 from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim.editor import interruptible_pause
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Program
 from lab.virtual.sim.sh.interpreter import Streams
 from lab.virtual.sim.uboot.uboot import Command, UBoot
+
+# --- What `help` says of each of U-Boot's commands ---
+
+
+TEXTS: Mapping[str, str] = {
+    "bdinfo": "print Board Info structure",
+    "boot": "boot default, i.e., run 'bootcmd'",
+    "booti": "boot Linux kernel 'Image' format from memory",
+    "bootz": "boot Linux zImage image from memory",
+    "cmp.b": "memory compare",
+    "crc32": "checksum calculation",
+    "dhcp": "boot image via network using DHCP/TFTP protocol",
+    "echo": "echo args to console",
+    "env": "environment handling commands",
+    "false": "do nothing, unsuccessfully",
+    "fastboot": "run as a fastboot usb or udp device",
+    "fatload": "load binary file from a dos filesystem",
+    "fatls": "list files in a directory (default /)",
+    "fatwrite": "write file into a dos filesystem",
+    "fuse": "Fuse sub-system",
+    "hash": "compute hash message digest",
+    "help": "print command description/usage",
+    "load": "load binary file from a filesystem",
+    "loady": "load binary file over serial line (ymodem mode)",
+    "md.l": "memory display",
+    "mmc": "MMC sub system",
+    "mmcinfo": "display MMC info",
+    "mtd": "MTD utils",
+    "mw.b": "memory write (fill)",
+    "mw.l": "memory write (fill)",
+    "nand": "NAND sub-system",
+    "part": "disk partition related commands",
+    "printenv": "print environment variables",
+    "reset": "Perform RESET of the CPU",
+    "run": "run commands in an environment variable",
+    "saveenv": "save environment variables to persistent storage",
+    "setenv": "set environment variables",
+    "sf": "SPI flash sub-system",
+    "sleep": "delay execution for some time",
+    "source": "run script from memory",
+    "sysboot": "command to get and boot from syslinux files",
+    "test": "minimal test like /bin/sh",
+    "tftpboot": "load file via network using TFTP protocol",
+    "time": "run commands and summarize execution time",
+    "true": "do nothing, successfully",
+    "ubi": "ubi commands",
+    "ubifsload": "load file from an UBIFS filesystem",
+    "ubifsmount": "mount UBIFS volume",
+    "version": "print monitor, compiler and linker version",
+}
+
+
+# --- U-Boot's commands for its environment, its memory and itself ---
+
 
 FAILED, USAGE = 1, 1
 RAM_BASE = 0x8000_0000
@@ -43,7 +99,6 @@ def _echo(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
 
 def _help(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
     """All commands; or what the named ones take, which ends with status 1 as U-Boot's own does."""
-    from lab.virtual.sim.uboot.help import TEXTS  # noqa: PLC0415
 
     if len(arguments) == 1:
         for name, text in sorted(TEXTS.items()):
@@ -218,14 +273,88 @@ def _status(status: int) -> Command:
     return command
 
 
+# --- U-Boot's commands for bytes in memory: compare, checksum, digest, fill ---
+
+
+_ALGORITHMS = ("sha1", "sha256")
+
+
+def _compare(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    if len(arguments) != 4 or not all(is_number(argument) for argument in arguments[1:]):
+        return USAGE
+    left, right, size = (number(argument) for argument in arguments[1:])
+    yield from uboot.computer.pause(size)  # about 1 ns a byte
+    same = uboot.ram.differs_at(left, uboot.ram, right, size)
+    if same is not None:
+        (one,), (two,) = uboot.ram.read(left + same, 1), uboot.ram.read(right + same, 1)
+        yield from line(
+            streams, f"byte at 0x{left + same:016x} ({one:#x}) != byte at 0x{right + same:016x} ({two:#x})"
+        )
+    yield from line(streams, f"Total of {size if same is None else same} byte(s) were the same")
+    return 0 if same is None else FAILED
+
+
+def _crc32(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`crc32 ADDRESS SIZE`."""
+    if len(arguments) != 3 or not all(is_number(argument) for argument in arguments[1:]):
+        return USAGE
+    address, size = number(arguments[1]), number(arguments[2])
+    yield from uboot.computer.pause(2 * size)
+    found = binascii.crc32(uboot.ram.read(address, size))
+    yield from line(streams, f"crc32 for {address:08x} ... {address + size - 1:08x} ==> {found:08x}")
+    return 0
+
+
+def _hash(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`hash sha256 ADDRESS SIZE [*VARIABLE]`."""
+    if len(arguments) not in {4, 5} or not all(is_number(argument) for argument in arguments[2:4]):
+        return USAGE
+    if arguments[1] not in _ALGORITHMS:
+        yield from line(streams, f"Unknown hash algorithm '{arguments[1]}'")
+        return FAILED
+    address, size = number(arguments[2]), number(arguments[3])
+    yield from uboot.computer.pause(10 * size)
+    found = hashlib.new(arguments[1], uboot.ram.read(address, size)).hexdigest()
+    if len(arguments) == 5:
+        uboot.shell.variables[arguments[4].removeprefix("*")] = found
+    else:
+        said = f"{arguments[1]} for {address:08x} ... {address + size - 1:08x} ==> {found}"
+        yield from streams.out(said.encode())  # common/hash.c ends it without a line's end
+    return 0
+
+
+def _fill(uboot: UBoot, arguments: Sequence[str], _streams: Streams) -> Program[int]:
+    """`mw.b ADDRESS VALUE [COUNT]`, and `mw.l` with a value of four equal bytes."""
+    yield from ()
+    if len(arguments) not in {3, 4} or not all(is_number(argument) for argument in arguments[1:]):
+        return USAGE
+    count = number(arguments[3]) if len(arguments) == 4 else 1
+    count *= 4 if arguments[0] == "mw.l" else 1
+    uboot.ram.fill(number(arguments[1]), count, number(arguments[2]) & 0xFF)
+    return 0
+
+
+def _fuse(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`fuse …`: what it would burn is noted, and nothing is put back."""
+    uboot.computer.storage.burned.append(" ".join(arguments))
+    yield from line(streams, "Programming bank 0 word 0x00000000 to 0x00000001...")
+    return 0
+
+
 COMMANDS: Mapping[str, Command] = {
     "bdinfo": _bdinfo,
     "boot": _boot,
+    "cmp.b": _compare,
+    "crc32": _crc32,
     "echo": _echo,
     "env": _env,
     "false": _status(1),
+    "fuse": _fuse,
+    "hash": _hash,
     "help": _help,
     "md.l": _md,
+    "mw.b": _fill,
+    "mw.l": _fill,
     "printenv": _printenv,
     "reset": _reset,
     "run": _run,

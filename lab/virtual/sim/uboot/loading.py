@@ -13,7 +13,7 @@ from lab.virtual.sim.serialload import receive
 from lab.virtual.sim.sh.interpreter import Streams
 from lab.virtual.sim.storage import Content
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
-from lab.virtual.sim.uboot.transfer import KIB, MIB, speed
+from lab.virtual.sim.uboot.media import KIB, MIB, speed
 from lab.virtual.sim.uboot.uboot import Command, UBoot
 
 _RATE: Final = 20.0 * MIB  # bytes per second that TFTP reaches on Gigabit Ethernet; assumed

@@ -1,17 +1,104 @@
-"""U-Boot's commands for SD and eMMC: raw blocks and files."""
+"""U-Boot's commands for SD and eMMC: raw blocks, files, extended CSD."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from lab.virtual.sim import firmware
 from lab.virtual.sim.program import NS_PER_MS, Program
 from lab.virtual.sim.sh.interpreter import Streams
-from lab.virtual.sim.storage import BLOCK_BYTES, DISK_IDS, Content
-from lab.virtual.sim.uboot import blocks, mmcregisters
+from lab.virtual.sim.storage import BLOCK_BYTES, BOOT_BUS, BOOT_CONFIG, DISK_IDS, RST_FUNCTION, Content
+from lab.virtual.sim.uboot import media
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
-from lab.virtual.sim.uboot.transfer import speed, transfer
+from lab.virtual.sim.uboot.media import speed, transfer
 from lab.virtual.sim.uboot.uboot import Command, UBoot
+
+# --- U-Boot's commands for an eMMC's extended CSD, and `mmc erase`. Words: U-Boot's cmd/mmc.c ---
+
+
+_Register: TypeAlias = Callable[[UBoot, Sequence[int], Streams], Program[int]]
+_SWITCH_NS = 5 * NS_PER_MS
+
+
+def _set(uboot: UBoot, register: int, value: int) -> None:
+    registers = uboot.computer.storage.medium("emmc").ext_csd
+    for trouble in uboot.computer.troubles:
+        value = trouble.keeps(register, registers[register], value)
+    registers[register] = value
+
+
+def _partconf(uboot: UBoot, numbers: Sequence[int], streams: Streams) -> Program[int]:
+    """`mmc partconf DEV [ACK BOOT ACCESS]`: it shows U-Boot's own copy (`mmc->part_config`)."""
+    if uboot.part_config is None:
+        uboot.part_config = uboot.computer.storage.medium("emmc").ext_csd[BOOT_CONFIG]
+    if not numbers:
+        value = uboot.part_config
+        yield from line(
+            streams,
+            "EXT_CSD[179], PARTITION_CONFIG:\n"
+            f"BOOT_ACK: {value >> 6 & 1:#x}\nBOOT_PARTITION_ENABLE: {value >> 3 & 7:#x}\nPARTITION_ACCESS: {value & 7:#x}",
+        )
+        return 0
+    if len(numbers) != 3:
+        return USAGE
+    acknowledge, enabled, access = numbers
+    yield from uboot.computer.pause(_SWITCH_NS)
+    yield from uboot.computer.at("uboot.write")
+    uboot.part_config = (acknowledge & 1) << 6 | (enabled & 7) << 3 | access & 7
+    _set(uboot, BOOT_CONFIG, uboot.part_config)
+    return 0
+
+
+def _bootbus(uboot: UBoot, numbers: Sequence[int], streams: Streams) -> Program[int]:
+    """`mmc bootbus DEV WIDTH RESET MODE`."""
+    if len(numbers) != 3:
+        return USAGE
+    width, reset, mode = numbers
+    yield from uboot.computer.pause(_SWITCH_NS)
+    _set(uboot, BOOT_BUS, mode << 3 | reset << 2 | width)
+    yield from line(streams, f"Set to BOOT_BUS_WIDTH = {width:#x}, RESET = {reset:#x}, BOOT_MODE = {mode:#x}")
+    return 0
+
+
+def _rst_function(uboot: UBoot, numbers: Sequence[int], _streams: Streams) -> Program[int]:
+    """`mmc rst-function DEV VALUE`: the register can be written once."""
+    yield from ()
+    if len(numbers) != 1:
+        return USAGE
+    _set(uboot, RST_FUNCTION, numbers[0])
+    uboot.computer.storage.burned.append(f"mmc rst-function {numbers[0]:x}")
+    return 0
+
+
+def erase(uboot: UBoot, block: int, count: int, streams: Streams) -> Program[int]:
+    """`mmc erase BLOCK COUNT`."""
+    computer = uboot.computer
+    name = computer.model.mmc_media.get(uboot.mmc_device)
+    if name is None:
+        return FAILED
+    medium = computer.storage.medium(name)
+    yield from streams.out(f"\nMMC erase: dev # {uboot.mmc_device}, block # {block}, count {count} ... ".encode())
+    if media.protected(computer, medium):
+        yield from line(streams, "Error: card is write protected!")
+        return FAILED
+    fits = (block + count) * BLOCK_BYTES <= media.capacity(computer, medium, uboot.mmc_partition)
+    yield from computer.pause(_SWITCH_NS)
+    if fits:
+        medium.space(uboot.mmc_partition).fill(block * BLOCK_BYTES, count * BLOCK_BYTES, 0x00)
+    yield from line(streams, f"{count if fits else 0} blocks erased: {'OK' if fits else 'ERROR'}")
+    return 0 if fits else FAILED
+
+
+_REGISTERS: Mapping[str, _Register] = {
+    "bootbus": _bootbus,
+    "partconf": _partconf,
+    "rst-function": _rst_function,
+}
+
+
+# --- U-Boot's commands for SD and eMMC: raw blocks and files ---
+
 
 _UENV = b"# This file is imported by U-Boot on its way to the kernel.\nuenvcmd=echo Already setup.\n"
 
@@ -39,12 +126,12 @@ def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[in
         case ["read" | "write", address, block, count] if all(map(is_number, (address, block, count))):
             return (yield from _blocks(uboot, arguments, streams))
         case ["erase", block, count] if is_number(block) and is_number(count):
-            return (yield from mmcregisters.erase(uboot, number(block), number(count), streams))
-        case [name, device, *numbers] if name in mmcregisters.COMMANDS and is_number(device):
+            return (yield from erase(uboot, number(block), number(count), streams))
+        case [name, device, *numbers] if name in _REGISTERS and is_number(device):
             if media_of(uboot).get(number(device)) != "emmc" or not all(map(is_number, numbers)):
                 yield from line(streams, "Device is not eMMC" if name != "partconf" else "partconf: not an MMC device")
                 return FAILED
-            return (yield from mmcregisters.COMMANDS[name](uboot, [number(each) for each in numbers], streams))
+            return (yield from _REGISTERS[name](uboot, [number(each) for each in numbers], streams))
     yield from line(
         streams, "mmc - MMC sub system\n\nUsage:\nmmc info|list|dev|part|rescan|read|write|erase|partconf|bootbus"
     )
@@ -142,9 +229,9 @@ def _blocks(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program
     medium = computer.storage.medium(media_of(uboot)[device])
     yield from streams.out(f"\nMMC {what}: dev # {device}, block # {block}, count {count} ... ".encode())
     size, offset = count * BLOCK_BYTES, block * BLOCK_BYTES
-    total = blocks.capacity(computer, medium, partition)
+    total = media.capacity(computer, medium, partition)
     done = count
-    if what == "write" and blocks.protected(computer, medium):
+    if what == "write" and media.protected(computer, medium):
         yield from line(streams, "Error: card is write protected!")
         return FAILED
     if offset + size > total:
@@ -153,10 +240,10 @@ def _blocks(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program
         done = 0
     elif what == "read":
         yield from transfer(computer, medium.name, size, raw=True)
-        blocks.load(computer, medium, partition, offset, uboot.ram, address, size)
+        media.load(computer, medium, partition, offset, uboot.ram, address, size)
         uboot.memory[address] = Content(f"{medium.name}@{offset:#x}", size)
     else:
-        written = yield from blocks.store(computer, medium, partition, offset, uboot.ram, address, size)
+        written = yield from media.store(computer, medium, partition, offset, uboot.ram, address, size)
         done = written // BLOCK_BYTES
         if done < count:
             yield from line(streams, "mmc write failed")

@@ -34,7 +34,7 @@ class UBoot:
     """
 
     def __init__(self, computer: Computer, commands: Mapping[str, Command]) -> None:
-        """`commands`: by name (`lab.virtual.sim.uboot.table.COMMANDS`)."""
+        """`commands`: by name (`lab.virtual.sim.uboot.commands.COMMANDS`)."""
         self.computer = computer
         self._commands = commands
         defaults = self.defaults()
