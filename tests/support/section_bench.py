@@ -16,9 +16,9 @@ from lab.results import Store, open_store
 from lab.run.board import Status
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
-from lab.virtual.sim.dice import dice
 from lab.virtual.sim.network import Folder
-from lab.virtual.sim.sample_outputs.tester import Tester
+from lab.virtual.sim.tester import Tester
+from lab.virtual.sim.timing import dice
 from support.simlab import SimLab
 from support.simtarget import SimClock, strategy_on
 from support.strategies import BoardStrategy

@@ -18,7 +18,7 @@ from lab.results import Store, open_store
 from lab.results.models import RunRow
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.virtual.sim.faults import plan
+from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.model import serial_number
 from support.simlab import SimLab
 from support.simruns import RETRIES
@@ -47,7 +47,7 @@ class SimNights:
     memory: Path
     image: str
     now: dt.datetime
-    faults: Sequence[plan.Planned] = ()
+    faults: Sequence[catalogue.Planned] = ()
 
     def night(self) -> int:
         """A run, judged, with the reruns that the judge asks for; the run's id."""

@@ -21,7 +21,7 @@ from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
 from lab.run.board import Status
-from lab.virtual.sim.faults.plan import Planned
+from lab.virtual.sim.faults.catalogue import Planned
 from lab.virtual.sim.network import Folder
 from lab.virtual.sim.storage import BOOT_CONFIG
 from support.simlab import SimLab

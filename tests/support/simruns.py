@@ -18,11 +18,10 @@ from lab.results import Attempt as Recorded
 from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.virtual.sim.faults import plan
+from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import DEFAULT, SimSetup
-from lab.virtual.sim.trueboots import TrueBoot, true_boots
-from lab.virtual.truth import Truth
+from lab.virtual.truth import TrueBoot, Truth, true_boots
 from support.simlab import SimLab
 from support.simtarget import SimClock, pdudaemon, strategy_on
 from support.strategies import BoardStrategy
@@ -110,7 +109,7 @@ def _told(attempt: CycleAttempt[None]) -> Told:
 @contextmanager
 def bench(
     tmp_path: Path,
-    faults: Sequence[plan.Planned] = (),
+    faults: Sequence[catalogue.Planned] = (),
     *,
     board_type: str = "am62xx_sk",
     cycles: int = 1,
@@ -137,6 +136,6 @@ def bench(
         yield SimBench(lab, strategy, store, run)
 
 
-def planned(fault: str, cycles: str = "1", **parameters: object) -> plan.Planned:
+def planned(fault: str, cycles: str = "1", **parameters: object) -> catalogue.Planned:
     """A fault in words."""
-    return plan.read({"fault": fault, "cycles": cycles, **parameters})
+    return catalogue.read_plan({"fault": fault, "cycles": cycles, **parameters})

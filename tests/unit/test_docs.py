@@ -49,7 +49,7 @@ from lab.console.model import Chunk, Lateness, RecordKind
 from lab.console.protocol import FrameType
 from lab.console.recording import RecordingMeta, encode
 from lab.metrics import Flag
-from lab.virtual.sim.faults.scenario import read as read_scenario
+from lab.virtual.sim.faults.catalogue import read_scenario
 from lab.virtual.sim.model import simulated
 from lab.virtual.sim.uboot.basics import TEXTS
 

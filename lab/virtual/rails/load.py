@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from lab.virtual.sim.dice import dice
+from lab.virtual.sim.timing import dice
 
 RIPPLE: Final = 0.04  # of the level: a processor's load is not smooth
 _RIPPLE_HZ: Final = 173.0

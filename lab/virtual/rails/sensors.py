@@ -11,7 +11,7 @@ from lab.boards import BoardType
 from lab.virtual.rails.ina231 import Ina231
 from lab.virtual.rails.levels import Wired, levels, wired
 from lab.virtual.rails.load import RailLoad
-from lab.virtual.sim.dice import dice
+from lab.virtual.sim.timing import dice
 
 
 class RailTrouble(Protocol):

@@ -10,14 +10,13 @@ from lab.errors import LabTransientError
 from lab.host.clock import Clock
 from lab.virtual.rails import levels
 from lab.virtual.sim.board import SimBoard
-from lab.virtual.sim.config import SimConfig
 from lab.virtual.sim.faulthooks import FaultHooks, Switching
-from lab.virtual.sim.faults import plan
+from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
 from lab.virtual.sim.model import model
 from lab.virtual.sim.network import LoopbackTftp
-from lab.virtual.sim.setup import check
+from lab.virtual.sim.setup import SimConfig, check
 from lab.virtual.uart import UartAdapter
 
 _HANG_S = 60.0  # longer than anybody waits for a PDU
@@ -63,7 +62,7 @@ class SimBackend:
             made, adapters, config.seed, config.time_scale, config.setup, troubles_for=self._faults_for
         )
         self.board.network = LoopbackTftp()
-        self._plans = [plan.read(words, config.seed) for words in config.faults]
+        self._plans = [catalogue.read_plan(words, config.seed) for words in config.faults]
         self.release, self.seed = made.release_name, config.seed
         self._cleared = asyncio.Event()
         self.board.note_hook = self._note
@@ -109,7 +108,7 @@ class SimBackend:
         """See `Misbehaving`; `cycles` may also be "next", which it is unless it is given, or "now"."""
         when = order.get("cycles", "next")
         cycles = str(self.board.cycle + 1) if when in {"next", "now"} else when
-        planned = plan.read({**order, "cycles": cycles}, self.seed)
+        planned = catalogue.read_plan({**order, "cycles": cycles}, self.seed)
         if when == "now":
             self.board.add_trouble(planned.fault(self.board.cycle))
             self._pacer.update(self)

@@ -8,14 +8,13 @@ from typing import Protocol
 
 from attrs import define, field
 
-from lab.virtual.sim.dice import dice
 from lab.virtual.sim.machine import Machine, Task
 from lab.virtual.sim.model import Model, model
 from lab.virtual.sim.network import Network, NoNetwork
 from lab.virtual.sim.program import CpuResetError, Pause, Program, Say
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.sim.storage import Storage
-from lab.virtual.sim.timing import Durations, draw
+from lab.virtual.sim.timing import Durations, dice, draw
 from lab.virtual.sim.usb import UsbPort
 
 PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them

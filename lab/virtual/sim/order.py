@@ -9,11 +9,10 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.virtual.control import BoardSpec
-from lab.virtual.sim.config import SimConfig
-from lab.virtual.sim.faults import scenario
+from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.kind import SimKind
 from lab.virtual.sim.model import model
-from lab.virtual.sim.setup import FLOWS, NORMAL, SimSetup, check
+from lab.virtual.sim.setup import FLOWS, NORMAL, SimConfig, SimSetup, check
 
 DEFAULT_TYPE = "am62xx_sk"
 MOST = 256  # boards in one process; see docs/performance.md for what a machine carries
@@ -52,7 +51,7 @@ def board_specs(options: SimOptions) -> tuple[BoardSpec, ...]:
     if options.flow not in FLOWS:
         raise ConfigurationError(f"--flow {options.flow!r}: there are: {', '.join(FLOWS)}")
     found: list[BoardSpec] = []
-    plans = scenario.read(options.scenario) if options.scenario else None
+    plans = catalogue.read_scenario(options.scenario) if options.scenario else None
     for board_type in types:
         # A wrong type, release or flow is named before anything starts:
         check(SimSetup(flow=options.flow), model(board_type, options.release or None))
@@ -63,7 +62,7 @@ def board_specs(options: SimOptions) -> tuple[BoardSpec, ...]:
     return tuple(found)
 
 
-def _config(options: SimOptions, name: str, index: int, plans: scenario.Scenario | None) -> SimConfig:
+def _config(options: SimOptions, name: str, index: int, plans: catalogue.Scenario | None) -> SimConfig:
     faults = plans.of(name) if plans else ()
     seed = options.seed + index
     try:

@@ -1,16 +1,24 @@
-"""`lab virtual tester`: a command on the played tester of a simulated board, for the TesterDriver of its environment."""
+"""The PC at the other end of a simulated board's links.
+
+It answers the few commands that the sections give a tester; `lab virtual tester` is it for the TesterDriver of an
+environment.
+"""
 
 from __future__ import annotations
 
+import random
+import shlex
 import sys
 import time
 from typing import NoReturn
 
 import typer
+from attrs import define
 
-from lab.virtual.sim.dice import dice
-from lab.virtual.sim.model import model
-from lab.virtual.sim.sample_outputs.tester import Tester
+from lab.virtual.sim import figures
+from lab.virtual.sim.model import Model, model
+from lab.virtual.sim.sample_outputs import network
+from lab.virtual.sim.timing import dice
 
 
 def answer(command: str, board_type: str, release: str, seed: int | None) -> NoReturn:
@@ -23,3 +31,51 @@ def answer(command: str, board_type: str, release: str, seed: int | None) -> NoR
     text, status = Tester(model(board_type, release or None), chance).run(command)
     sys.stdout.write(text)
     raise typer.Exit(status)
+
+
+# --- The PC at the other end of a simulated board's links: it answers the few commands that the sections give a tester ---
+
+
+_TOOLS = frozenset({"netperf", "netserver", "iperf", "iperf3", "udevadm", "dd", "ip", "mount", "umount"})
+_DISK_BYTES = 16_384_000  # what is left of 16 MiB by the file system
+
+
+@define
+class Tester:
+    """A played tester.
+
+    Attributes:
+        dice: its chance.
+    """
+
+    model: Model
+    dice: random.Random
+
+    def run(self, command: str) -> tuple[str, int]:
+        """What a command prints, and its exit status."""
+        words = shlex.split(command)
+        if words[:2] == ["command", "-v"]:
+            known = words[2] in _TOOLS
+            return (f"/usr/bin/{words[2]}\n" if known else "", int(not known))
+        if "netperf" in words:
+            return self._netperf(words), 0
+        if "dd" in words:
+            return self._dd("read" if any(word.startswith("of=/dev") for word in words) else "write")
+        return "", 0
+
+    def _netperf(self, words: list[str]) -> str:
+        if "-V" in words:
+            return "Netperf version 2.7.1\n"
+        _, seconds, offered, payload = network.asked(words)
+        own = figures.load(self.model.board.name, self.model.release_name)
+        stream = network.udp(self.model, own, self.dice, "ingress", payload, offered)
+        return network.udp_text(stream, payload, seconds, local=False)
+
+    def _dd(self, direction: str) -> tuple[str, int]:
+        own = figures.load(self.model.board.name, self.model.release_name)
+        rate = own.draw(self.dice, "usb.device.throughput", 40.0, blocks="150", direction=direction)
+        full = direction == "write"
+        text = "dd: error writing '/mnt/boardlab-usb/150mb': No space left on device\n" if full else ""
+        text += f"{16 if full else 15}+{0 if full else 1} records in\n15+{0 if full else 1} records out\n"
+        seconds = _DISK_BYTES / 1e6 / rate
+        return text + f"{_DISK_BYTES} bytes (16 MB, 16 MiB) copied, {seconds:.6f} s, {rate:.1f} MB/s\n", int(full)

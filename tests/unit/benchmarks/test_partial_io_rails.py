@@ -17,7 +17,7 @@ from lab.errors import BoardTransientError
 from lab.metrics import Flag, by_name
 from lab.rails import AdcRange, PhasePower, Trace
 from lab.rails.phase import cut
-from lab.virtual.sim.faults.rails import SensorNack
+from lab.virtual.sim.faults.power import SensorNack
 
 LP = boards.load("am62xx_lp_sk")
 PLAN = SuspendPlan(PARTIAL_IO, CAN, 1)

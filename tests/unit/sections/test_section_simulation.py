@@ -13,7 +13,7 @@ from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.metrics import Flag
 from lab.virtual.sim import figures
-from lab.virtual.sim.dice import dice
+from lab.virtual.sim.timing import dice
 
 OPENSSL = named(ALL)["openssl"]
 

@@ -17,8 +17,8 @@ from lab.errors import ConfigurationError
 from lab.metrics.catalogue import BOOT_TIME
 from lab.virtual import kinds
 from lab.virtual.sim import timing
-from lab.virtual.sim.dice import CUT_SIGMA, dice
 from lab.virtual.sim.model import model, simulated
+from lab.virtual.sim.timing import CUT_SIGMA, dice
 
 NEWEST = [(name, medium) for name in simulated() for medium in boards.load(name).media]
 PROMPT = "-evm login: "

@@ -14,7 +14,7 @@ from support.simlab import S, SimLab
 from lab.virtual.sim import firmware
 from lab.virtual.sim.firmware import STAGES
 from lab.virtual.sim.network import Fetch, Folder, LoopbackTftp
-from lab.virtual.sim.space import PAGE_BYTES, Space
+from lab.virtual.sim.storage import PAGE_BYTES, Space
 
 PROMPT = "=> "
 TYPE = "am62xx_sk"

@@ -11,8 +11,7 @@ import pytest
 from support.simlab import S, SimLab
 from support.simruns import planned
 
-from lab.virtual.sim.trueboots import TrueBoot, true_boots
-from lab.virtual.truth import Truth
+from lab.virtual.truth import TrueBoot, Truth, true_boots
 
 HOST = "am62xx-evm"
 PROMPT = f"{HOST} login: "

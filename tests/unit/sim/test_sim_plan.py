@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from lab.virtual.sim.faults import plan, scenario
+from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import parameters
 from lab.virtual.sim.faults.catalogue import FAULTS
 
@@ -16,7 +16,7 @@ from lab.virtual.sim.faults.catalogue import FAULTS
 def test_every_fault_says_what_it_does_and_can_be_made_from_its_name(name: str) -> None:
     kind = FAULTS[name]
     assert kind.does().endswith(".")
-    assert plan.read({"fault": name}).fault(1).name == name
+    assert catalogue.read_plan({"fault": name}).fault(1).name == name
     assert all(parameter.default is not None for parameter in parameters(kind).values())
 
 
@@ -25,14 +25,14 @@ def test_every_fault_says_what_it_does_and_can_be_made_from_its_name(name: str) 
     [("all", {1, 2, 9}), ("2", {2}), ("2-4", {2, 3, 4}), ("1,5-6", {1, 5, 6})],
 )
 def test_a_fault_strikes_in_its_cycles_only(words: str, cycles: set[int]) -> None:
-    planned = plan.read({"fault": "hang_kernel", "cycles": words})
+    planned = catalogue.read_plan({"fault": "hang_kernel", "cycles": words})
     assert {cycle for cycle in range(1, 10) if planned.strikes(cycle)} & {1, 2, 3, 4, 5, 6, 9} >= cycles
     assert words == "all" or {cycle for cycle in range(1, 10) if planned.strikes(cycle)} == cycles
 
 
 def test_chance_is_repeatable_and_follows_the_seed() -> None:
     def struck(seed: int) -> list[int]:
-        planned = plan.read({"fault": "garbled", "probability": 0.3, "seed": seed})
+        planned = catalogue.read_plan({"fault": "garbled", "probability": 0.3, "seed": seed})
         return [cycle for cycle in range(200) if planned.strikes(cycle)]
 
     assert struck(1) == struck(1) != struck(2)
@@ -40,8 +40,8 @@ def test_chance_is_repeatable_and_follows_the_seed() -> None:
 
 
 def test_words_and_plan_are_the_same_thing() -> None:
-    planned = plan.read({"fault": "dropped", "cycles": "2-3", "share": 0.01, "seed": 4, "probability": 0.5})
-    assert plan.read(planned.words()) == planned
+    planned = catalogue.read_plan({"fault": "dropped", "cycles": "2-3", "share": 0.01, "seed": 4, "probability": 0.5})
+    assert catalogue.read_plan(planned.words()) == planned
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_words_and_plan_are_the_same_thing() -> None:
 )
 def test_wrong_words_are_refused_before_anything_starts(words: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        plan.read(words)
+        catalogue.read_plan(words)
     assert says in str(raised.value)
 
 
@@ -78,7 +78,7 @@ boards:
 def test_a_scenario_gives_each_board_its_faults(tmp_path: Path) -> None:
     path = tmp_path / "bad-day.yaml"
     path.write_text(SCENARIO)
-    found = scenario.read(path)
+    found = catalogue.read_scenario(path)
     assert [words["fault"] for words in found.of("am62xx_sk-1")] == ["hang_kernel", "garbled"]
     assert [words["fault"] for words in found.of("am62axx_sk-3")] == ["garbled"]
     assert found.of("am654x-evm-1") == ()
@@ -100,11 +100,11 @@ def test_a_wrong_scenario_is_refused_with_its_place(tmp_path: Path, text: str, s
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ConfigurationError) as raised:
-        scenario.read(path)
+        catalogue.read_scenario(path)
     assert says in str(raised.value)
     assert "bad.yaml" in str(raised.value)
 
 
 def test_a_scenario_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        scenario.read(tmp_path / "nowhere.yaml")
+        catalogue.read_scenario(tmp_path / "nowhere.yaml")

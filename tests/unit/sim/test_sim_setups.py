@@ -10,13 +10,11 @@ import pytest
 from support.simlab import S, SimLab
 
 from lab.errors import ConfigurationError
-from lab.virtual.sim import config
-from lab.virtual.sim.config import SimConfig
+from lab.virtual.sim import setup
 from lab.virtual.sim.model import model
 from lab.virtual.sim.order import SimOptions, board_specs
-from lab.virtual.sim.setup import SimSetup, check
-from lab.virtual.sim.trueboots import true_boots
-from lab.virtual.truth import Truth
+from lab.virtual.sim.setup import SimConfig, SimSetup, check
+from lab.virtual.truth import Truth, true_boots
 
 LOGIN = "-evm login: "
 PROMPT = "=> "
@@ -126,13 +124,13 @@ def test_flows_are_for_boards_with_tf_a() -> None:
 
 
 def test_a_board_of_a_bench_keeps_how_it_was_set_up(tmp_path: Path) -> None:
-    config.save(tmp_path, SimConfig(flow="falcon", stock=True))
-    assert config.load(tmp_path).setup == SimSetup(flow="falcon", stock=True)
-    (tmp_path / config.FILE).write_text(json.dumps({"flow": "eagle"}))
+    setup.save(tmp_path, SimConfig(flow="falcon", stock=True))
+    assert setup.load(tmp_path).setup == SimSetup(flow="falcon", stock=True)
+    (tmp_path / setup.FILE).write_text(json.dumps({"flow": "eagle"}))
     with pytest.raises(ConfigurationError, match="up sim"):
-        config.load(tmp_path)
-    (tmp_path / config.FILE).write_text(json.dumps({"seed": 3}))  # written before there were flows
-    assert config.load(tmp_path).setup == SimSetup()
+        setup.load(tmp_path)
+    (tmp_path / setup.FILE).write_text(json.dumps({"seed": 3}))  # written before there were flows
+    assert setup.load(tmp_path).setup == SimSetup()
 
 
 # The environment

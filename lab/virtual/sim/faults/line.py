@@ -1,4 +1,4 @@
-"""Faults of the console's line: what leaves the board is not what arrives, or the other way round."""
+"""Faults of the console's line and of its USB serial adapter."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import define, field, validators
 
 from lab.virtual.sim.faults.base import Fault, FaultOutcome, point, share
-from lab.virtual.sim.program import NS_PER_MS, Pause, Program, Say
+from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Pause, Program, Say
 
 if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
+
 
 _INTACT_LINES = 8  # of the kernel's log, before any is lost: what a boot must show is among them
 _UNREADABLE = FaultOutcome(("garbled",), "lab", transient=True)
@@ -237,3 +238,39 @@ class InputLost(Fault):
         if not self._active:
             return data
         return bytes(byte for byte in data if self.dice.random() >= self.share)
+
+
+# --- Faults of the USB serial adapter on the console ---
+
+
+@define(kw_only=True, eq=False)
+class AdapterLost(Fault):
+    """The console's USB adapter is unplugged during the boot, and comes back as the same device."""
+
+    name: ClassVar[str] = "adapter_lost"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_lost",), "lab", transient=True)
+    renumbered: ClassVar[bool] = False
+    at_point: str = field(default="kernel.middle", validator=point)
+    seconds: float = field(default=1.5, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `FaultHooks`."""
+        if point == self.at_point:
+            computer.machine.unplug(computer.console)
+            computer.machine.spawn(self._back(computer))
+        yield from ()
+
+    def _back(self, computer: Computer) -> Program[None]:
+        try:
+            yield Pause(round(self.seconds * NS_PER_S))
+        finally:  # it comes back even when the board loses its power meanwhile
+            computer.machine.plug(computer.console, renumbered=self.renumbered)
+
+
+@define(kw_only=True, eq=False)
+class AdapterRenumbered(AdapterLost):
+    """The console's USB adapter is unplugged during the boot, and comes back under another number."""
+
+    name: ClassVar[str] = "adapter_renumbered"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_renumbered",), "lab", transient=True)
+    renumbered: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Faults of the text: what looks like a moment of the boot and is none, and moments that do not look as usual.
+"""Lines that look like a moment of the boot, and unusual real ones.
 
 The texts are made up unless a source is named; each line has the form in which such a program prints.
 """

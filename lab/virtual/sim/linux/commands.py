@@ -1,4 +1,4 @@
-"""All commands of the simulated Linux: one table of the modules beside it.
+"""The commands of the simulated Linux, in one table.
 
 The commands of `sample_outputs` only print the output of a program.
 """

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.virtual.sim.dice import Normal
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Hear, PowerDownError, Program, Typed
+from lab.virtual.sim.timing import Normal
 
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
 CAN_PIN, GPIO_PIN = "can", "gpio"  # inputs of the machine: the RX pins of the MCU's CAN; a GPIO that the overlay arms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lab.virtual.sim.figures import drawn, play
 from lab.virtual.sim.linux.session import LoginSession, Tool
 from lab.virtual.sim.program import Program
-from lab.virtual.sim.sample_outputs.player import drawn, play
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 
 _ARRAYS = {50: 0.00049, 31: 0.03125, 62: 0.0625, 125: 0.125, 250: 0.25, 500: 0.5, 1000: 1.0}

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from lab.virtual.sim.dice import Normal
-from lab.virtual.sim.figures import PublishedValues
+from lab.virtual.sim.figures import PublishedValues, drawn, known, option, play
 from lab.virtual.sim.linux import system
 from lab.virtual.sim.linux.session import LoginSession, Tool
 from lab.virtual.sim.model import Model
 from lab.virtual.sim.program import Program
-from lab.virtual.sim.sample_outputs.player import drawn, known, option, play
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
+from lab.virtual.sim.timing import Normal
 
 FRAMES = {18: 64, 82: 128, 210: 256, 978: 1024, 1472: 1518}  # UDP payload -> frame, bytes
 JITTER = Normal(1.0, 0.002)  # of what the link can do in one trial

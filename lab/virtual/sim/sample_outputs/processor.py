@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim import figures
+from lab.virtual.sim.figures import drawn, known, option, play, took_part
 from lab.virtual.sim.linux.session import LoginSession, Tool, complain
 from lab.virtual.sim.program import NS_PER_S, Program
-from lab.virtual.sim.sample_outputs.player import drawn, known, option, play, took_part
 from lab.virtual.sim.sh.interpreter import NOT_FOUND, Interpreter, Streams
 
 _RUNS, _MIP = 200_000_000, 10_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lab.virtual.sim.figures import drawn, option, play
 from lab.virtual.sim.linux.session import LoginSession, Tool, complain
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sample_outputs.image import media_of
-from lab.virtual.sim.sample_outputs.player import drawn, option, play
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 
 _SMALL = (

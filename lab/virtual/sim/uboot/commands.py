@@ -1,4 +1,4 @@
-"""All commands of the simulated U-Boot: one table of the modules beside it."""
+"""The commands of the simulated U-Boot, in one table."""
 
 from __future__ import annotations
 

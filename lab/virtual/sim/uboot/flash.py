@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim.program import NS_PER_MS, Program
 from lab.virtual.sim.sh.interpreter import Streams
-from lab.virtual.sim.space import Space
-from lab.virtual.sim.storage import USER, Content, StorageMedium
+from lab.virtual.sim.storage import USER, Content, Space, StorageMedium
 from lab.virtual.sim.uboot import media
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from lab.virtual.sim.uboot.media import MIB, transfer
@@ -114,9 +113,7 @@ def _update(
             step = ""
             if not (yield from erase(uboot, medium, offset + done, ERASE_BYTES)):
                 step = "erase"
-            elif (
-                yield from media.store(computer, medium, USER, offset + done, behind, 0, ERASE_BYTES)
-            ) < ERASE_BYTES:
+            elif (yield from media.store(computer, medium, USER, offset + done, behind, 0, ERASE_BYTES)) < ERASE_BYTES:
                 step = "write"
             if step:
                 yield from line(streams, f"SPI flash failed in {step} step")

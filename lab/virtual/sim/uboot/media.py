@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lab.virtual.sim.computer import Computer
-from lab.virtual.sim.dice import Normal
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Program
-from lab.virtual.sim.space import PAGE_BYTES, Space
-from lab.virtual.sim.storage import StorageMedium
+from lab.virtual.sim.storage import PAGE_BYTES, Space, StorageMedium
+from lab.virtual.sim.timing import Normal
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -11,8 +11,7 @@ from lab.virtual.sim.editor import hear, read_line
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from lab.virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from lab.virtual.sim.sh.words import IncompleteError
-from lab.virtual.sim.space import Space
-from lab.virtual.sim.storage import USER, Content
+from lab.virtual.sim.storage import USER, Content, Space
 from lab.virtual.sim.uboot import environment
 
 PROMPT = "=> "

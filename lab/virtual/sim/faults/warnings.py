@@ -1,5 +1,7 @@
-"""Faults in which a boot ends well, and its log says that something is wrong. The texts are the programs' own; the
-numbers in them are made up."""
+"""Faults in which a boot ends well and its log warns.
+
+The texts are the programs' own; the numbers in them are made up.
+"""
 
 from __future__ import annotations
 

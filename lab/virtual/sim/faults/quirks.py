@@ -1,6 +1,6 @@
-"""What boards in good health print or leave out, and what misleads whoever expects the usual boot. The number holds.
+"""Peculiarities of healthy boards that mislead a reader of their console.
 
-Each names where its lines are from. Plan one for all cycles to have a board that is always like that.
+The measured number holds. Each names the source of its lines. A quirk planned for all cycles belongs to the board.
 """
 
 from __future__ import annotations

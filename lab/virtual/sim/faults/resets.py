@@ -1,6 +1,6 @@
-"""Faults that start the board, U-Boot or the kernel a second time within one boot.
+"""Faults that start board, U-Boot or kernel twice within a boot.
 
-What the second start says of itself may be unreadable: after a reset the UART's clock and pins settle while the first
+The second start may be unreadable: after a reset the UART's clock and pins settle while the first
 characters leave (assumed; seen as garbage before a banner on many boards).
 """
 

@@ -1,4 +1,7 @@
-"""Faults in which the kernel says that something died. The texts are the kernel's own; the numbers in them are made up."""
+"""Faults in which the kernel reports that something died.
+
+The texts are the kernel's own; the numbers in them are made up.
+"""
 
 from __future__ import annotations
 
