@@ -132,7 +132,7 @@ def _tcp_text(session: LoginSession, kind: str, seconds: float) -> str:
 def _ethtool(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     """`ethtool -C eth0 rx-usecs N tx-usecs M`; all else is the power tools'."""
     if "rx-usecs" not in arguments:
-        return (yield from system.TOOLS_POWER["ethtool"](session, arguments, streams, shell))
+        return (yield from system.TOOLS["ethtool"](session, arguments, streams, shell))
     session.kernel.settings["rx_usecs"] = option(arguments, "rx-usecs", "0")
     return 0
 
