@@ -24,9 +24,8 @@ from stamps_line import boot_text
 
 from lab.host.clock import MonotonicRaw
 from lab.virtual.line import BITS_PER_BYTE
-from lab.virtual.pacer import Pacer
 from lab.virtual.truth import TruthLog
-from lab.virtual.uart import UartAdapter
+from lab.virtual.uart import Pacer, UartAdapter
 
 SPEED_BD = 115200
 HEADER = ("adapters", "FIFO", "deliveries per s", "CPU", "rate")

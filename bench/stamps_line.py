@@ -14,9 +14,8 @@ import sys
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.pacer import Pacer
 from lab.virtual.truth import TruthLog
-from lab.virtual.uart import UartAdapter
+from lab.virtual.uart import Pacer, UartAdapter
 
 SPEED_BD = 115200
 FIFO_BYTES = 16

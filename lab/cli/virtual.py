@@ -15,7 +15,6 @@ from lab.cli.options import BenchFolder, Json, made
 from lab.errors import ConfigurationError, LabTransientError
 from lab.shown import echo, echo_json, table
 from lab.virtual import control, kinds, pdudaemon
-from lab.virtual.benchconfig import DEFAULT_FIFO_BYTES
 from lab.virtual.board import BoardFolder
 from lab.virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
 from lab.virtual.panel import PREFIX
@@ -26,7 +25,7 @@ from lab.virtual.sim.faults.catalogue import FAULTS
 from lab.virtual.sim.model import simulated
 from lab.virtual.sim.order import SimOptions, board_specs
 from lab.virtual.sim.tester import answer
-from lab.virtual.state import default_folder, expect, running
+from lab.virtual.state import DEFAULT_FIFO_BYTES, default_folder, expect, running
 
 # --- Faults of simulated boards ---
 

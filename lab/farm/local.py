@@ -34,7 +34,7 @@ from lab.jobs import listing
 from lab.jobs.records import BY_WEB
 from lab.results.store import open_store
 from lab.virtual import ports
-from lab.virtual.guard import LOOPBACK
+from lab.virtual.ports import LOOPBACK
 from lab.virtual.sim.order import SimOptions, board_specs
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named

@@ -56,7 +56,7 @@ class BoardFolder:
 
     @property
     def rails(self) -> Path:
-        """The socket of the I2C bus with the rails' sensors (`lab.virtual.rails.i2cserver`)."""
+        """The socket of the I2C bus with the rails' sensors (`lab.virtual.rails.wiring`)."""
         return self.path / "rails.sock"
 
     @property

@@ -19,9 +19,8 @@ from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.virtual import pdudaemon, ports
 from lab.virtual.bench import STATUS_PATH
-from lab.virtual.benchconfig import BenchConfig
 from lab.virtual.board import BoardFolder, BoardKind
-from lab.virtual.state import LOG, BenchState, hold, require_private, running, withdraw
+from lab.virtual.state import LOG, BenchConfig, BenchState, hold, require_private, running, withdraw
 
 START_S = 60.0
 LAST_PORT = 65535

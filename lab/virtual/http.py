@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from attrs import evolve, frozen
 
-from lab.virtual import guard
+from lab.virtual import ports
 
 REQUEST_S = 5.0
 REQUEST_BYTES = 8192
@@ -94,7 +94,7 @@ async def serve(port: int, handler: Handler) -> asyncio.Server:
         finally:
             writer.close()
 
-    return await guard.listen(connected, (guard.LOOPBACK, port), refusal=refusal(), limit=REQUEST_BYTES)
+    return await ports.listen(connected, (ports.LOOPBACK, port), refusal=refusal(), limit=REQUEST_BYTES)
 
 
 def refusal() -> bytes:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from lab.errors import LabStableError
-from lab.virtual import guard
+from lab.virtual import ports
 
 _PIECE_BYTES = 4096
 _log = logging.getLogger(__name__)
@@ -36,10 +36,10 @@ class TcpUart:
             LabStableError: somebody else has the port.
         """
         try:
-            self._server = await guard.listen(self._serve, (guard.LOOPBACK, port))
+            self._server = await ports.listen(self._serve, (ports.LOOPBACK, port))
         except OSError as error:
             raise LabStableError(
-                f"{self._device}: cannot listen on {guard.LOOPBACK}:{port}: {error.strerror}; choose other ports with --tcp-port",
+                f"{self._device}: cannot listen on {ports.LOOPBACK}:{port}: {error.strerror}; choose other ports with --tcp-port",
                 failure="tcp_port",
             ) from error
         return "{}:{}".format(*self._server.sockets[0].getsockname()[:2])

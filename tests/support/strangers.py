@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lab.virtual import guard
+from lab.virtual import ports
 
 NOBODY = 65534
 DEADLINE_S = 30.0
@@ -30,7 +30,7 @@ def another_user(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
             yield NOBODY
         else:
             ours = os.getuid()
-            patch.setattr(guard.os, "getuid", lambda: NOBODY)
+            patch.setattr(ports.os, "getuid", lambda: NOBODY)
             yield ours
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from lab.host.clock import Clock
-from lab.virtual import guard
+from lab.virtual import ports
 from lab.virtual.rails.ina231 import BUS, CONFIG, SHUNT
 from lab.virtual.rails.sensors import Rails
 
@@ -120,4 +120,4 @@ class Iiod:
             finally:
                 writer.close()
 
-        return await guard.listen(connected, listening)
+        return await ports.listen(connected, listening)

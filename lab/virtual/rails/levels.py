@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Final
 
 import cattrs
-from attrs import frozen
+from attrs import define, field, frozen
 
 from lab.boards import BoardType
+from lab.virtual.sim.timing import dice
 
 OFF, ROM, BOOT, IDLE, BUSY = "off", "rom", "boot", "idle", "busy"
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
@@ -97,3 +100,98 @@ def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
             rail: milliwatts[rail] / 1000 if rail in milliwatts else usual.get(rail, _OTHER_W / 100) for rail in rails
         }
     return found
+
+
+# --- What each rail of a virtual board draws: a level for each state of the board, with a ripple that is zero on the average ---
+
+
+RIPPLE: Final = 0.04  # of the level: a processor's load is not smooth
+_RIPPLE_HZ: Final = 173.0
+_SOURCE_OHM: Final = 0.02  # a supply and its copper: the voltage droops with the current
+_REGULATION: Final = 0.004  # how far a supply's set point is off, at most
+_KEPT_NS: Final = 40_000_000_000  # longer than the longest averaging of a sensor
+_TWO_PI: Final = 2 * math.pi
+
+
+@frozen
+class Step:
+    """From `t_ns` on the rails draw these watts."""
+
+    t_ns: int
+    state: str
+    watts: Mapping[str, float]
+
+
+@define(eq=False)
+class RailLoad:
+    """The rails of one board.
+
+    Attributes:
+        volts: rail -> nominal voltage.
+        levels: state -> rail -> watt; a state that is not there draws nothing, and its rails are off.
+        seed: of the supplies' set points and the ripple's phases.
+        note: takes a line for the truth log at each change, with the instant.
+    """
+
+    volts: Mapping[str, float]
+    levels: Mapping[str, Mapping[str, float]]
+    seed: int = 0
+    note: Callable[[int, str], None] = field(default=lambda _t_ns, _text: None)
+    _steps: list[Step] = field(init=False)
+    _phase: dict[str, float] = field(init=False)
+    _set_volts: dict[str, float] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._steps = [Step(0, "off", {})]
+        chance = dice(self.seed, "rails")
+        self._phase = {rail: chance.uniform(0, _TWO_PI) for rail in self.volts}
+        self._set_volts = {
+            rail: volts * (1 + chance.uniform(-_REGULATION, _REGULATION)) for rail, volts in self.volts.items()
+        }
+
+    @property
+    def state(self) -> str:
+        """What the board does now."""
+        return self._steps[-1].state
+
+    def enter(self, state: str, t_ns: int) -> None:
+        """The board does something else from now on."""
+        if state == self.state:
+            return
+        watts = self.levels.get(state, {})
+        self._steps.append(Step(max(t_ns, self._steps[-1].t_ns), state, watts))
+        while len(self._steps) > 2 and self._steps[1].t_ns < t_ns - _KEPT_NS:
+            del self._steps[0]
+        drawn = " ".join(f"{rail}={watts.get(rail, 0.0) * 1e6:.0f}" for rail in self.volts)
+        self.note(t_ns, f"rails={state} uw: {drawn}")
+
+    def at(self, rail: str, start_ns: int, end_ns: int) -> tuple[float, float]:
+        """The rail's mean voltage and current between two instants, in volt and ampere."""
+        watts = 0.0
+        alive_ns = 0
+        first = max(0, bisect_right(self._steps, start_ns, key=lambda step: step.t_ns) - 1)
+        for number in range(first, len(self._steps)):
+            step = self._steps[number]
+            begin = max(start_ns, step.t_ns)
+            end = min(end_ns, self._steps[number + 1].t_ns) if number + 1 < len(self._steps) else end_ns
+            if begin >= end:
+                continue
+            level = step.watts.get(rail)
+            if level is not None:
+                watts += level * (1 + RIPPLE * self._ripple(rail, begin, end)) * (end - begin)
+                alive_ns += end - begin
+        whole_ns = max(1, end_ns - start_ns)
+        if not alive_ns:
+            return 0.0, 0.0
+        alive_w = watts / alive_ns
+        volts = self._set_volts[rail] - alive_w / self._set_volts[rail] * _SOURCE_OHM
+        share = alive_ns / whole_ns
+        return volts * share, alive_w / volts * share
+
+    def _ripple(self, rail: str, begin_ns: int, end_ns: int) -> float:
+        """The mean of a sine between two instants."""
+        omega = _TWO_PI * _RIPPLE_HZ / 1e9
+        phase = self._phase[rail]
+        span = omega * (end_ns - begin_ns)
+        start = (omega * begin_ns + phase) % _TWO_PI
+        return (math.cos(start) - math.cos(start + span)) / span

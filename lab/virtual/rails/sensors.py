@@ -9,8 +9,7 @@ from attrs import define, field
 
 from lab.boards import BoardType
 from lab.virtual.rails.ina231 import Ina231
-from lab.virtual.rails.levels import Wired, levels, wired
-from lab.virtual.rails.load import RailLoad
+from lab.virtual.rails.levels import RailLoad, Wired, levels, wired
 from lab.virtual.sim.timing import dice
 
 
@@ -91,7 +90,7 @@ class Rails:
 
 @define(eq=False)
 class _Soldered:
-    """A sensor in its place; a chip for `lab.virtual.rails.i2cserver`."""
+    """A sensor in its place; a chip for `lab.virtual.rails.wiring`."""
 
     rails: Rails
     wired: Wired

@@ -147,11 +147,11 @@ class SimBackend:
                         await self._cleared.wait()
 
     def deadline_ns(self) -> int | None:
-        """See `lab.virtual.pacer.Paced`."""
+        """See `lab.virtual.uart.Paced`."""
         return self.board.deadline_ns()
 
     def fire(self) -> None:
-        """See `lab.virtual.pacer.Paced`."""
+        """See `lab.virtual.uart.Paced`."""
         self.board.run(self._clock.now_ns())
 
     def _receiver(self, uart: str) -> Callable[[bytes], None]:

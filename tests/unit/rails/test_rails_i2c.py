@@ -20,7 +20,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.rails.backends import open_bus
 from lab.rails.ftdi import FtdiBus
 from lab.rails.i2c import MAX_MESSAGES, I2cBus, LinuxBus, NackError, Register, SocketBus, read
-from lab.virtual.rails.i2cserver import Wires
+from lab.virtual.rails.wiring import Wires
 
 CONFIG = Register(0x40, 0)
 NOBODY = Register(0x4F, 0)

@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from lab.errors import LabStableError
-from lab.virtual import guard, ports
-from lab.virtual.gate import Gate, House
+from lab.virtual import ports
+from lab.virtual.pdudaemon import Gate, House
 
 NAMED = "/power/control/on?hostname=bench&port=3"
 
@@ -29,7 +29,7 @@ def with_gate(body: Callable[[Gate, str, list[str]], Awaitable[None]]) -> None:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nOK\n")
             writer.close()
 
-        server = await asyncio.start_server(pdudaemon, guard.LOOPBACK, 0)
+        server = await asyncio.start_server(pdudaemon, ports.LOOPBACK, 0)
         gate = Gate(0, "bench", ["am62xx_sk-1", "am62axx_sk-1"])
         gate.house = House(server.sockets[0].getsockname()[1], "5ec7e7")
         async with server:
@@ -110,7 +110,7 @@ def test_who_asks_while_pdudaemon_starts_anew_waits_for_it(monkeypatch: pytest.M
 
 
 def test_where_pdudaemon_is_gone_nothing_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.virtual.gate.PATIENCE_S", 0.0)
+    monkeypatch.setattr("lab.virtual.pdudaemon.PATIENCE_S", 0.0)
 
     async def body(gate: Gate, address: str, _asked: list[str]) -> None:
         gate.house = House(ports.free_port(), "")

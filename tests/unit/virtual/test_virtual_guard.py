@@ -15,17 +15,16 @@ from support import strangers
 
 from lab import boards
 from lab.host.clock import MonotonicRaw
-from lab.virtual import guard, http
-from lab.virtual.gate import Gate, House
-from lab.virtual.guard import Owner
-from lab.virtual.pacer import Pacer
+from lab.virtual import http, ports
+from lab.virtual.pdudaemon import Gate, House
+from lab.virtual.ports import Owner
 from lab.virtual.rails.iiod import Iiod
 from lab.virtual.rails.sensors import Rails
 from lab.virtual.tcp import TcpUart
 from lab.virtual.truth import TruthLog
-from lab.virtual.uart import UartAdapter
+from lab.virtual.uart import Pacer, UartAdapter
 
-VIRTUAL = Path(guard.__file__).parent
+VIRTUAL = Path(ports.__file__).parent
 REQUEST = b"GET /cm?cmnd=Power1%20On HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 POWER_ON = b"GET /power/control/on?hostname=bench&port=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 # A listener, root's connection, one of user 1000, one whose program has closed it, and the other ends of the last two.
@@ -51,7 +50,7 @@ def served(body: Callable[[str, list[bytes]], Awaitable[None]]) -> None:
             writer.write(b"welcome")
             writer.close()
 
-        server = await guard.listen(connected, (guard.LOOPBACK, 0), refusal=b"go away")
+        server = await ports.listen(connected, (ports.LOOPBACK, 0), refusal=b"go away")
         async with server:
             await body("{}:{}".format(*server.sockets[0].getsockname()), heard)
 
@@ -60,7 +59,7 @@ def served(body: Callable[[str, list[bytes]], Awaitable[None]]) -> None:
 
 def test_our_own_user_is_served() -> None:
     async def body(address: str, heard: list[bytes]) -> None:
-        reader, writer = await asyncio.open_connection(guard.LOOPBACK, int(address.partition(":")[2]))
+        reader, writer = await asyncio.open_connection(ports.LOOPBACK, int(address.partition(":")[2]))
         writer.write(b"hello")
         assert await reader.read() == b"welcome"
         assert heard == [b"hello"]
@@ -84,36 +83,36 @@ def test_another_user_is_told_once_in_the_log_and_never_heard(
 
 
 def test_a_stranger_who_leaves_at_once_is_not_taken_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    with strangers.another_user(monkeypatch), socket.create_server((guard.LOOPBACK, 0)) as listening:
+    with strangers.another_user(monkeypatch), socket.create_server((ports.LOOPBACK, 0)) as listening:
         strangers.ask("{}:{}".format(*listening.getsockname()), b"hello", leave=True)
         accepted, _ = listening.accept()
         with accepted:
-            owner = guard.peer_owner(accepted)
-            assert owner is None or not owner.may_use(guard.os.getuid())
+            owner = ports.peer_owner(accepted)
+            assert owner is None or not owner.may_use(ports.os.getuid())
             assert accepted.recv(100) == b"hello"
 
 
 def test_a_client_that_is_gone_is_nobody() -> None:
-    with socket.create_server((guard.LOOPBACK, 0)) as listening:
+    with socket.create_server((ports.LOOPBACK, 0)) as listening:
         with socket.create_connection(listening.getsockname()) as client:
             accepted, _ = listening.accept()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         with accepted:
-            assert guard.peer_owner(accepted) is None
+            assert ports.peer_owner(accepted) is None
 
 
 def test_the_kernel_and_its_table_say_the_same() -> None:
     with (
-        socket.create_server((guard.LOOPBACK, 0)) as listening,
+        socket.create_server((ports.LOOPBACK, 0)) as listening,
         socket.create_connection(listening.getsockname()) as client,
     ):
         local, remote = client.getsockname(), client.getpeername()
         expected = Owner(os.getuid(), os.fstat(client.fileno()).st_ino)
-        assert guard.find_in_table(Path("/proc/net/tcp").read_text(), local, remote) == expected
-        assert guard.ask_kernel(local, remote) in {expected, None}  # None: a kernel without CONFIG_INET_DIAG
+        assert ports.find_in_table(Path("/proc/net/tcp").read_text(), local, remote) == expected
+        assert ports.ask_kernel(local, remote) in {expected, None}  # None: a kernel without CONFIG_INET_DIAG
         accepted, _ = listening.accept()
         with accepted:
-            assert guard.peer_owner(accepted) == expected
+            assert ports.peer_owner(accepted) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_the_kernel_and_its_table_say_the_same() -> None:
     ],
 )
 def test_who_is_in_the_kernels_table(port: int, owner: Owner | None, admitted: bool) -> None:
-    found = guard.find_in_table(TABLE, (guard.LOOPBACK, port), (guard.LOOPBACK, 0x4025))
+    found = ports.find_in_table(TABLE, (ports.LOOPBACK, port), (ports.LOOPBACK, 0x4025))
     assert found == owner
     assert (found is not None and found.may_use(1001)) is admitted
 
@@ -150,7 +149,7 @@ def test_every_server_of_the_bench_is_behind_the_guard(tmp_path: Path, monkeypat
         adapter.receive_hook = lambda data: asked.append(data.decode())
         uart, switch, gate = TcpUart(adapter.path), await http.serve(0, answer), Gate(0, "bench", [])
         rails = Rails(boards.load("am62xx_sk"), "11.01", 0, lambda: (), truth.note)
-        iiod = await Iiod(rails, "board", clock).serve(socket.create_server((guard.LOOPBACK, 0)))
+        iiod = await Iiod(rails, "board", clock).serve(socket.create_server((ports.LOOPBACK, 0)))
         gate.house = House(switch.sockets[0].getsockname()[1], "secret")
         try:
             for address, said in (

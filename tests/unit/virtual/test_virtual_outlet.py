@@ -14,9 +14,8 @@ from lab.host.clock import MonotonicRaw
 from lab.virtual import straps
 from lab.virtual.board import BoardFolder, BoardPower
 from lab.virtual.outlet import Outlet
-from lab.virtual.pacer import Pacer
 from lab.virtual.truth import PowerEvent, Truth, TruthLog, read_truth
-from lab.virtual.uart import UartAdapter
+from lab.virtual.uart import Pacer, UartAdapter
 
 
 @define(eq=False)

@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.pacer import Pacer
 from lab.virtual.qemu.serial import Serial
 from lab.virtual.truth import Truth, TruthLog, read_truth
-from lab.virtual.uart import TX_FIFO_BYTES, UartAdapter
+from lab.virtual.uart import TX_FIFO_BYTES, Pacer, UartAdapter
 
 DEADLINE_S = 20.0
 BYTE_NS = 10 * 1e9 / 115200

@@ -12,10 +12,9 @@ import pytest
 
 from lab.errors import LabStableError
 from lab.host.clock import MonotonicRaw
-from lab.virtual.pacer import Pacer
 from lab.virtual.tcp import TcpUart
 from lab.virtual.truth import TruthLog
-from lab.virtual.uart import UartAdapter
+from lab.virtual.uart import Pacer, UartAdapter
 
 DEADLINE_S = 10.0
 

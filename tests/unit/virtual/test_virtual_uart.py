@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.pacer import Pacer
 from lab.virtual.truth import Truth, TruthLog, read_truth
-from lab.virtual.uart import UartAdapter
+from lab.virtual.uart import Pacer, UartAdapter
 
 DEADLINE_S = 10.0
 SPEED_BD = 115200
