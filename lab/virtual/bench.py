@@ -21,13 +21,12 @@ from lab import boards
 from lab.errors import BoardlabError, LabError
 from lab.host.clock import Clock, MonotonicRaw
 from lab.virtual import kinds, panel, straps, tasmota
-from lab.virtual import state as virtual_state
 from lab.virtual.board import BoardAccess, BoardFolder, BoardPower
 from lab.virtual.http import JsonResponse, Request, serve
 from lab.virtual.outlet import Outlet
 from lab.virtual.pdudaemon import PduDaemon, find
 from lab.virtual.rails.wiring import BoardRails
-from lab.virtual.state import ENV, BenchConfig, BenchState, BoardState, hold, publish, withdraw
+from lab.virtual.state import ENV, BenchConfig, BenchState, BoardState, hold, parse_arguments, publish, withdraw
 from lab.virtual.tcp import TcpUart
 from lab.virtual.truth import TruthLog
 from lab.virtual.uart import Pacer, UartAdapter
@@ -228,7 +227,7 @@ def _announce(config: BenchConfig, state: BenchState) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asked = virtual_state.read(arguments)
+    asked = parse_arguments(arguments)
     os.umask(0o077)  # what the bench writes is its user's: the name of the power switch, sockets, what boards said
     _allow_open_files()
     lock = hold(asked.folder, LOCK_PATIENCE_S)

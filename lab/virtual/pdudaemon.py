@@ -1,4 +1,9 @@
-"""pdudaemon between the tests and the bench's power switch: found, configured, supervised."""
+"""pdudaemon between tests and power switch, and the gate before it.
+
+pdudaemon is found, configured and supervised. It obeys every client of its port, and listens on nothing but TCP.
+So clients, labgrid's own driver too, ask at the gate, which lets in the user of the bench (`lab.virtual.ports`). pdudaemon
+knows the power switch under a secret name, a new one each time it starts; a client of its own port finds no switch there.
+"""
 
 from __future__ import annotations
 
@@ -152,13 +157,10 @@ class PduDaemon:
         return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-5:])
 
 
-# --- The gate before pdudaemon, which obeys whoever reaches its port, and listens on nothing but TCP ---
-# Clients, labgrid's own driver too, ask at the gate; it lets in the user of the bench (`lab.virtual.ports`). Behind it pdudaemon
-# knows the power switch under a secret name, a new one each time it starts: who comes to its own port finds no switch there.
+# --- The gate before pdudaemon ---
 
 
 PATIENCE_S: Final = 10.0  # pdudaemon starts within a second or two; who asks meanwhile waits
-_POLL_S_GATE: Final = 0.05
 _PIECE_BYTES: Final = 4096
 
 
@@ -269,4 +271,4 @@ class Gate:
                 try:
                     return await asyncio.open_connection(ports.LOOPBACK, self.house.port)
                 except ConnectionRefusedError:
-                    await asyncio.sleep(_POLL_S_GATE)
+                    await asyncio.sleep(_POLL_S)

@@ -1,4 +1,9 @@
-"""TCP ports of the loopback interface: which are free, and who has those that are not."""
+"""TCP ports of loopback: the free ones, their owners, their allowed users.
+
+The user who runs the bench, and root, may use its ports. Loopback keeps other machines out, not other users; but
+the kernel knows whose the socket at the other end of a loopback connection is. A socket that its program has closed
+belongs to nobody: kernels before 6.16 call it root's, so a client that is gone is refused in any case.
+"""
 
 from __future__ import annotations
 
@@ -88,9 +93,7 @@ def _listening_inodes(port: int) -> list[str]:
     return inodes
 
 
-# --- Who may use the bench's TCP ports: the user who runs it, and root. Loopback keeps other machines out, not other users ---
-# The kernel knows whose the socket at the other end of a loopback connection is. A socket that its program has closed
-# belongs to nobody: kernels before 6.16 call it root's, so a client that is gone is refused whatever its user is said to be.
+# --- Access to the bench's ports ---
 
 
 LOOPBACK: Final = "127.0.0.1"

@@ -1,4 +1,8 @@
-"""What a running bench tells others: `bench.json` in its folder, and a lock that is held as long as it lives."""
+"""The files of a running bench: `bench.json` and its lock.
+
+`BenchState` is what a bench tells others; it holds the lock as long as it lives. `BenchConfig` is what a bench shall have,
+and the command line that carries it from `lab virtual up` to the bench's process.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +163,7 @@ def withdraw(folder: Path) -> None:
     (folder / _STATE).unlink(missing_ok=True)
 
 
-# --- What a bench shall have, and the command line that carries it from `lab virtual up` to the bench's process ---
+# --- What a bench shall have ---
 
 
 DEFAULT_FIFO_BYTES = 16  # of a 16550A, and of the adapters in its likeness
@@ -200,7 +204,7 @@ class BenchConfig:
         ]
 
 
-def read(arguments: Sequence[str] | None = None) -> BenchConfig:
+def parse_arguments(arguments: Sequence[str] | None = None) -> BenchConfig:
     """What the arguments of the process say."""
     parser = argparse.ArgumentParser(prog="python -m lab.virtual.bench")
     parser.add_argument("--dir", type=Path, required=True)

@@ -1,4 +1,7 @@
-"""A USB serial adapter on a board's UART: a pty that outlives the board, behind a line of a real speed."""
+"""A USB serial adapter on a UART, behind a line of real speed.
+
+Its pty outlives the board. One pacer has the timer for all UARTs of a process.
+"""
 
 from __future__ import annotations
 

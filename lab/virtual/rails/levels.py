@@ -1,4 +1,8 @@
-"""How much each rail of a board type draws in each state: figures of its guide, and data/loads.toml for the rest."""
+"""The power that each rail of a virtual board draws.
+
+The figures are those of the board type's guide, and of data/loads.toml for the rest, with a ripple that is zero on the
+average.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +106,7 @@ def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
     return found
 
 
-# --- What each rail of a virtual board draws: a level for each state of the board, with a ripple that is zero on the average ---
+# --- The load behind the sensors ---
 
 
 RIPPLE: Final = 0.04  # of the level: a processor's load is not smooth

@@ -1,4 +1,9 @@
-"""The rails of a board on the bench: its sensors' bus on a Unix socket, its load behind the board's state."""
+"""The rails of a board on the bench: load, sensors, I2C bus.
+
+The bus is a Unix socket with messages as the kernel's I2C_RDWR has them, and chips that answer. A request is `<H` (bytes
+that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write, its bytes. The answer is
+`<Hi` (bytes of data that follow, 0 or the negative errno) and what was read.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +82,7 @@ class BoardRails:
         self._folder.rails.unlink(missing_ok=True)
 
 
-# --- An I2C bus behind a Unix socket: messages as the kernel's I2C_RDWR has them, with chips that answer ---
-# A request is `<H` (bytes that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write, its
-# bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno) and what was read.
+# --- The I2C bus ---
 
 
 _LENGTH: Final = struct.Struct("<H")
