@@ -185,7 +185,7 @@ def test_nothing_of_the_bench_listens_past_the_guard(tmp_path: Path) -> None:
     assert listeners(tmp_path / "bad.py") == ["start_server"]
     found = {str(path.relative_to(VIRTUAL)): calls for path in VIRTUAL.rglob("*.py") if (calls := listeners(path))}
     # The rails' socket is made early, for its number; its clients come in through Iiod.serve.
-    assert found == {"guard.py": ["start_server", "start_server"], "rails/wiring.py": ["create_server"]}
+    assert found == {"ports.py": ["start_server", "start_server"], "rails/wiring.py": ["create_server"]}
 
 
 @pytest.mark.parametrize(
