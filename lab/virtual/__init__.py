@@ -1,4 +1,4 @@
-"""Virtual boards: a bench process with UART adapters, a power input, boot-mode straps and media per board.
+"""Virtual boards: a bench process with adapters, power, straps and media.
 
-From outside a virtual board is reached the way a real one is: a serial port, a PDU over HTTP, digital outputs.
+A virtual board is reached as a real one is: a serial port, a PDU over HTTP, digital outputs.
 """

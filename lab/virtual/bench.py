@@ -1,7 +1,7 @@
-"""The bench: a process that owns virtual boards, their UART adapters, power switch and pdudaemon.
+"""Bench process: virtual boards, adapters, power switch and pdudaemon.
 
-`python -m lab.virtual.bench` is what `lab virtual up` starts. It ends on SIGTERM: every board is switched off first. If it
-is killed, the kernel ends QEMU and pdudaemon with it.
+`python -m lab.virtual.bench` is what `lab virtual up` starts. It ends on SIGTERM: every board is switched off first.
+If it is killed, the kernel ends QEMU and pdudaemon with it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class VirtualBench:
-    """All outlets of the bench, and the power switch in front of them."""
+    """All outlets of the bench, and its power switch."""
 
     def __init__(self, config: BenchConfig, clock: Clock) -> None:
         self.config = config
@@ -89,7 +89,7 @@ class VirtualBench:
         return tasmota.done(command.outlet, on=outlet.power is not BoardPower.OFF)
 
     async def listen(self) -> None:
-        """Let the rails' sensors be reached, and give every UART its TCP port, if they shall have some.
+        """Start the rails' sensors, and the UARTs' TCP ports if wanted.
 
         Raises:
             LabStableError: a port is in use.
@@ -201,19 +201,28 @@ async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
 
 
 def _prefer_real_time() -> None:
-    """Pace the UARTs ahead of other work, where permitted; QEMU and pdudaemon do not inherit it."""
+    """Pace UARTs ahead of other work, where permitted.
+
+    QEMU and pdudaemon do not inherit it.
+    """
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
 def _allow_open_files() -> None:
-    """Take what the host allows: a UART has up to four files, and shells begin with 1024 for a process."""
+    """Raise the limit of open files to the host's maximum.
+
+    A UART has up to four files, and shells begin with 1024 for a process.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _announce(config: BenchConfig, state: BenchState) -> None:
-    """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
+    """Write the boards' environments, and announce the bench.
+
+    The first board's environment goes into the bench's folder, too.
+    """
     for board in state.boards:
         folder = BoardFolder(config.folder / board.name)
         place = BoardAccess(folder, state.pdudaemon, state.http, config.latency_timer_ms)
@@ -225,7 +234,7 @@ def _announce(config: BenchConfig, state: BenchState) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a bench as a process of its own; returns the exit code."""
+    """Run a bench process; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asked = parse_arguments(arguments)
     os.umask(0o077)  # what the bench writes is its user's: the name of the power switch, sockets, what boards said

@@ -1,4 +1,4 @@
-"""What the bench needs of a kind of virtual board."""
+"""Interface between the bench and kinds of virtual boards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BoardPower(StrEnum):
 
 @frozen
 class BoardFolder:
-    """Where the files of a board are.
+    """Paths of a board's files.
 
     Attributes:
         path: the board's folder; its last part is the board's name.
@@ -47,7 +47,7 @@ class BoardFolder:
 
     @property
     def truth_log(self) -> Path:
-        """What really happened (`lab.virtual.truth`)."""
+        """Log of the true events (`lab.virtual.truth`)."""
         return self.path / "truth.log"
 
     def truth_of(self, uart: str) -> Path:
@@ -66,17 +66,17 @@ class BoardFolder:
 
     @property
     def tester(self) -> Path:
-        """The number of a process in the network namespace of its tester (`lab.virtual.qemu.cable`)."""
+        """Process number in the tester's network namespace (`lab.virtual.qemu.cable`)."""
         return self.path / "tester.pid"
 
     @property
     def tftp(self) -> Path:
-        """What the board's U-Boot can load over its network, where QEMU plays that."""
+        """Files for the board's U-Boot, where QEMU plays the network."""
         return self.path / "tftp"
 
     @property
     def qemu_log(self) -> Path:
-        """What QEMU said."""
+        """Output of QEMU."""
         return self.path / "qemu.log"
 
     def uart(self, name: str) -> Path:
@@ -90,7 +90,7 @@ class BoardFolder:
 
     @property
     def sdmux(self) -> Path:
-        """The folder of the card while its multiplexer has it away from the board (`lab.virtual.sdmux`)."""
+        """Folder of the card away from the board (`lab.virtual.sdmux`)."""
         return self.path / "sdmux"
 
     def medium(self, name: str) -> Path:
@@ -99,11 +99,11 @@ class BoardFolder:
 
 
 class Backend(Protocol):
-    """A board behind its power input. One object lives through any number of power cycles.
+    """A board behind its power input, for any number of cycles.
 
     Attributes:
         died_hook: called with a reason when the board ends by itself.
-        state_hook: called with what the board does from an instant on, in the words of `lab.virtual.rails.levels`.
+        state_hook: called with the board's state from an instant on, in the words of `lab.virtual.rails.levels`.
         release, seed: of a simulated board; "" and 0 for others.
     """
 
@@ -127,13 +127,13 @@ class Backend(Protocol):
         ...
 
     async def power_off(self) -> None:
-        """Take the power away: returns when nothing of the board runs any more."""
+        """Take the power away, and wait until nothing runs any more."""
         ...
 
 
 @frozen
 class BoardAccess:
-    """How a board of a running bench is reached.
+    """Addresses of a board of a running bench.
 
     Attributes:
         pdudaemon, switch: host:port of pdudaemon and of the bench's own power switch and panel.
@@ -151,11 +151,13 @@ class Misbehaving(Protocol):
     """A backend that can be made to misbehave while it runs."""
 
     def faults(self) -> Mapping[str, object]:
-        """What is wrong with it now, and what is planned."""
+        """Active and planned faults of the board."""
         ...
 
     def inject(self, order: Mapping[str, str]) -> None:
-        """Plan a fault, or let it set in; `order` has the fault's name under "fault", and its parameters.
+        """Plan a fault, or start it now.
+
+        `order` has the fault's name under "fault", and its parameters.
 
         Raises:
             ConfigurationError: no such fault or parameter.
@@ -185,7 +187,7 @@ class BoardKind(Protocol):
     """A kind of virtual board, under the name of its board type."""
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
-        """Get all that a board of this kind needs into its folder, before the bench starts; idempotent.
+        """Fill a board's folder before the bench starts; idempotent.
 
         Args:
             fresh: replace media that the board may have written.
@@ -196,7 +198,10 @@ class BoardKind(Protocol):
         ...
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
-        """The board in a prepared folder, with the adapters of its UARTs by name; it is off."""
+        """Board of a prepared folder, switched off.
+
+        `adapters` are those of its UARTs, by name.
+        """
         ...
 
     def environment(self, place: BoardAccess) -> str:

@@ -40,7 +40,7 @@ class BoardSpec:
 
 @frozen
 class ControlOrder:
-    """What `up` is asked for; see its options."""
+    """Order of `up`; see its options."""
 
     folder: Path
     boards: tuple[BoardSpec, ...]
@@ -54,7 +54,7 @@ class ControlOrder:
     foreground: bool = False
 
     def command(self, pdu_port: int) -> list[str]:
-        """What starts the bench, with its pdudaemon on this port."""
+        """Command of the bench with its pdudaemon on this port."""
         config = BenchConfig(
             folder=self.folder,
             boards=tuple((board.name, board.board_type) for board in self.boards),
@@ -69,7 +69,9 @@ class ControlOrder:
 
 
 def up(order: ControlOrder, report: Callable[[str], None]) -> BenchState:
-    """Bring a bench up, or find it up. In the foreground this process becomes the bench.
+    """Bring a bench up, or find it up.
+
+    In the foreground this process becomes the bench.
 
     Raises:
         ConfigurationError: a wrong name or type, a port in use, a folder that is open to others, pdudaemon or QEMU not
@@ -104,7 +106,7 @@ def up(order: ControlOrder, report: Callable[[str], None]) -> BenchState:
 
 
 def down(folder: Path) -> bool:
-    """Take a bench down: boards off, nothing left running. Returns whether one was up.
+    """Take a bench down completely; returns whether one was up.
 
     Raises:
         LabTransientError: it does not end.
@@ -128,7 +130,9 @@ def down(folder: Path) -> bool:
 
 
 def status(state: BenchState) -> list[dict[str, object]]:
-    """How each board is: name, type, outlet, power, reason, straps, overruns.
+    """State of each board.
+
+    It has name, type, outlet, power, reason, straps, overruns.
 
     Raises:
         LabTransientError: the bench does not answer.

@@ -1,4 +1,7 @@
-"""The labgrid environment of a virtual board. envs/virtual.yaml is the default instance's; a test holds both equal."""
+"""The labgrid environment of a virtual board.
+
+envs/virtual.yaml is the default instance's; a test holds both equal.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ _HEAD = "# The virtual board {board} of the bench in {folder}; written by `lab v
 
 
 def measuring(bench: Path) -> str:
-    """The command that measures the first board of a bench, from any folder.
+    """Command that measures a bench's first board, from any folder.
 
     The `=` matters: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
     """
@@ -55,7 +58,10 @@ def measuring(bench: Path) -> str:
 
 
 def default() -> str:
-    """The text of envs/virtual.yaml: the board that `lab virtual up` brings up in a checkout without options."""
+    """Text of envs/virtual.yaml.
+
+    It is the board of `lab virtual up` in a checkout without options.
+    """
     head = (
         "# The virtual board that `lab virtual up` starts: real U-Boot and a real kernel in QEMU.\n"
         "# Power goes through pdudaemon, the console is a pty, the boot-mode straps are files.\n"

@@ -1,4 +1,6 @@
-"""As much of HTTP/1.1 as a PDU and its relays speak: one GET or PUT, one JSON answer, connection closed (RFC 9112).
+"""Minimal HTTP/1.1 of a PDU and its relays (RFC 9112).
+
+One GET or PUT, one JSON answer, connection closed.
 
 Pages in the user's own browser are refused: their requests have the user's rights, yet are not the user's.
 """
@@ -28,7 +30,10 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class Request:
-    """A request: path, the first value of each query parameter, and what a PUT brought (None: it is a GET)."""
+    """A request: path, query parameters, body.
+
+    Each query parameter has its first value. A GET has no body (None).
+    """
 
     path: str
     query: Mapping[str, str]
@@ -37,7 +42,7 @@ class Request:
 
 @frozen
 class JsonResponse:
-    """What is sent back, as JSON."""
+    """An answer as JSON."""
 
     status: HTTPStatus
     body: Mapping[str, object]
@@ -47,7 +52,7 @@ Handler = Callable[[Request], Awaitable[JsonResponse]]
 
 
 def parse(head: bytes) -> Request | JsonResponse:
-    """The request in the bytes up to the empty line, or the answer to one that is wrong."""
+    """Parse a request's head; a wrong one gives its answer."""
     try:
         method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
         parts = urlsplit(target)
@@ -67,13 +72,15 @@ def parse(head: bytes) -> Request | JsonResponse:
 
 
 def body_bytes(head: bytes) -> int:
-    """How many bytes follow the empty line; no more than a request may have."""
+    """Length of a request's body, up to the limit."""
     found = re.search(rb"\r\ncontent-length: *(\d{1,9})\r\n", head, re.IGNORECASE)
     return min(int(found[1]), REQUEST_BYTES) if found else 0
 
 
 async def serve(port: int, handler: Handler) -> asyncio.Server:
-    """Listen on this port of loopback, 0: a free one, and answer with `handler`; other users are refused.
+    """Serve `handler` on a port of loopback; 0: a free one.
+
+    Other users are refused.
 
     Raises:
         OSError: the port is in use.
@@ -98,7 +105,7 @@ async def serve(port: int, handler: Handler) -> asyncio.Server:
 
 
 def refusal() -> bytes:
-    """What another user is told."""
+    """Answer to another user."""
     reason = "this virtual bench is another user's: only its user and root may use it"
     return encoded(JsonResponse(HTTPStatus.FORBIDDEN, {"error": reason}))
 

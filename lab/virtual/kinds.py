@@ -1,4 +1,7 @@
-"""Which kind of virtual board stands behind a board type. Kinds are named, not imported: only the one asked for is."""
+"""Kind of virtual board behind each board type.
+
+Kinds are named, not imported: only the needed one is.
+"""
 
 from __future__ import annotations
 

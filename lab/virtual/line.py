@@ -1,4 +1,4 @@
-"""The model of a serial line: when each byte leaves the UART, and when the adapter hands it on.
+"""Model of a serial line with its adapter's timing.
 
 Pure logic over times that the caller passes in; nanoseconds on one clock.
 """
@@ -15,7 +15,7 @@ SLIP_BYTES = 2  # how late a hand-over may be before the line slips, in byte tim
 
 @frozen
 class Sent:
-    """Bytes that left the UART without a gap and were handed on together.
+    """Bytes of one burst that the adapter handed on together.
 
     Attributes:
         end_ns: when the last of them had left; the one before it left one byte time earlier.
@@ -27,7 +27,10 @@ class Sent:
 
 @define
 class _Burst:
-    """Bytes back to back. `first` is the place of data[0] in the burst, whose first start bit came at `start_ns`."""
+    """Bytes back to back.
+
+    `first` is the place of data[0] in the burst, whose first start bit came at `start_ns`.
+    """
 
     start_ns: int
     data: bytearray
@@ -35,13 +38,13 @@ class _Burst:
 
 
 class UartChannel:
-    """One direction of a UART at `speed_bd`, followed by the receive side of a USB adapter.
+    """One direction of a UART and its USB adapter.
 
     The adapter hands on what it collected when it has `fifo_bytes`, or at the next tick of its latency timer, which
     runs freely and restarts at each hand-over (as FTDI AN232B-04 describes). With a latency of 0 there is no timer:
     it hands on as soon as the transmitter goes idle.
 
-    Whoever drives the line calls `take` at `deadline_ns` or a little later. Being late moves the bytes handed on, not
+    The caller calls `take` at `deadline_ns` or a little later. Being late moves the bytes handed on, not
     those behind them, until it exceeds SLIP_BYTES; then the rest of the line slips too, since no UART makes up for
     lost time by sending faster.
     """
@@ -62,22 +65,25 @@ class UartChannel:
         return self._queued
 
     def unsent(self, now_ns: int) -> int:
-        """Bytes that have not left the transmitter by now, as far as the line is on time."""
+        """Bytes still in the transmitter, for a line on time."""
         left_ns = max(self._idle_ns - now_ns, 0)
         return min(-(-left_ns * self._speed_bd // (BITS_PER_BYTE * 1_000_000_000)), self._queued)
 
     def set_speed(self, speed_bd: int, fifo_bytes: int) -> None:
-        """Go on at another speed; it should be idle, since what is under way would change its speed too."""
+        """Change the speed of an idle line.
+
+        Bytes on their way would change their speed, too.
+        """
         self._speed_bd = speed_bd
         self._fifo_bytes = fifo_bytes
         self._slip_ns = self.duration_ns(SLIP_BYTES)
 
     def duration_ns(self, count: int) -> int:
-        """How long `count` bytes take on the line."""
+        """Time of `count` bytes on the line."""
         return count * BITS_PER_BYTE * 1_000_000_000 // self._speed_bd
 
     def push(self, data: bytes, now_ns: int) -> None:
-        """Give the transmitter bytes; they go out at once, or behind those it still has."""
+        """Give the transmitter bytes, behind those that it still has."""
         if not data:
             return
         if now_ns < self._idle_ns and self._bursts:
@@ -88,7 +94,7 @@ class UartChannel:
         self._idle_ns = self._end_ns(self._bursts[-1], len(self._bursts[-1].data))
 
     def deadline_ns(self) -> int | None:
-        """When the adapter hands on next; None: it has nothing to hand on."""
+        """Time of the adapter's next hand-over; None: nothing is waiting."""
         if not self._bursts:
             return None
         head = self._bursts[0]
@@ -100,7 +106,10 @@ class UartChannel:
         return tick_ns if full_ns is None else min(tick_ns, full_ns)
 
     def take(self, now_ns: int) -> list[Sent]:
-        """What the adapter hands on at `now_ns`: one entry per burst; empty before the deadline."""
+        """Hand on bytes at `now_ns`, one entry per burst.
+
+        Empty before the deadline.
+        """
         due_ns = self.deadline_ns()
         if due_ns is None or now_ns < due_ns:
             return []
@@ -127,7 +136,10 @@ class UartChannel:
         return taken
 
     def discard(self, now_ns: int) -> int:
-        """The transmitter lost its power: only what had left it stays with the adapter. Returns the bytes lost."""
+        """Drop bytes that the transmitter lost with its power.
+
+        Bytes that had left it stay with the adapter. Returns the number of lost ones.
+        """
         lost = 0
         for burst in self._bursts:
             left = self._left_by(burst, now_ns)

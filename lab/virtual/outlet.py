@@ -1,4 +1,7 @@
-"""An outlet of the bench with a board on it: power, straps, adapters and the truth about them."""
+"""An outlet of the bench with its board.
+
+It has power, straps, adapters and the truth about them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Outlet:
         backend.died_hook = self._died
 
     async def on(self) -> None:
-        """Power the board with the straps as they are now; nothing happens when it is on already.
+        """Power the board with the current straps; idempotent.
 
         Raises:
             LabError: it does not run: the straps are unreadable, the board did not start, or it is dead.

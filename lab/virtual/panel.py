@@ -1,9 +1,9 @@
-"""The bench's panel: boot-mode straps as relays behind HTTP, and the faults of boards that can have some.
+"""Bench panel over HTTP: straps, multiplexer, pins and faults.
 
 GET|PUT /boards/NAME/straps/bitN     {"state": "on"} or "off"; a PUT's body is on or off (or 1 or 0)
-GET|PUT /boards/NAME/sdmux           {"state": "dut"}: where its SD card is; a PUT's body is host, dut or off
+GET|PUT /boards/NAME/sdmux           {"state": "dut"}: position of its SD card; a PUT's body is host, dut or off
 PUT     /boards/NAME/pins/PIN        on: activity on a pin that wakes the board; off: none
-GET     /boards/NAME/faults          what is wrong with the board now, and what is planned
+GET     /boards/NAME/faults          active and planned faults of the board
 PUT     /boards/NAME/faults?fault=F&cycles=2-3&seed=7&...
 PUT     /boards/NAME/faults          clears them
 """

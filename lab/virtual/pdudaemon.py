@@ -40,7 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 def home() -> Path:
-    """The environment of its own that pdudaemon has: its pyserial would overwrite labgrid's in ours.
+    """Folder of pdudaemon's own environment.
+
+    Its pyserial would overwrite labgrid's in ours.
 
     In a checkout `./run setup` fills it; elsewhere it is inside the environment that boardlab is installed in.
     """
@@ -49,7 +51,10 @@ def home() -> Path:
 
 
 def installing() -> str:
-    """The command that fills `home()`, with uv where that is at hand. It builds nothing: neither compiler nor headers are needed."""
+    """Command that fills `home()`, with uv if available.
+
+    It builds nothing: neither compiler nor headers are needed.
+    """
     uv, where = shutil.which("uv"), str(home())
     make = [uv, "venv", "--allow-existing"] if uv else [sys.executable, "-m", "venv"]
     fill = [uv, "pip", "install", "--python", where] if uv else [f"{where}/bin/python", "-m", "pip", "install"]
@@ -58,7 +63,7 @@ def installing() -> str:
 
 
 def find() -> Path:
-    """The pdudaemon program: $BOARDLAB_PDUDAEMON where that is set, else the one in `home()`, else on PATH.
+    """Path of pdudaemon: $BOARDLAB_PDUDAEMON, else in `home()`, else on PATH.
 
     Raises:
         ConfigurationError: it is not there.
@@ -77,7 +82,7 @@ def find() -> Path:
 
 
 class PduDaemon:
-    """A pdudaemon that is started again when it ends, and never outlives this process."""
+    """A pdudaemon that is restarted and never outlives this process."""
 
     def __init__(self, folder: Path, program: Path, port: int, switch: str, boards: Sequence[str]) -> None:
         """
@@ -166,13 +171,13 @@ _PIECE_BYTES: Final = 4096
 
 @frozen
 class House:
-    """What is behind the gate: pdudaemon's port, and how it calls the power switch."""
+    """Server behind the gate: pdudaemon's port and the switch's secret name."""
 
     port: int = 0
     pdu: str = ""
 
     async def answers(self) -> bool:
-        """Whether pdudaemon listens."""
+        """Return whether pdudaemon listens."""
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(ports.LOOPBACK, self.port)
             writer.close()
@@ -237,7 +242,7 @@ class Gate:
             writer.close()
 
     def _unknown(self, query: Mapping[str, str]) -> http.JsonResponse | None:
-        """The answer to a client that names a board which the bench has not."""
+        """Answer to a client that names an unknown board."""
         pdu, slash, board = query.get("hostname", "").partition("/")
         if pdu != self._pdu or not slash or (board in self._boards and query.get("port", "1") == "1"):
             return None

@@ -30,9 +30,11 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A port that nobody has at this moment, and that the kernel gives nobody who asks it for any (ip(7), ip_local_port_range).
+    """A free port outside the kernel's ephemeral range.
 
-    So whoever listens on it later finds it free, unless somebody else has drawn the same one here.
+    See ip(7), ip_local_port_range.
+
+    So it stays free for a later listener, unless another call has drawn the same one.
     """
     end = int(_RANGE.read_text(encoding="ascii").split()[0])
     for _ in range(_TRIES if end > _FIRST else 0):
@@ -68,7 +70,7 @@ def require_free(port: int, option: str) -> None:
 
 
 def owner(port: int) -> str:
-    """Who listens on `port`, for a message: process and command as far as /proc tells."""
+    """Listener on `port` for a message: process and command."""
     inodes = set(_listening_inodes(port))
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -122,7 +124,7 @@ Address = tuple[str, int]
 
 @frozen
 class Owner:
-    """Whose a socket is.
+    """Owner of a socket.
 
     Attributes:
         uid: the user who made it.
@@ -133,12 +135,12 @@ class Owner:
     inode: int
 
     def may_use(self, uid: int) -> bool:
-        """Whether this is a client of a server that `uid` runs."""
+        """Return whether the owner may use a server of `uid`."""
         return self.inode != 0 and self.uid in {uid, _ROOT}
 
 
 def peer_owner(connection: socket.socket) -> Owner | None:
-    """Whose the other end of a loopback connection (IPv4) is; None: it is not there any more."""
+    """Owner of a loopback connection's other end; None: it is gone."""
     try:
         peer, here = connection.getpeername(), connection.getsockname()
         owner = ask_kernel(peer, here) or find_in_table(_TABLE.read_text(encoding="ascii"), peer, here)
@@ -149,7 +151,10 @@ def peer_owner(connection: socket.socket) -> Owner | None:
 
 
 def ask_kernel(local: Address, remote: Address) -> Owner | None:
-    """Whose the TCP socket (IPv4) with these two ends is; None: there is none, or this kernel answers no such questions."""
+    """Owner of the TCP socket (IPv4) with these ends.
+
+    None: there is none, or this kernel does not answer.
+    """
     places = b"".join(socket.inet_aton(host).ljust(_ADDRESS_BYTES, b"\0") for host, _ in (local, remote))
     body = (
         _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
@@ -182,11 +187,13 @@ def find_in_table(table: str, local: Address, remote: Address) -> Owner | None:
 async def listen(
     connected: Connected, where: Address | socket.socket, *, refusal: bytes = b"", limit: int = _READ_BYTES
 ) -> asyncio.Server:
-    """Serve clients of our own user and of root, as asyncio.start_server does; others are sent away.
+    """Serve clients of our own user and of root only.
+
+    It works as asyncio.start_server; others are sent away.
 
     Args:
         where: an address of loopback and a port, 0: a free one; or a socket that is bound.
-        refusal: what those who are sent away are told.
+        refusal: answer to the others.
 
     Raises:
         OSError: the port is in use.

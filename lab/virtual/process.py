@@ -1,4 +1,4 @@
-"""Child processes that end with their parent and are watched by its event loop."""
+"""Child processes that end with their parent, watched by its loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)  # opened here: between fork and exec 
 
 
 class Child:
-    """A program that never outlives this process: the kernel kills it when we die, however we die.
+    """A program that the kernel kills when this process dies.
 
     The caller's process must have a single thread, since code of ours runs between fork and exec.
 

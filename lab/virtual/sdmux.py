@@ -1,7 +1,9 @@
-"""An SD multiplexer: the card's image is at the board, at the host or between the two, and never in two places.
+"""SD multiplexer: the card's image is in one place only.
 
-It is one file that is moved, so whoever writes where the card is not finds no file there. Nobody may have it open while it is
-moved: a board that has power, or a program at the host that still writes.
+It is at the board, at the host or between the two.
+
+It is one file that is moved, so a writer at another place finds no file there. No program may have it open while it is
+moved: neither a powered board nor a program at the host that still writes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def host_image(folder: BoardFolder) -> Path:
 
 
 def position(folder: BoardFolder) -> str:
-    """Where the card is.
+    """Position of the card.
 
     Raises:
         ConfigurationError: the board has no card.
@@ -37,7 +39,7 @@ def position(folder: BoardFolder) -> str:
 
 
 def is_away(folder: BoardFolder) -> bool:
-    """Whether the card is not at the board."""
+    """Return whether the card is away from the board."""
     return any(path.exists() for place, path in _places(folder).items() if place != BOARD)
 
 
@@ -72,7 +74,10 @@ def _places(folder: BoardFolder) -> dict[str, Path]:
 
 
 def _expect_unused(path: Path) -> None:
-    """A lease for writing is given only on a file that nobody else has open (fcntl(2), F_SETLEASE)."""
+    """Make sure that no program has the file open.
+
+    A lease for writing needs that (fcntl(2), F_SETLEASE).
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:

@@ -74,7 +74,9 @@ def default_folder() -> Path:
 
 
 def require_private(folder: Path) -> None:
-    """Make sure that nobody else has a say in this folder: what is in it names processes, ports and what they obey.
+    """Make sure that a folder is this user's alone.
+
+    Its files name processes, ports and their orders.
 
     Raises:
         ConfigurationError: it is another user's, or open to others.
@@ -96,10 +98,12 @@ def require_private(folder: Path) -> None:
 
 
 def hold(folder: Path, patience_s: float = 0.0) -> IO[bytes] | None:
-    """Take the lock of the bench in this folder for as long as the file is open; None: another process has it.
+    """Hold the bench's lock while the file is open.
+
+    None: another process has it.
 
     Args:
-        patience_s: how long to try; whoever asks whether a bench runs has the lock for an instant.
+        patience_s: time of tries; a query for a running bench holds the lock for an instant.
     """
     file = (folder / _LOCK).open("ab")
     deadline = time.monotonic() + patience_s
@@ -116,11 +120,13 @@ def hold(folder: Path, patience_s: float = 0.0) -> IO[bytes] | None:
 
 
 def running(folder: Path) -> BenchState | None:
-    """The bench that runs in this folder, once it is ready; what a killed one left is not believed.
+    """State of the folder's bench once it is ready, or None.
+
+    The files of a killed one do not count.
 
     Raises:
         ConfigurationError: the folder is another user's, or open to others.
-        LabStableError: what the bench tells cannot be understood.
+        LabStableError: the bench's file cannot be understood.
     """
     if not (folder / _LOCK).exists():
         return None
@@ -163,7 +169,7 @@ def withdraw(folder: Path) -> None:
     (folder / _STATE).unlink(missing_ok=True)
 
 
-# --- What a bench shall have ---
+# --- Configuration of a bench ---
 
 
 DEFAULT_FIFO_BYTES = 16  # of a 16550A, and of the adapters in its likeness
@@ -171,11 +177,11 @@ DEFAULT_FIFO_BYTES = 16  # of a 16550A, and of the adapters in its likeness
 
 @frozen
 class BenchConfig:
-    """What a bench shall have.
+    """Configuration of a bench.
 
     Attributes:
         boards: (name, board type) of each.
-        switch_port: where its power switch listens; 0: anywhere. pdu_port: where its pdudaemon does.
+        switch_port: of its power switch; 0: any. pdu_port: of its pdudaemon.
         idle_off_s: see `Outlet`.
         latency_timer_ms, fifo_bytes: of every USB adapter.
         tcp_port: of the first UART; those of the others follow it. 0: free ones; None: no TCP ports.
@@ -205,7 +211,7 @@ class BenchConfig:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> BenchConfig:
-    """What the arguments of the process say."""
+    """Parse the arguments of the process."""
     parser = argparse.ArgumentParser(prog="python -m lab.virtual.bench")
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--board", action="append", required=True, metavar="NAME=TYPE")

@@ -1,4 +1,4 @@
-"""Boot-mode straps: one file per line, as digital outputs write them ("0" or "1")."""
+"""Boot-mode straps: one file per line with "0" or "1"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def path(folder: Path, bit: int) -> Path:
 
 
 def create(folder: Path, bits: int) -> None:
-    """Make the files of `bits` lines, all low; those that exist keep their level."""
+    """Make the missing files of `bits` lines, all low."""
     folder.mkdir(parents=True, exist_ok=True)
     for bit in range(bits):
         if not path(folder, bit).exists():
@@ -21,7 +21,10 @@ def create(folder: Path, bits: int) -> None:
 
 
 def begin(folder: Path, bits: int, word: int, *, fresh: bool) -> None:
-    """Make the files of `bits` lines with the levels of `word`; those that exist keep theirs, unless `fresh`."""
+    """Make the files of `bits` lines with the levels of `word`.
+
+    Existing ones keep theirs, unless `fresh`.
+    """
     if fresh or not path(folder, 0).exists():
         create(folder, bits)
         for bit in range(bits):

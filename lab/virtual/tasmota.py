@@ -20,7 +20,7 @@ _POWER = re.compile(r"power(\d*)(?:\s+(\w+))?", re.IGNORECASE)
 
 
 class Action(StrEnum):
-    """What to do with an outlet."""
+    """Action on an outlet."""
 
     ON = "on"
     OFF = "off"
@@ -36,7 +36,7 @@ class PowerCommand:
 
 
 def parse(command: str) -> PowerCommand | None:
-    """The power command in `cmnd`; None: Tasmota would know it, or nobody does."""
+    """Parse the power command in `cmnd`; None: another command."""
     found = _POWER.fullmatch(command.strip())
     if found is None:
         return None

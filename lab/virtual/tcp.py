@@ -1,7 +1,9 @@
-"""A UART on a TCP port of loopback: raw bytes both ways, for clients that take no pty (labgrid's NetworkSerialPort).
+"""A UART on a TCP port of loopback: raw bytes both ways.
 
-The server is a reader of the UART's pty, as ser2net is of a real adapter: it opens the pty while a client is there, and
-shares it with nobody. So pacing, adapter faults and the truth log are the same on both ways.
+It is for clients that take no pty (labgrid's NetworkSerialPort).
+
+The server is a reader of the UART's pty, as ser2net is of a real adapter: it opens the pty while a client is there,
+and shares it with nobody. So pacing, adapter faults and the truth log are the same on both ways.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class TcpUart:
-    """Serves the pty behind `device` to one client at a time; further ones are sent away."""
+    """Serves the pty behind `device` to one client at a time."""
 
     def __init__(self, device: Path) -> None:
         self._device = device

@@ -1,4 +1,4 @@
-"""What really happened on a virtual board, against which stamps are judged.
+"""True events of a virtual board, for the check of stamps.
 
 A truth log is one append-only file: a header line with the line's speed, then records. A record is `<cqqI`
 (kind, t_ns, delivered_ns, size) and `size` bytes of payload; times are CLOCK_MONOTONIC_RAW. Kinds: D, bytes that
@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 
 
 class TruthLog:
-    """The writer; it buffers, so that logging costs the pacing little. `flush` makes everything visible.
+    """Writer with a buffer; `flush` makes everything visible.
+
+    So logging costs the pacing little.
 
     A log that cannot be written, e.g. since the disk is full, ends there: that is said once, and the board goes on.
     """
@@ -51,15 +53,21 @@ class TruthLog:
         return bool(self._buffer)
 
     def data(self, end_ns: int, delivered_ns: int, data: bytes) -> None:
-        """Bytes left the UART back to back, the last at `end_ns`; by `delivered_ns` the adapter had handed them on."""
+        """Log bytes that left the UART back to back.
+
+        The last one left at `end_ns`; by `delivered_ns` the adapter had handed them on.
+        """
         self._record(DATA, end_ns, delivered_ns, data)
 
     def overrun(self, t_ns: int, lost: int) -> None:
-        """Nobody read: the adapter lost bytes that had left the UART."""
+        """Log bytes that the adapter lost without a reader."""
         self._record(OVERRUN, t_ns, t_ns, str(lost).encode())
 
     def power(self, t_ns: int, state: str) -> None:
-        """The power input changed to `state` ("on", "off", or "dead": the board died by itself)."""
+        """Log a power state: "on", "off", or "dead".
+
+        Dead means that the board died by itself.
+        """
         self._record(POWER, t_ns, t_ns, state.encode())
         self.flush()
 
@@ -93,7 +101,7 @@ class TruthLog:
 
 @frozen
 class PowerEvent:
-    """The power input (or the board by itself) changed its state: "on", "off" or "dead"."""
+    """A change of the power state: "on", "off" or "dead"."""
 
     t_ns: int
     state: str
@@ -101,7 +109,10 @@ class PowerEvent:
 
 @frozen
 class Note:
-    """What a simulated board said about itself, e.g. "cycle=1 stage=kernel planned_ns=2950611603"."""
+    """A note of a simulated board about itself.
+
+    For example "cycle=1 stage=kernel planned_ns=2950611603".
+    """
 
     t_ns: int
     text: str
@@ -109,7 +120,7 @@ class Note:
 
 @frozen
 class TruthMatch:
-    """A match of a pattern: when its last byte left the UART, where it ends in the stream, and its text."""
+    """A match: time of its last byte, end position, and text."""
 
     t_ns: int
     position: int
@@ -145,22 +156,28 @@ class Truth:
         self._end = list(accumulate(len(data) for _, data in chunks))
 
     def left_ns(self, position: int) -> int:
-        """When the byte at `position` of `data` left the UART, in CLOCK_MONOTONIC_RAW nanoseconds."""
+        """Time when the byte at `position` left the UART (CLOCK_MONOTONIC_RAW)."""
         chunk = bisect_right(self._end, position)
         behind = self._end[chunk] - 1 - position
         return self._end_ns[chunk] - round(behind * self._byte_ns)
 
     def duration_ns(self, count: int) -> int:
-        """How long that many bytes take on the line."""
+        """Time of so many bytes on the line."""
         return round(count * self._byte_ns)
 
     def delay_ns(self, position: int) -> int:
-        """How much later than `left_ns` the byte may have been handed on: the bench's process was held up as it did."""
+        """Possible delay of the byte's hand-over after `left_ns`.
+
+        The bench's process was held up.
+        """
         chunk = bisect_right(self._end, position)
         return self._delivered_ns[chunk] - self._end_ns[chunk]
 
     def matches(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[TruthMatch]:
-        """Each non-empty match of a regular expression whose last byte left the UART in [start_ns, end_ns)."""
+        """Matches of a regular expression within [start_ns, end_ns).
+
+        The last byte's time counts; empty matches do not.
+        """
         found = [
             TruthMatch(self.left_ns(match.end() - 1), match.end(), match.group())
             for match in re.finditer(pattern, self.data)
@@ -173,12 +190,14 @@ class Truth:
         ]
 
     def find(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[int]:
-        """When the last byte of each match left the UART, in CLOCK_MONOTONIC_RAW nanoseconds."""
+        """Time of the last byte of each match (CLOCK_MONOTONIC_RAW)."""
         return [one.t_ns for one in self.matches(pattern, start_ns, end_ns)]
 
 
 def read_truth(path: Path) -> Truth:
-    """The truth log at `path`; a torn last record of a killed bench is left out.
+    """Read a truth log, without the torn last record.
+
+    A killed bench leaves such a record.
 
     Raises:
         ConfigurationError: no such file, or it is no truth log.
@@ -216,7 +235,7 @@ def read_truth(path: Path) -> Truth:
     return Truth(int(known.group(1)), chunks, lost, power, notes, delivered)
 
 
-# --- The true times of a simulated board's boots: its UART's bytes, told apart by what the board itself says of its stages ---
+# --- True times of a simulated board's boots ---
 # A text alone shows little: an environment that is printed holds "Starting kernel ..." too, /etc/issue a look-alike of the
 # prompt. The board notes when a kernel really takes over and when it really waits for a login.
 
@@ -228,11 +247,11 @@ _STAGE = re.compile(r" stage=(\S+)")
 
 @frozen
 class TrueBoot:
-    """A boot that reached its login prompt, in nanoseconds of the truth log's clock.
+    """A boot to its login prompt, in the truth log's time.
 
     Attributes:
         on_ns: the supply came up.
-        started_ns: the last byte of U-Boot's "Starting kernel ..." left the UART; in falcon mode, where nobody says that:
+        started_ns: the last byte of U-Boot's "Starting kernel ..." left the UART; in falcon mode, without that line:
             TF-A handed over to the kernel.
         prompt_ns: the last byte of the login prompt did.
     """
@@ -243,17 +262,20 @@ class TrueBoot:
 
     @property
     def boot_s(self) -> float:
-        """What `boot.time` measures."""
+        """True value of `boot.time`."""
         return (self.prompt_ns - self.started_ns) / 1e9
 
     @property
     def from_power_on_s(self) -> float:
-        """What `boot.power_on_to_prompt` measures."""
+        """True value of `boot.power_on_to_prompt`."""
         return (self.prompt_ns - self.on_ns) / 1e9
 
 
 def true_boots(truth: Truth, hostname: str) -> list[TrueBoot]:
-    """Every boot that U-Boot started, or TF-A in falcon mode, and that reached the login prompt; its host name may lack a letter."""
+    """Boots that reached the login prompt.
+
+    U-Boot started them, or TF-A in falcon mode; the prompt's host name may lack a letter.
+    """
     prompt = rb"[\w-]+ login: "
     half_ns = truth.duration_ns(len(f"{hostname} login: ") // 2)
     stages = [(named[1], note.t_ns) for note in truth.notes if (named := _STAGE.search(note.text))]

@@ -1,4 +1,4 @@
-"""A USB serial adapter on a UART, behind a line of real speed.
+"""USB serial adapter on a UART, behind a line of real speed.
 
 Its pty outlives the board. One pacer has the timer for all UARTs of a process.
 """
@@ -34,17 +34,19 @@ def _no_op() -> None: ...
 
 
 class UartAdapter:
-    """A persistent pty whose slave is linked as `path`, over the device `PATH-ttyUSB0`, and the UART model behind it.
+    """A persistent pty, linked as `path`, with the UART's model.
+
+    The link leads over the device `PATH-ttyUSB0`.
 
     Both directions go at 10 bits a byte. The adapter delivers when `fifo_bytes` were collected or its latency timer
-    ticks; with `latency_timer_ms` 0, as soon as the transmitter goes idle. What the pty cannot take since nobody
-    reads is lost and counted (`overruns`), as with a real adapter. Must be made inside its event loop.
+    ticks; with `latency_timer_ms` 0, as soon as the transmitter goes idle. Without a reader, bytes beyond the pty's
+    buffer are lost and counted (`overruns`), as with a real adapter. Must be made inside its event loop.
 
     Attributes:
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board.
-        said_hook, typed_hook: called with what the board sends, and with what reaches it; for who only looks on.
-        overruns: bytes lost since nobody read the pty.
+        said_hook, typed_hook: called with bytes that the board sends, and that reach it; for observers.
+        overruns: bytes lost without a reader of the pty.
         pacer: what fires at the line's deadlines; a simulated board uses it for its own.
         active_ns: when a byte last went through, in either direction.
     """
@@ -86,7 +88,7 @@ class UartAdapter:
 
     @property
     def room(self) -> int:
-        """How many bytes the transmit FIFO can take now."""
+        """Free bytes of the transmit FIFO."""
         return max(TX_FIFO_BYTES - self.unsent, 0)
 
     @property
@@ -100,13 +102,16 @@ class UartAdapter:
         return self._to_host.line.queued
 
     def transmit(self, data: bytes) -> None:
-        """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
+        """Send `data`; boards that care look at `room` before.
+
+        The line takes more than its FIFO holds.
+        """
         self.said_hook(data)
         self._to_host.line.push(data, self.pacer.clock.now_ns())
         self.pacer.update(self._to_host)
 
     def set_speed(self, speed_bd: int) -> None:
-        """Go on at another speed, both ways; a faster adapter hands on bigger packets."""
+        """Change the speed, both ways; faster adapters send bigger packets."""
         fifo_bytes = min(max(self._fifo_bytes, self._fifo_bytes * speed_bd // self._speed_bd), _USB_PACKET_BYTES)
         now_ns = self.pacer.clock.now_ns()
         self._to_host.line.set_speed(speed_bd, fifo_bytes)
@@ -116,7 +121,10 @@ class UartAdapter:
         self.pacer.update(self._to_board)
 
     def plug(self, *, renumbered: bool = False) -> None:
-        """Plug the adapter in: a new pty behind the same link, and the same device or, if `renumbered`, the next one."""
+        """Plug the adapter in: a new pty behind the same link.
+
+        The device is the same or, if `renumbered`, the next one.
+        """
         if self._master >= 0:
             return
         self._number += renumbered
@@ -132,7 +140,7 @@ class UartAdapter:
         self._loop.add_reader(self._master, self._host_wrote)
 
     def unplug(self) -> None:
-        """Pull the adapter: readers of the pty see a hang-up, and what the board sends is lost."""
+        """Unplug the adapter: readers see a hang-up, output is lost."""
         if self._master < 0:
             return
         self._loop.remove_reader(self._master)
@@ -144,7 +152,7 @@ class UartAdapter:
             self._device.unlink()
 
     def discard(self) -> None:
-        """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
+        """Drop unsent bytes and stop receiving: the board lost its power."""
         self.room_hook = _no_op
         self.receive_hook = self.said_hook = self.typed_hook = _ignore
         now_ns = self.pacer.clock.now_ns()
@@ -240,7 +248,7 @@ class Paced(Protocol):
 
 
 class Pacer:
-    """Fires each of its `Paced` at its deadline, to the resolution of the kernel's timers.
+    """Fires each of its `Paced` at its deadline, by kernel timers.
 
     One heap and one timerfd serve all of them: what falls due together costs one wake-up.
     """

@@ -1,6 +1,6 @@
-"""Built once, used by all: folders of images under $XDG_CACHE_HOME/boardlab, named by the hash of their recipe.
+"""Cache of image folders under $XDG_CACHE_HOME/boardlab, named by recipe hash.
 
-Boards work on copies. So who builds a set removes those of the same name that nobody has asked for in two weeks.
+Boards work on copies. So the build of a set removes older sets of its name that were unused for two weeks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def default_root() -> Path:
 
 
 def recipe_hash(*sources: str, **inputs: object) -> str:
-    """A hash over source and data files, and over other inputs (JSON values).
+    """Hash over source files, data files and other inputs.
 
     Args:
         sources: Python modules, and packages with all that is in them.

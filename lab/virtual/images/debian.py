@@ -1,4 +1,4 @@
-"""Debian packages of a foreign architecture, from an apt root of our own.
+"""Debian packages of a foreign architecture, from an own apt root.
 
 The host's dpkg and its list of architectures stay as they are, and no root is needed.
 """
@@ -111,8 +111,9 @@ class AptRoot:
         return {package.name: package for package in packages}
 
     def source(self, name: str) -> Package:
-        """Download the upstream archive of a source package, and the distribution's own beside it; after
-        `update(sources=True)`.
+        """Download a source package's upstream archive and the distribution's own.
+
+        `update(sources=True)` comes before.
         """
         folder = self._folder / "debs"
         found = re.search(r"^Version: (\S+)$", self._apt("apt-cache", "showsrc", "--only-source", name), re.MULTILINE)
@@ -183,7 +184,9 @@ def depends(package: Package) -> list[str]:
 
 
 def unpack(package: Package, folder: Path) -> None:
-    """Unpack a whole package; links in place of folders, as of a merged /usr, stay.
+    """Unpack a whole package.
+
+    Links in place of folders, as of a merged /usr, stay.
 
     Raises:
         LabStableError: it cannot be unpacked.
@@ -194,7 +197,9 @@ def unpack(package: Package, folder: Path) -> None:
 
 
 def extract(package: Package, members: Mapping[str, Path]) -> None:
-    """Take single files out of a package: regular expression of the path inside it -> where to put the file.
+    """Take single files out of a package.
+
+    `members`: regular expression of the path inside it -> place of the file.
 
     Raises:
         LabTransientError: the package has no such file.
@@ -225,7 +230,7 @@ def _files(package: Package) -> Iterator[tarfile.TarFile]:
 
 
 def _mirror(suite: str) -> str:
-    """The host's own mirror where the host is of that Debian suite, else Debian's."""
+    """Host's own mirror of that Debian suite, else Debian's."""
     try:
         targets = tools.run(
             ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]

@@ -1,4 +1,4 @@
-"""A disk image: an MBR partition table, one bootable ext4 partition, and perhaps others behind it."""
+"""Disk images: MBR, a bootable ext4 partition, and perhaps others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UUID = "b0a2d1ab-0000-4000-8000-{:012x}"
 def build(
     path: Path, tree: Tree, *, size_mib: int, identity: int, more: Sequence[Path | int] = (), start_mib: int = 1
 ) -> None:
-    """Write a disk image to `path`: `tree` in its first `size_mib` MiB, the rest behind it.
+    """Write a disk image with `tree` in its first partition.
 
     Args:
         start_mib: where the first partition begins.
@@ -57,7 +57,7 @@ def build(
 
 
 def patch(path: Path, parts: Mapping[int, bytes]) -> None:
-    """Write bytes at their offsets into an image, e.g. a boot loader before the first partition."""
+    """Write bytes at offsets of an image, e.g. a boot loader."""
     with path.open("r+b") as image:
         for offset, content in parts.items():
             image.seek(offset)
@@ -65,7 +65,10 @@ def patch(path: Path, parts: Mapping[int, bytes]) -> None:
 
 
 def file_system(path: Path, folder: Path) -> None:
-    """Write an ext4 file system that holds `folder`, just large enough, to `path`; raises as `build`."""
+    """Write an ext4 file system of `folder`, as small as possible.
+
+    Raises as `build`.
+    """
     used_kib = int(tools.run(["du", "--summarize", "--block-size=1K", "--apparent-size", folder]).split()[0])
     inodes = sum(1 for _ in folder.rglob("*"))
     size_kib = used_kib * 11 // 10 + inodes * 4 + 8 * 1024
@@ -74,13 +77,16 @@ def file_system(path: Path, folder: Path) -> None:
 
 
 def _starts(start_mib: int, size_mib: int, more: Sequence[Path | int]) -> list[int]:
-    """Where each partition begins, and the last one's end, in MiB."""
+    """Begin of each partition and the last end, in MiB."""
     sizes = [part if isinstance(part, int) else -(-part.stat().st_size // _MIB) for part in more]
     return list(accumulate([size_mib - start_mib, *sizes], initial=start_mib))
 
 
 def _anonymous(path: Path, names: list[str], start_mib: int) -> None:
-    """mke2fs takes owner, ctime and atime from the files it copies; make them root's and EPOCH's."""
+    """Make owner and times of copied files root's and EPOCH's.
+
+    mke2fs takes them from the files.
+    """
     fields = {"uid": "0", "gid": "0", **dict.fromkeys(("atime", "ctime", "mtime", "crtime"), f"@{EPOCH}")}
     inodes = ["<2>", "<11>"] + [f"/{name}" for name in names if name != "."]  # the root and lost+found
     script = "".join(

@@ -1,4 +1,4 @@
-"""A CFI flash image with U-Boot's environment at its start, and the texts of such environments."""
+"""CFI flash images with U-Boot's environment, and texts of environments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from lab.virtual.images import tools
 
 
 def environment(text: str, values: Mapping[str, str] | None = None) -> dict[str, str]:
-    """U-Boot variables from a text of `name=value` lines; an indented line continues the one above it.
+    """Parse U-Boot variables from lines `name=value`.
+
+    An indented line continues the one above it.
 
     Lines that begin with # are comments. `@name@` is replaced from `values`.
 
@@ -64,7 +66,7 @@ def environment_image(variables: Mapping[str, str], size_bytes: int) -> bytes:
 
 
 def build(path: Path, parts: Mapping[int, bytes], *, size_bytes: int) -> None:
-    """Write a flash image to `path`: each part at its offset, zeros elsewhere (sparse).
+    """Write a flash image: parts at offsets, zeros elsewhere (sparse).
 
     Raises:
         ConfigurationError: two parts overlap, or one does not fit.

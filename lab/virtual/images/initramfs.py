@@ -1,4 +1,7 @@
-"""A root file system in memory: a compressed newc cpio archive (kernel: driver-api/early-userspace/buffer-format)."""
+"""Root file systems in memory: compressed newc cpio archives.
+
+Kernel: driver-api/early-userspace/buffer-format.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def build(tree: Tree) -> bytes:
 
 
 def _entry(name: str, mode: int, device: tuple[int, int]) -> bytes:
-    """A newc entry without content: fourteen numbers of eight hexadecimal digits each, and the name."""
+    """Header of a newc entry: fourteen hexadecimal numbers and the name."""
     path = name.encode() + b"\0"
     numbers = [0, mode, 0, 0, 1, 0, 0, 0, 0, *device, len(path), 0]
     entry = b"070701" + b"".join(b"%08X" % number for number in numbers) + path

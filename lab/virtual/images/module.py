@@ -1,4 +1,7 @@
-"""A kernel module for a stock Debian kernel, built against its packaged headers; the same sources give the same bytes."""
+"""Kernel modules for a stock Debian kernel, built reproducibly.
+
+They are built against its packaged headers.
+"""
 
 from __future__ import annotations
 

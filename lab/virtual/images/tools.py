@@ -41,7 +41,7 @@ _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin
 
 
 def find(program: str) -> str:
-    """Where `program` is.
+    """Path of `program`.
 
     Raises:
         ConfigurationError: it is not installed; the message names its package.

@@ -1,4 +1,4 @@
-"""A file tree that becomes an image, laid out in a folder without a trace of who did it, or when."""
+"""File trees of images, without traces of builder or time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Link:
 
 @frozen
 class Folder:
-    """A folder of an image; the folders above files and links come by themselves."""
+    """A folder of an image; parents are made automatically."""
 
     mode: int = 0o755
 
@@ -37,7 +37,9 @@ Tree = Mapping[str, File | Link | Folder]
 
 
 def stage(tree: Tree, folder: Path) -> list[str]:
-    """Lay `tree` out under `folder`, which must be empty; returns all relative paths, sorted, "." first.
+    """Lay `tree` out under an empty `folder`.
+
+    Returns all relative paths, sorted, "." first.
 
     Modes do not depend on the umask; all times are EPOCH.
     """

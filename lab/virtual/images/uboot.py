@@ -1,5 +1,7 @@
-"""U-Boot from its distribution's source package: built from the upstream archive alone, with more commands than the packaged
-one has; or unpacked as the packaged one was built, with its configuration.
+"""U-Boot from its distribution's source package.
+
+It is built from the upstream archive alone, with more commands than the packaged one has; or unpacked as the packaged
+one was built, with its configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _SERIES = Path("debian/patches/series")
 
 @frozen
 class Edit:
-    """A change of the sources: in a file, a text that is there once, and what takes its place."""
+    """A change of a unique text in a source file."""
 
     file: str
     old: str
@@ -86,7 +88,9 @@ def build(source: Path, defconfig: str, settings: Sequence[str], edits: Sequence
 
 
 def unpack_patched(source: Path, folder: Path) -> None:
-    """Unpack the sources with the distribution's patches, whose archive lies beside theirs, into an empty folder.
+    """Unpack the sources with the distribution's patches.
+
+    Their archive lies beside the sources'; the folder is empty.
 
     Raises:
         ConfigurationError: git is not installed, which applies them.
@@ -107,10 +111,12 @@ def unpack_patched(source: Path, folder: Path) -> None:
 
 
 def configure(root: Path, build: Path, defconfig: str) -> None:
-    """Write the configuration of a board (.config, include/autoconf.mk) into the folder `build`, for any architecture.
+    """Write a board's configuration into the folder `build`.
 
-    The second has what is set elsewhere than in Kconfig. Only the board's compiler can tell, and nothing that asks for it is left
-    in U-Boot: it is empty.
+    It has .config and include/autoconf.mk, for any architecture.
+
+    The second has what is set elsewhere than in Kconfig. Only the board's compiler can tell, and nothing that asks for
+    it is left in U-Boot: it is empty.
 
     Raises:
         ConfigurationError: make, bison or flex is not installed.

@@ -1,1 +1,1 @@
-"""The board type qemu-virt: QEMU's "virt" machine with Debian's U-Boot, kernel and busybox."""
+"""Board type qemu-virt: QEMU's "virt" with Debian's U-Boot, kernel, busybox."""

@@ -1,8 +1,10 @@
-"""What a QEMU board does, as its rails shall show it: from its console, and from the CPU time that QEMU takes.
+"""Activity of a QEMU board, from console and CPU time.
 
-A board that sleeps and one that idles take the same, next to nothing. So its words tell that it will sleep, and in which
-mode: the kernel's line, or the command that asked for it. It sleeps when it falls still after them, and it is awake when
-it says something or takes CPU time again. A board that a busy host does not let run is not still: it wants to run.
+Its rails show it.
+
+A sleeping and an idle board take the same, next to nothing. So its console tells the sleep and its mode: the kernel's
+line, or the command for it. It sleeps when it falls still after them, and it is awake when it says something or takes
+CPU time again. A board that a busy host does not let run is not still: it wants to run.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ _KEPT_BYTES: Final = 200
 
 
 class _Taken(NamedTuple):
-    """For how long QEMU's threads ran, and waited for a core; whether one waits or runs now (proc(5), /proc/PID/task)."""
+    """Running and waiting time of QEMU's threads.
+
+    The last field: one waits or runs now (proc(5), /proc/PID/task).
+    """
 
     ran_ns: int
     waited_ns: int
@@ -84,7 +89,7 @@ class Activity:
         self._on_state(OFF, self._clock.now_ns())
 
     def look(self) -> None:
-        """See what it took since the last look."""
+        """Sample QEMU's CPU time since the last look."""
         now_ns, taken = self._clock.now_ns(), self._taken()
         ran = taken.ran_ns - self._last.ran_ns
         waited = taken.waited_ns - self._last.waited_ns

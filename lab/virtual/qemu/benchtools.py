@@ -1,8 +1,10 @@
-"""Benchmark programs of Debian for boards in QEMU, in images of their own, so that the usual ones boot quickly.
+"""Benchmark programs of Debian for QEMU boards, in separate images.
+
+So the usual images boot quickly.
 
 They lie with all they depend on in one file system, which the board mounts as /usr. lmbench and netperf come from
-Debian's non-free, which has them for arm64; lmbench without what it depends on, which is a compiler. There U-Boot is built from
-Debian's sources, since the packaged one has no command `time`.
+Debian's non-free, which has them for arm64; lmbench without what it depends on, which is a compiler. There U-Boot is
+built from Debian's sources, since the packaged one has no command `time`.
 """
 
 from __future__ import annotations
@@ -34,12 +36,14 @@ _UNUSED: Final = ("share/doc", "share/info", "share/locale", "share/man", "share
 
 
 def partitions(programs: Path) -> list[Path | int]:
-    """What a disk has behind its first partition: the programs, something to overwrite, a file system with FAT."""
+    """Further partitions: the programs, a scratch area, a FAT file system."""
     return [programs / IMAGE, SCRATCH_MIB, programs / FAT]
 
 
 def obtain(root: Path, suite: str, architecture: str, report: cache.Report) -> Path:
-    """The folder with the file systems (IMAGE, FAT) and, for arm64, U-Boot (FIRMWARE), downloaded and built when missing.
+    """Folder with IMAGE, FAT and, for arm64, FIRMWARE.
+
+    It is downloaded and built when missing.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.

@@ -1,7 +1,7 @@
-"""The machine of the board type bpim2u: a Banana Pi M2 Ultra with Allwinner's R40.
+"""Machine of bpim2u: a Banana Pi M2 Ultra with Allwinner's R40.
 
 Its boot ROM takes SPL from the SD card, and from the eMMC slot where there is no card with one. It has no straps: a
-multiplexer that gives the card to the board, or takes it away, is what selects the medium.
+multiplexer selects the medium, as it gives the card to the board or takes it away.
 """
 
 from __future__ import annotations
@@ -94,14 +94,16 @@ class BananaPi:
         self._software = software
 
     def images(self, root: Path, report: cache.Report) -> Path:
-        """See `Model`."""
         name = self.board_type + ("-stock" if self._stock else "") + (recipe.NETWORK if self._with_network else "")
         name += recipe.TOOLS if self._with_tools else ""
         programs = self._software.programs(root, report) if self._with_tools else None
         return self._software.media(name, root, report, self.build, f"{self.script('*')}{self._build_id}", programs)
 
     def build(self, folder: Path, packages: Path, programs: Path | None = None) -> None:
-        """Write one image per medium into `folder`; `programs`: with those, and partitions to overwrite."""
+        """Write one image per medium into `folder`.
+
+        With `programs`, they have those and partitions to overwrite.
+        """
         kernel, device_tree = ((packages / name).read_bytes() for name in (packaged.KERNEL, packaged.DEVICE_TREE))
         for medium, unit in MEDIA.items():
             tree = {
@@ -134,11 +136,13 @@ class BananaPi:
         )
 
     def packages(self, root: Path, report: cache.Report) -> Path:
-        """See `Model`."""
         return self._software.obtain(root, report)
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
-        """See `Model`: without its strap the board has no SD card, nor while the host has it."""
+        """QEMU's arguments; the card needs its strap and the board.
+
+        Without its strap the board has no SD card, nor while the host has it.
+        """
         has_card = straps & _SD_CARD and not sdmux.is_away(folder)
         media = [medium for medium in MEDIA if medium != "sd" or has_card]
         return [

@@ -1,4 +1,4 @@
-"""Build outputs of a QEMU board with packaged software, in a folder as a build leaves them: what `lab release make` takes."""
+"""Build outputs of a QEMU board, for `lab release make`."""
 
 from __future__ import annotations
 
@@ -55,13 +55,16 @@ class Build:
 def write(
     board_type: str, build_id: str, folder: Path, root: Path, report: cache.Report, *, other: bool = False
 ) -> Build:
-    """Write the outputs of a build into `folder`: an image and its block map per medium with an image, and what lies in a flash.
+    """Write the outputs of a build into `folder`.
+
+    These are an image and its block map per medium with an image, and the parts of a flash.
 
     Args:
         root: the image cache. other: with another kernel of Debian's, where it has two for the board.
 
     Raises:
-        LabError, ConfigurationError: as of `lab.virtual.qemu.packaged.Software.obtain`; there is no such build of this board type.
+        LabError, ConfigurationError: as of `lab.virtual.qemu.packaged.Software.obtain`; there is no such build of this
+            board type.
     """
     folder.mkdir(parents=True)
     if board_type == BananaPi.board_type:
@@ -87,7 +90,7 @@ def write(
 
 
 def _block_map(image: Path) -> str:
-    """What bmaptool makes of an image: the ranges of blocks that are not holes of the file, and their digests."""
+    """bmaptool's map of an image: mapped ranges and their digests."""
     size, ranges, mapped = image.stat().st_size, "", 0
     with image.open("rb") as file:
         for begin, end in _data(file.fileno(), size):

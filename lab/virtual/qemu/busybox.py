@@ -10,15 +10,15 @@ CURSOR_QUERY: Final = b"\x1b[6n"
 
 
 def quiet(program: bytes) -> bytes:
-    """The program, whose shell no longer asks the terminal behind each prompt where its cursor is.
+    """Remove the cursor query behind each prompt from busybox.
 
-    Debian builds busybox with FEATURE_EDITING_ASK_TERMINAL. Its line editor (libbb/lineedit.c, ask_terminal) then prints
-    `ESC [ 6 n` after a prompt, whatever TERM says and unless somebody has typed ahead. Who waits for a prompt at the end of
-    what came, as tbot does, waits for ever; and no setting at run time turns it off but one that turns the echo off too. So
-    the text is made an empty string.
+    Debian builds busybox with FEATURE_EDITING_ASK_TERMINAL. Its line editor (libbb/lineedit.c, ask_terminal) then
+    prints `ESC [ 6 n` after a prompt, whatever TERM says and unless somebody has typed ahead. A reader that expects a
+    prompt at the end of the output, as tbot does, waits for ever; and no setting at run time turns it off but one that
+    turns the echo off too. So the text is made an empty string.
 
-    It may also be the end of the longer text with which `resize` asks how large the terminal is; where that has a copy of its
-    own, it stays.
+    It may also be the end of the longer text with which `resize` asks how large the terminal is; where that has a copy
+    of its own, it stays.
 
     Raises:
         LabStableError: the text is not there exactly once.

@@ -1,8 +1,10 @@
-"""The cable between a QEMU board and its tester: a tap in a network namespace of its own, so no network of the host has
-a part in it, and no privileges are needed where user namespaces are allowed.
+"""Cable between a QEMU board and its tester: a namespaced tap.
 
-`python -m lab.virtual.qemu.cable FD` is the namespace's first process: it makes the tap (kernel: networking/tuntap), sends
-its descriptor through the socket FD, and ends when the socket is closed. What enters its namespace is the tester.
+No network of the host has a part in it, and no privileges are needed where user namespaces are allowed.
+
+`python -m lab.virtual.qemu.cable FD` is the namespace's first process: it makes the tap (kernel: networking/tuntap),
+sends its descriptor through the socket FD, and ends when the socket is closed. A program in its namespace is the
+tester.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _DEVICE = b"eth0"
 
 
 def problem() -> str:
-    """Why this host can have no such cable, and how to mend it; empty where it can."""
+    """Reason why this host cannot have a cable, with the remedy.
+
+    Empty: it can.
+    """
     if not os.access(TUN, os.R_OK | os.W_OK):
         return f"{TUN} is missing or not yours to open; load the module tun, and let your user read and write it"
     done = subprocess.run([*_NAMESPACE, "true"], capture_output=True, text=True, check=False)
@@ -45,7 +50,10 @@ def problem() -> str:
 
 
 class Cable:
-    """The bench's end, for as long as the bench lives: `fd` is the tap, for one QEMU after the other."""
+    """The bench's end, during its life; `fd` is the tap.
+
+    It serves one QEMU after the other.
+    """
 
     def __init__(self, child: Child, held: socket.socket, fd: int) -> None:
         self._child, self._held = child, held
@@ -53,7 +61,7 @@ class Cable:
 
     @classmethod
     async def plug(cls, folder: BoardFolder) -> Cable:
-        """Make the namespace and its tap, and leave its number in the board's folder.
+        """Make the namespace and its tap; note its number in the folder.
 
         Raises:
             LabStableError: the host does not let us.
@@ -83,7 +91,7 @@ class Cable:
 
 
 def enter(folder: BoardFolder, command: str) -> list[str]:
-    """The words that run a command line of a shell as the tester of a board.
+    """Command line that runs a shell command as the board's tester.
 
     Raises:
         LabTransientError: it has none.
@@ -116,7 +124,7 @@ def _up(control: socket.socket, device: bytes) -> None:
 
 
 def main(fd: int) -> None:
-    """Hold a namespace with the tester's end of the cable until the other end of the socket is closed."""
+    """Hold the tester's namespace until the socket is closed."""
     with socket.socket(fileno=fd) as bench, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         tap = _tap()
         _address(_SIOCSIFADDR, control, TESTER)

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class QemuKind:
-    """A `lab.virtual.board.BoardKind`: a machine of QEMU with real boot loaders and a real kernel on its media.
+    """A `lab.virtual.board.BoardKind`: a QEMU machine with real software.
 
     Args:
         with_tools: its images hold benchmark programs too.
@@ -42,12 +42,15 @@ class QemuKind:
         self._with_tools = with_tools
 
     def images(self, report: Callable[[str], None]) -> Path:
-        """QEMU, and the folder with the media of such boards, got when they are not there; raises as `prepare`."""
+        """Obtain QEMU and the folder of media; raises as `prepare`."""
         self._model.program.obtain(self._image_root, report)
         return self._model.images(self._image_root, report)
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
-        """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
+        """Copy the images into the board's folder.
+
+        The copies stay until `fresh` or until the images change.
+        """
         if self._with_tools and (problem := cable.problem()):
             report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
         images = self.images(report)
@@ -79,12 +82,10 @@ class QemuKind:
         uboottests.unpack(self._model.uboot, packages, folder, self._image_root, report)
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
-        """See `BoardKind`."""
         program = self._model.program.obtain(self._image_root, _log.info)
         return QemuBoard(folder, self._model, program, adapters, clock)
 
     def environment(self, place: BoardAccess) -> str:
-        """See `BoardKind`."""
         media, kind = place.folder.media, self._model.board_type
         writers = packaged.text(f"{kind}.writers") if recipe.has_network(media) else ""
         site = packaged.text(f"{kind}.site") if recipe.has_tools(media) else ""

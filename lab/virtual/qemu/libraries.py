@@ -1,4 +1,7 @@
-"""The libraries of an unpacked program that the host has not: out of the packages that the program's package depends on."""
+"""Libraries of an unpacked program that the host lacks.
+
+They come out of the packages that the program's package depends on.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ _PATH: Final = "LD_LIBRARY_PATH"
 
 
 def environment(program: Path) -> Mapping[str, str]:
-    """What the program needs in its environment to find the libraries beside it; nothing where there are none."""
+    """Environment that finds the libraries beside a program; {}: there are none."""
     return {_PATH: str(program.parent)} if any(program.parent.glob("*.so.*")) else {}
 
 
 def missing(program: Path) -> list[str]:
-    """The names of libraries, as "libaio.so.1", that the loader does not find for a program, sorted."""
+    """Libraries that the loader does not find, as "libaio.so.1", sorted."""
     done = subprocess.run(
         ["ldd", program],
         env={**os.environ, "LC_ALL": "C", **environment(program)},
@@ -36,7 +39,7 @@ def missing(program: Path) -> list[str]:
 
 
 def add(program: Path, package: debian.Package, suite: str, architecture: str) -> dict[str, str]:
-    """Put the missing libraries of a program beside it; returns packages and versions that they came from.
+    """Add a program's missing libraries; returns their packages and versions.
 
     Args:
         package: what the program is of. suite: Debian's; of backports the suite below it has the libraries.

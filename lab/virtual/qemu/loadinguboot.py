@@ -1,9 +1,11 @@
-"""A U-Boot that releases can be put on a board with: it takes TFTP from any port, computes SHA-256, and writes QEMU's flash.
+"""U-Boot for releases on QEMU boards.
 
-Debian's own does neither: its TFTP knows port 69 only, which a user may not open; it takes the two chips side by side for one of
-half the size; and QEMU 7.2 refuses its buffered writes beyond the first 4 KiB of a sector. For U-Boot sends the count of words to
-the sector's address, and QEMU (hw/block/pflash_cfi01.c) takes that for the place of the data; so here it sends the count to the
-data's own address, which lies in the same sector.
+It takes TFTP from any port, computes SHA-256, and writes QEMU's flash.
+
+Debian's own does neither: its TFTP knows port 69 only, which a user may not open; it takes the two chips side by side
+for one of half the size; and QEMU 7.2 refuses its buffered writes beyond the first 4 KiB of a sector. For U-Boot sends
+the count of words to the sector's address, and QEMU (hw/block/pflash_cfi01.c) takes that for the place of the data; so
+here it sends the count to the data's own address, which lies in the same sector.
 """
 
 from __future__ import annotations

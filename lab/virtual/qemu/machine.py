@@ -46,7 +46,7 @@ class Model(Protocol):
     drops: bool
 
     def images(self, root: Path, report: cache.Report) -> Path:
-        """The folder of the image cache `root` with what a board has a copy of, built when missing.
+        """Folder of a board's images in the cache, built when missing.
 
         Raises:
             LabError, ConfigurationError: it cannot be built.
@@ -54,11 +54,14 @@ class Model(Protocol):
         ...
 
     def packages(self, root: Path, report: cache.Report) -> Path:
-        """The folder of the image cache `root` with what the images are made from, downloaded when missing; raises as `images`."""
+        """Folder of the images' sources in the cache; raises as `images`.
+
+        It is downloaded when missing.
+        """
         ...
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
-        """QEMU's arguments for the machine, its media and its network, with these boot-mode straps.
+        """QEMU's arguments for machine, media and network with these straps.
 
         Args:
             tap_fd: the board's end of its cable; None: it has none.
@@ -67,7 +70,7 @@ class Model(Protocol):
 
 
 def command(program: Path, folder: BoardFolder, machine: Sequence[str], console_fd: int, qmp_fd: int) -> list[str]:
-    """QEMU's command line, with the words of a model; the CPU waits for QMP's "cont"."""
+    """QEMU's command line; the CPU waits for QMP's "cont"."""
     return [
         str(program),
         *("-name", f"boardlab-{folder.name}"),
@@ -79,12 +82,12 @@ def command(program: Path, folder: BoardFolder, machine: Sequence[str], console_
 
 
 def drive(folder: BoardFolder, medium: str, how: str) -> list[str]:
-    """The words that give QEMU the image of a medium; `how`: the drive's other properties."""
+    """Arguments for a medium's image; `how`: the drive's other properties."""
     return ["-drive", f"{how},format=raw,file={_escaped(folder.medium(medium))}"]
 
 
 def network(folder: BoardFolder, model: str, tap_fd: int | None) -> list[str]:
-    """The words for the Ethernet of a board, at the cable to its tester where it has one.
+    """Arguments for a board's Ethernet, at its cable if it has one.
 
     Else for a network inside QEMU: DHCP, and TFTP from the board's folder. Nothing of the host's is in it, or its
     loopback where releases can be put on the board.
@@ -130,11 +133,11 @@ class QemuBoard:
         folder.tester.unlink(missing_ok=True)  # of an earlier bench
 
     def troubles(self) -> Sequence[RailTrouble]:
-        """See `Backend`: real software has no faults on request."""
+        """Empty: real software has no faults on request."""
         return ()
 
     async def power_on(self, straps: int) -> int:
-        """See `Backend`; the board's power-on is the "cont" that releases its CPU, QEMU's own start is before it."""
+        """Start QEMU; the power-on is the "cont" of its CPU."""
         await self.power_off()
         self._log_start = self._folder.qemu_log.stat().st_size if self._folder.qemu_log.exists() else 0
         tap = await self._tap()
@@ -170,7 +173,7 @@ class QemuBoard:
         return released_ns
 
     async def power_off(self) -> None:
-        """See `Backend`; QEMU is killed and reaped, bytes still in the UART are lost as on a real board."""
+        """Kill and reap QEMU; bytes still in the UART are lost."""
         self._rest()
         if self._child is not None:
             await self._child.kill()
@@ -185,7 +188,10 @@ class QemuBoard:
         self._child = self._serial = self._events = self._qmp = None
 
     async def _tap(self) -> int | None:
-        """The board's end of its cable, which stays plugged in when the board is off; None where it has none."""
+        """The board's end of its cable; None: it has none.
+
+        It stays plugged in when the board is off.
+        """
         if not self._has_tools:
             return None
         if self._cable is None:

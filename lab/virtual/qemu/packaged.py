@@ -1,4 +1,4 @@
-"""Boards whose boot loaders, kernel and user space are packages of a Debian suite as they are: which ones, and their media."""
+"""Boards with unchanged packages of a Debian suite, and their media."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ _XZ: Final = b"\xfd7zXZ\0"
 
 @frozen
 class Software:
-    """What a board runs.
+    """Software of a board.
 
     Attributes:
         board_type: its name in lab/boards; the host name, too.
         suite, architecture: Debian's.
-        uboot: the package of its boot loaders. loaders: what is taken of it, regular expression of the path -> name here.
+        uboot: the package of its boot loaders. loaders: what is taken of it, regular expression of the path -> name
+            here.
         kernel: the meta package of its kernel. image, device_tree: regular expressions of paths in that.
-        console: the kernel's name of the UART where one logs in.
+        console: the kernel's name of the login's UART.
         modules: drivers of the media and what they need, in the order in which they are loaded.
         network: those of its Ethernet, likewise.
         triplet, loader: of its programs' libraries, as in `lab.virtual.qemu.rootfs.with_usr`.
-        known: the three packages in versions that work, for a day on which a mirror's index is not the one that was signed.
+        known: the three packages in versions that work, for a day on which a mirror's index is not the one that was
+            signed.
     """
 
     board_type: str
@@ -62,7 +64,9 @@ class Software:
     known: tuple[debian.Known, ...] = ()
 
     def obtain(self, root: Path, report: cache.Report) -> Path:
-        """The folder with the loaders, KERNEL, DEVICE_TREE, busybox and modules out of the packages, downloaded when missing.
+        """Folder with loaders, kernel, device tree, busybox and modules.
+
+        They come out of the packages, which are downloaded when missing.
 
         Raises:
             LabTransientError: the packages cannot be downloaded.
@@ -92,11 +96,14 @@ class Software:
         script: str,
         programs: Path | None = None,
     ) -> Path:
-        """The folder with the board's media, built when it is missing; raises as `obtain`.
+        """Folder with the board's media, built when missing.
+
+        Raises as `obtain`.
 
         Args:
             name: of the set of images.
-            build: writes them into its first folder, from the packages' files in its second, and perhaps programs in its third.
+            build: writes them into its first folder, from the packages' files in its second, and perhaps programs in
+                its third.
             script: what else they are made from, U-Boot's part of it as text.
             programs: the folder of `programs`.
         """
@@ -122,10 +129,11 @@ class Software:
     def root_file_system(
         self, packages: Path, medium: str, *, with_network: bool = False, build_id: str = "", usr: str = ""
     ) -> bytes:
-        """The initial root file system of a medium, from what `obtain` has got.
+        """Initial root file system of a medium, from `obtain`'s files.
 
         Args:
-            with_network: it can bring its network up (/etc/init.d/network). build_id: of its os-release(5); empty: it has none.
+            with_network: it can bring its network up (/etc/init.d/network). build_id: of its os-release(5); empty: it
+                has none.
             usr: the partition with the programs, as Linux names it; empty: it has none.
         """
         modules, network, tools_modules = (
@@ -182,7 +190,7 @@ class Software:
 
 
 def grow(image: Path) -> None:
-    """Make a disk image with programs as large as an SD card may be."""
+    """Enlarge a disk image with programs to an SD card's size."""
     os.truncate(image, _DISK_BYTES)
 
 

@@ -1,4 +1,7 @@
-"""The QEMU that a machine runs in: the host's where it will do, else that of a Debian suite, unpacked into the image cache."""
+"""QEMU of a machine: the host's, else a Debian suite's.
+
+The latter is unpacked into the image cache.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _WHOLE: Final = "-whole"  # in the cache: the program with libraries
 
 @frozen
 class Program:
-    """What a machine needs of QEMU.
+    """Requirements of a machine for QEMU.
 
     Attributes:
         name: e.g. "qemu-system-arm".
@@ -37,7 +40,9 @@ class Program:
     package: str = ""
 
     def obtain(self, root: Path, report: cache.Report) -> Path:
-        """Where the program is; downloaded (10 to 50 MB) when the host's does not fit and it is not in the image cache `root`.
+        """Path of the program, downloaded when needed (10 to 50 MB).
+
+        The host's is used if it fits; the cache is `root`.
 
         Raises:
             LabTransientError: the package cannot be downloaded.
@@ -60,7 +65,10 @@ class Program:
         return unpacked
 
     def _unpacked(self, root: Path, report: cache.Report, missing: Sequence[str] = ()) -> Path:
-        """The program of the package, in the image cache; `missing`: with these libraries beside it."""
+        """Program of the package, in the image cache.
+
+        `missing`: with these libraries beside it.
+        """
         architecture = tools.run(["dpkg", "--print-architecture"]).decode().strip()
         inputs = {"suite": self.suite, "architecture": architecture, "package": self.package, "name": self.name}
 

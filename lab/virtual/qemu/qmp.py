@@ -22,7 +22,7 @@ class Qmp:
 
     @classmethod
     async def open(cls, sock: socket.socket) -> Qmp:
-        """Wait for QEMU's greeting and negotiate; the socket belongs to the connection from now on.
+        """Wait for QEMU's greeting and negotiate; takes the socket over.
 
         Raises:
             LabTransientError: QEMU ended instead.

@@ -1,4 +1,7 @@
-"""The Linux that runs in the memory of a qemu-virt: the kernel of its media, and the root file system that real boards get too."""
+"""Linux in a qemu-virt's memory.
+
+It is the kernel of its media, with the root file system that real boards get, too.
+"""
 
 from __future__ import annotations
 

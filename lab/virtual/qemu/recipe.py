@@ -1,4 +1,4 @@
-"""What the media of a qemu-virt hold, and from which packages it is built."""
+"""Recipe of a qemu-virt's media, and their packages."""
 
 from __future__ import annotations
 
@@ -64,14 +64,16 @@ def obtain(
     with_network: bool = False,
     kernel_meta: str = KERNEL_META,
 ) -> Path:
-    """The folder with u-boot.bin and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
+    """Folder with u-boot.bin and an image per medium, built when missing.
+
+    The images are sd.img, emmc.img and ospi.img.
 
     Args:
         with_tools: SD and eMMC have a second partition with the benchmark programs of `lab.virtual.qemu.benchtools`, a
-            third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that these
-            need, and its U-Boot has the command `time`.
-        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.loadinguboot`). kernel_meta: Debian's
-            package of its kernel.
+            third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that
+            these need, and its U-Boot has the command `time`.
+        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.loadinguboot`). kernel_meta:
+            Debian's package of its kernel.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -99,20 +101,21 @@ def obtain(
 
 
 def has_tools(media: Path) -> bool:
-    """Whether the media in a board's folder hold the benchmark programs."""
+    """Return whether a board's media hold the benchmark programs."""
     origin = media / ORIGIN
     return origin.exists() and f"{TOOLS}-" in origin.read_text()
 
 
 def has_network(media: Path) -> bool:
-    """Whether a board with these media is on a network of its own, for loads."""
+    """Return whether a board with these media has a network for loads."""
     origin = media / ORIGIN
     return origin.exists() and f"{NETWORK}-" in origin.read_text()
 
 
 def sources(root: Path, report: cache.Report, kernel_meta: str = KERNEL_META) -> Path:
-    """The folder with U-Boot, the kernel and busybox out of Debian's packages, downloaded when missing; raises as
-    `obtain`.
+    """Folder with U-Boot, kernel and busybox out of Debian's packages.
+
+    They are downloaded when missing; raises as `obtain`.
     """
     modules = sorted({*_MODULES, *_MEDIA_MODULES, *_NETWORK_MODULES}) if kernel_meta == KERNEL_META else ()
     return cache.obtain(
@@ -127,7 +130,10 @@ def sources(root: Path, report: cache.Report, kernel_meta: str = KERNEL_META) ->
 
 
 def _fetch(folder: Path, report: cache.Report, kernel_meta: str, modules: Sequence[str]) -> Mapping[str, object]:
-    """Download the packages; keep what boards need of them, and what modules are built against."""
+    """Download the packages, and keep the files that are needed.
+
+    These are files for boards and for the build of modules.
+    """
     work = folder / "apt"
     apt = debian.AptRoot(work, SUITE, ARCHITECTURE)
     report(
@@ -161,7 +167,9 @@ def _kbuild(work: Path, kernel: str) -> dict[str, debian.Package]:
 def build(
     folder: Path, sources: Path, programs: Path | None = None, *, with_network: bool = False
 ) -> dict[str, list[int]]:
-    """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`.
+    """Write U-Boot and one image per medium into `folder`.
+
+    `sources` has the files of the packages.
 
     Returns:
         what is where on the flash, by name: offset and bytes.
@@ -198,7 +206,7 @@ def build(
 
 
 def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, initrd_bytes: int) -> dict[str, str]:
-    """U-Boot's variables, for a kernel and an initrd at these offsets of the flash."""
+    """U-Boot's variables for kernel and initrd at these flash offsets."""
     values = {
         "straps": f"{STRAP_WORD:#x}",
         "kernel": f"{_FLASH_BASE + kernel_offset:#x}",
@@ -216,14 +224,17 @@ def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
 
 
 def with_programs(sources: Path, medium: str) -> Tree:
-    """What the root file system of a medium has more where /usr lies on its second partition."""
+    """Addition to a root file system with /usr on partition 2."""
     modules = {f"{name}.ko": (sources / f"{name}.ko").read_bytes() for name in _MODULES}
     modules[f"{FLASH_MODULE}.ko"] = _module(FLASH_MODULE, sources)
     return rootfs.with_usr(modules, f"{_PARTITION[medium]}2", "aarch64-linux-gnu", "ld-linux-aarch64.so.1")
 
 
 def media_modules(sources: Path) -> dict[str, bytes]:
-    """The drivers of a board's media for Linux, in the order in which they are loaded; none for the other kernel."""
+    """Linux drivers of a board's media, in load order.
+
+    The other kernel has none.
+    """
     found = _modules(sources, _MEDIA_MODULES)
     return {**found, f"{FLASH_MODULE}.ko": _module(FLASH_MODULE, sources)} if found else {}
 

@@ -1,4 +1,4 @@
-"""Releases of a QEMU board, as files: what its media hold, and what it says of itself when it has booted from them."""
+"""Release files of a QEMU board, with its expected identity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IMAGE: Final = re.compile(r"linux-image-(\d.*)")
 
 
 def write(folder: Path, name: str, root: Path, report: cache.Report, *, kernel: str = FIRST) -> Path:
-    """Write a release of the board with a network, and its files, into `folder`; returns NAME.yaml.
+    """Write a release and its files into `folder`; returns NAME.yaml.
 
     Args:
         root: the image cache. kernel: FIRST or OTHER: Debian's usual kernel, or its cloud kernel of the same version.

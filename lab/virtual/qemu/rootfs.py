@@ -1,4 +1,4 @@
-"""The root file system of QEMU boards: busybox, a login on the console, and which medium it lies on."""
+"""Root file system of QEMU boards: busybox and a console login."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def tree(
 
 
 def drivers(modules: Mapping[str, bytes], network: Mapping[str, bytes]) -> dict[str, File]:
-    """What of a root file system loads drivers that a boot does not need; see `tree`."""
+    """Files that load drivers that a boot does not need.
+
+    See `tree`.
+    """
     found: dict[str, File] = {}
     if modules:
         found |= _modules(MODULES, modules)
@@ -67,7 +70,9 @@ def drivers(modules: Mapping[str, bytes], network: Mapping[str, bytes]) -> dict[
 
 
 def with_usr(modules: Mapping[str, bytes], device: str, triplet: str, loader: str) -> Tree:
-    """What a root file system has more where /usr, with all programs of `lab.virtual.qemu.benchtools`, lies on a partition.
+    """Addition to a root file system with /usr on a partition.
+
+    The partition has all programs of `lab.virtual.qemu.benchtools`.
 
     Args:
         modules: drivers in this order, file name -> content, which /etc/init.d/bench-tools loads at each boot.

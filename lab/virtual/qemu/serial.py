@@ -1,4 +1,4 @@
-"""QEMU's serial port on a UART adapter, with the flow control of a transmit FIFO."""
+"""QEMU's serial port on a UART adapter, with flow control."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Serial:
         self._wait(readable=True)
 
     def wait_for_room(self) -> None:
-        """Let QEMU wait where the line has no room, once QEMU has opened its end.
+        """Make QEMU wait while the line is full.
 
-        QEMU makes its end non-blocking. Most of its UARTs then try again; some drop the byte (hw/char/sifive_uart.c up to 9.1).
-        The flag is of the open file, which `remote` and QEMU share.
+        It has opened its end, and makes it non-blocking. Most of its UARTs then try again; some drop the byte
+        (hw/char/sifive_uart.c up to 9.1). The flag is of the open file, which `remote` and QEMU share.
         """
         self.remote.setblocking(True)
 
     def close(self) -> None:
-        """The board has no power any more: what it has not sent yet is gone."""
+        """Drop the unsent bytes: the board has no power."""
         self._wait(readable=False)
         self._adapter.discard()
         self._local.close()

@@ -1,4 +1,7 @@
-"""The machine of the board type sifive_u: SiFive's HiFive Unleashed with the FU540. Its SPL reads the pins MSEL."""
+"""Machine of sifive_u: SiFive's HiFive Unleashed with the FU540.
+
+Its SPL reads the pins MSEL.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,6 @@ class HiFive:
         self._build_id = build_id
 
     def images(self, root: Path, report: cache.Report) -> Path:
-        """See `Model`."""
         name = self.board_type + (recipe.NETWORK if self._with_network else "")
         name += recipe.TOOLS if self._with_tools else ""
         programs = SOFTWARE.programs(root, report) if self._with_tools else None
@@ -96,7 +98,10 @@ class HiFive:
         return SOFTWARE.media(name, root, report, self.build, script, programs)
 
     def build(self, folder: Path, packages: Path, programs: Path | None = None) -> None:
-        """Write SPL and one image per medium into `folder`; `programs`: with those, and a partition to overwrite, on the card."""
+        """Write SPL and one image per medium into `folder`.
+
+        With `programs`, the card has those and a partition to overwrite.
+        """
         files = self.files(packages, "sd")
         (folder / SPL).write_bytes((packages / SPL).read_bytes())
         tree = {
@@ -113,7 +118,7 @@ class HiFive:
         flash.build(folder / "spi_nor.img", parts, size_bytes=FLASH_BYTES)
 
     def files(self, packages: Path, medium: str) -> dict[str, bytes]:
-        """What the board boots from a medium: the names of FLASH_PARTS, and the bytes."""
+        """Boot files of a medium: the names of FLASH_PARTS, and bytes."""
         # Both media are slow, and U-Boot unpacks what it boots.
         kernel = gzip.compress((packages / packaged.KERNEL).read_bytes(), compresslevel=9, mtime=0)
         device_tree = (packages / packaged.DEVICE_TREE).read_bytes()
@@ -143,11 +148,10 @@ class HiFive:
         }
 
     def packages(self, root: Path, report: cache.Report) -> Path:
-        """See `Model`."""
         return SOFTWARE.obtain(root, report)
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
-        """See `Model`: the straps are MSEL."""
+        """QEMU's arguments; the straps are MSEL."""
         return [
             *("-machine", f"sifive_u,msel={straps}", "-smp", "2", "-m", _MEMORY),
             *("-bios", str(folder.media / SPL)),

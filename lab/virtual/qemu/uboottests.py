@@ -1,4 +1,4 @@
-"""U-Boot's own tests (test/py) for the U-Boot of a board in QEMU, out of Debian's source package."""
+"""U-Boot's own tests (test/py) for a QEMU board's U-Boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine of the board type qemu-virt: QEMU's "virt" with media on virtio, NVMe and CFI flash."""
+"""Machine of qemu-virt: QEMU's "virt" with virtio, NVMe, CFI flash."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _NETWORK = (
 
 
 class Virt:
-    """A `lab.virtual.qemu.machine.Model`: SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the
-    environment; the strap word is latched into RAM at reset.
+    """A `lab.virtual.qemu.machine.Model` of QEMU's "virt".
+
+    SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the environment; the strap word is
+    latched into RAM at reset.
 
     Args:
         with_tools: its images hold benchmark programs too. with_network: releases can be put on it (`recipe.obtain`).
@@ -39,15 +41,12 @@ class Virt:
         self._with_network = with_network
 
     def images(self, root: Path, report: cache.Report) -> Path:
-        """See `Model`."""
         return recipe.obtain(root, report, with_tools=self._with_tools, with_network=self._with_network)
 
     def packages(self, root: Path, report: cache.Report) -> Path:
-        """See `Model`."""
         return recipe.sources(root, report)
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
-        """See `Model`."""
         network: tuple[str, ...] = (
             () if tap_fd is None else ("-netdev", f"tap,id=link,fd={tap_fd}", "-device", _NETWORK)
         )

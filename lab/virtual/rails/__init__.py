@@ -1,1 +1,4 @@
-"""The rails of virtual boards: a load that follows the board's state, and the sensors on it at the wire."""
+"""Rails of virtual boards: a load by state, and sensors.
+
+The sensors are simulated at the wire.
+"""

@@ -1,7 +1,9 @@
-"""TI's Automation Interface at the wire: a command interpreter on a pty, with the board's power, straps and sensors behind it.
+"""TI's Automation Interface at the wire: commands on a pty.
 
-Commands, answers and the echo of each character are those of its firmware (automation_interface.c); a power-on reset takes
-the board's power away for an instant.
+Behind it are the board's power, straps and sensors.
+
+Commands, answers and the echo of each character are those of its firmware (automation_interface.c); a power-on reset
+takes the board's power away for an instant.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Supply(Protocol):
 
 
 class Automation:
-    """The interface of one board, on a pty that is linked as `path`."""
+    """Interface of one board, on a pty linked as `path`."""
 
     def __init__(self, path: Path, rails: Rails, supply: Supply, straps_folder: Path, bits: int, clock: Clock) -> None:
         self._rails, self._supply, self._straps, self._bits, self._clock = rails, supply, straps_folder, bits, clock
@@ -157,7 +159,7 @@ class Automation:
         self._say(*("| " + " | ".join(row) + " |" for row in rows))
 
     def _sample(self, rail: str, now_ns: int) -> tuple[float, float, float, float]:
-        """Shunt voltage (uV), bus voltage (V), current (mA) and power (mW), in the steps of an INA226."""
+        """Shunt uV, bus V, mA and mW, in an INA226's steps."""
         shunt_v, bus_v, ohm = self._rails.measure(rail, now_ns - _WINDOW_NS, now_ns)
         shunt_uv = round(shunt_v * 1e6 / _SHUNT_UV) * _SHUNT_UV
         volts = round(bus_v / _BUS_V) * _BUS_V

@@ -1,7 +1,9 @@
-"""An iiod at the wire: libiio 0.x's line protocol over TCP, with one IIO device per rail as the kernel's ina2xx-adc shows it.
+"""iiod at the wire: libiio 0.x's line protocol over TCP.
 
-The client asks for the context as XML, then reads attributes one at a time; numbers are lines of ASCII, negative ones are
-errno (libiio 0.24: iiod-client.c).
+Each rail is an IIO device as the kernel's ina2xx-adc.
+
+The client asks for the context as XML, then reads attributes one at a time; numbers are lines of ASCII, negative ones
+are errno (libiio 0.24: iiod-client.c).
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ _DEVICE: Final = (
 
 
 class Iiod:
-    """The rails of one board as an IIO context. Its sensors are those of the I2C bus: only one of the two may use them."""
+    """Rails of one board as an IIO context.
+
+    Its sensors are those of the I2C bus: only one of the two may use them.
+    """
 
     def __init__(self, rails: Rails, name: str, clock: Clock) -> None:
         self._rails = rails

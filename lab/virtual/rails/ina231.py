@@ -1,7 +1,7 @@
-"""An INA231 at register level (TI SBOS644): what an I2C master sees of it.
+"""An INA231 at register level (TI SBOS644), for I2C masters.
 
-It converts shunt and bus voltage in turn, averages as it is configured, rounds to its steps, and raises its ready flag when
-a sample is complete. Samples are computed when they are asked for, each from the load in its own window.
+It converts shunt and bus voltage in turn, averages as it is configured, rounds to its steps, and raises its ready flag
+when a sample is complete. Samples are computed when they are asked for, each from the load in its own window.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Ina231:
 
     @property
     def period_ns(self) -> int:
-        """How long a sample takes as it is configured; 0: it does not convert."""
+        """Time of a sample by the configuration; 0: no conversion."""
         config = self._registers[CONFIG]
         mode = config & 7
         shunt = _TIMES_NS[config >> 3 & 7] if mode & _SHUNT_MODE else 0

@@ -46,7 +46,7 @@ class Wired:
 
 
 def wired(board: BoardType) -> list[Wired]:
-    """The rails that have a sensor, with the addresses and shunts of the board type, or made-up ones.
+    """Rails with sensors, with real or made-up addresses and shunts.
 
     A rail that the guides of the type call "n/a" is fed by the supply of another one, and has none.
     """
@@ -61,7 +61,9 @@ def wired(board: BoardType) -> list[Wired]:
 
 
 def env_lines(board: BoardType) -> list[str]:
-    """The rails of a RailSensors resource, a line each; none for a type whose current monitors nobody has described.
+    """Lines of a RailSensors resource for the rails.
+
+    Empty for a type with unknown current monitors.
 
     The emulated shunts are exact, and the emulated sensors have no offset.
     """
@@ -77,7 +79,10 @@ def env_lines(board: BoardType) -> list[str]:
 
 
 def shared_rails(board: BoardType) -> dict[str, str]:
-    """Rail -> the rail whose supply feeds it, where the guides have "n/a" for it: one of the same voltage before it."""
+    """Map each rail to the rail that feeds it.
+
+    The guides have "n/a" for such a rail; the other one stands before it, with the same voltage.
+    """
     published = [watts for release in board.releases.values() for watts in release.published.sleep_mw.values()]
     if not published:
         return {}
@@ -91,7 +96,10 @@ def shared_rails(board: BoardType) -> dict[str, str]:
 
 
 def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
-    """State -> rail -> watt; off and partial I/O are not in it: all rails are near 0 V then."""
+    """Map state and rail to watts.
+
+    Off and partial I/O are left out: all rails are near 0 V then.
+    """
     text = (resources.files("lab.virtual.rails") / "data" / "loads.toml").read_text(encoding="utf-8")
     loads = cattrs.Converter(forbid_extra_keys=True).structure(tomllib.loads(text), _Loads)
     rails = [wired_rail.rail for wired_rail in wired(board)]
@@ -155,7 +163,7 @@ class RailLoad:
 
     @property
     def state(self) -> str:
-        """What the board does now."""
+        """Current state of the board."""
         return self._steps[-1].state
 
     def enter(self, state: str, t_ns: int) -> None:
@@ -170,7 +178,7 @@ class RailLoad:
         self.note(t_ns, f"rails={state} uw: {drawn}")
 
     def at(self, rail: str, start_ns: int, end_ns: int) -> tuple[float, float]:
-        """The rail's mean voltage and current between two instants, in volt and ampere."""
+        """Mean voltage and current of a rail between two instants."""
         watts = 0.0
         alive_ns = 0
         first = max(0, bisect_right(self._steps, start_ns, key=lambda step: step.t_ns) - 1)

@@ -1,4 +1,4 @@
-"""The sensors on a virtual board's rails, and what faults make of them."""
+"""Sensors on a virtual board's rails, and their faults."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lab.virtual.sim.timing import dice
 
 
 class RailTrouble(Protocol):
-    """What a fault can do to sensors; see `lab.virtual.sim.faulthooks.FaultHooks`."""
+    """Faults of sensors; see `lab.virtual.sim.faulthooks.FaultHooks`."""
 
     def nacks(self, rail: str) -> bool:
-        """Whether the sensor of a rail does not acknowledge now."""
+        """Return whether a rail's sensor does not acknowledge now."""
         ...
 
     def sticks(self, rail: str) -> bool:
-        """Whether its registers are stuck."""
+        """Return whether its registers are stuck."""
         ...
 
     def shunt_factor(self, rail: str) -> float:
-        """What its shunt really is, as a multiple of what it should be."""
+        """Real shunt as a multiple of the nominal one."""
         ...
 
     def soldered_to(self, rail: str) -> str:
@@ -33,7 +33,7 @@ class RailTrouble(Protocol):
         ...
 
     def loses_power(self, rail: str) -> bool:
-        """Whether it resets now."""
+        """Return whether it resets now."""
         ...
 
 
@@ -46,7 +46,7 @@ def _no_troubles() -> Sequence[RailTrouble]:
 
 @define(eq=False)
 class Rails:
-    """The rails of a board: its load, and one INA231 per rail on an I2C bus of its own.
+    """Rails of a board: its load, and an INA231 per rail.
 
     The sensors have a supply of their own, as on the starter kits: they answer while the board is off.
 
@@ -82,7 +82,10 @@ class Rails:
         return None if found is None or any(t.nacks(found.wired.rail) for t in self.troubles()) else found
 
     def measure(self, rail: str, start_ns: int, end_ns: int) -> tuple[float, float, float]:
-        """Mean shunt voltage, bus voltage and shunt of a rail's sensor, in volt and ohm, without its quantisation."""
+        """Mean shunt voltage, bus voltage and shunt of a sensor.
+
+        In volt and ohm, without its quantisation.
+        """
         soldered = next(each for each in self._chips.values() if each.wired.rail == rail)
         volts, amperes = soldered.supply(start_ns, end_ns)
         return amperes * soldered.shunt_ohm(), volts, soldered.wired.shunt_mohm / 1000
@@ -115,12 +118,10 @@ class _Soldered:
         return self.wired.shunt_mohm / 1000 * factor
 
     def write(self, register: int, value: int, now_ns: int) -> bool:
-        """See `Chip`."""
         self._suffer(now_ns)
         return self.chip.write(register, value, now_ns)
 
     def read(self, register: int, now_ns: int) -> int | None:
-        """See `Chip`."""
         self._suffer(now_ns)
         return self.chip.read(register, now_ns)
 

@@ -27,7 +27,7 @@ from lab.virtual.truth import TruthLog
 
 
 class BoardRails:
-    """The rails of one board; it makes nothing for a type that has none.
+    """Rails of one board, or nothing for a type without.
 
     Attributes:
         rails: None where the board type has none.
@@ -74,7 +74,7 @@ class BoardRails:
             )
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Stop listening."""
         for server in self._servers:
             server.close()
         if self._automation is not None:
@@ -103,10 +103,10 @@ class SimulatedChip(Protocol):
 
 
 class Wires:
-    """The bus: who answers at which address, and which register each chip's pointer stands at.
+    """The bus: its chips and their register pointers.
 
     Args:
-        chip_at: the chip that answers at an address now; None: nobody does.
+        chip_at: the chip that answers at an address now; None: none does.
     """
 
     def __init__(self, chip_at: Callable[[int], SimulatedChip | None], clock: Clock) -> None:
@@ -169,7 +169,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def serve(path: Path, wires: Wires) -> asyncio.Server:
-    """Listen on a Unix socket; what an earlier bench left there is replaced.
+    """Listen on a Unix socket, in place of an older one.
 
     The path goes through /proc, so that it may be longer than the 107 bytes of a socket's address.
     """

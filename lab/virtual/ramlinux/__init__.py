@@ -1,1 +1,1 @@
-"""A Linux that runs in the memory of a board: its root file system, for virtual boards and for real ones."""
+"""A Linux in a board's memory, for virtual and real boards."""

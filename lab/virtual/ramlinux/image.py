@@ -1,6 +1,8 @@
-"""The root file system of a Linux that runs in memory, so that it can write every medium of its board: busybox, and mtd-utils.
+"""Root file system of a Linux in memory: busybox and mtd-utils.
 
-It opens a shell on the kernel's console without a login, as what it prints there tells nobody more than U-Boot's prompt would.
+It can write every medium of its board.
+
+It opens a shell on the kernel's console without a login; U-Boot's prompt is as open.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _MADE_BY: Final = (
 
 
 def obtain(root: Path, architecture: str, report: cache.Report) -> Path:
-    """The folder with FILE of an architecture, for a kernel that has the drivers of its board built in; built when missing.
+    """Folder with FILE of an architecture, built when missing.
+
+    The board's kernel has its drivers built in.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -54,7 +58,10 @@ def obtain(root: Path, architecture: str, report: cache.Report) -> Path:
 
 
 def programs(root: Path, architecture: str, report: cache.Report) -> Path:
-    """The folder with the programs out of Debian's packages, downloaded when missing; raises as `obtain`."""
+    """Folder with the programs out of Debian's packages; raises as `obtain`.
+
+    They are downloaded when missing.
+    """
     if architecture not in ARCHITECTURES:
         raise ConfigurationError(f"architecture {architecture!r:.30}: expected {' or '.join(ARCHITECTURES)}")
 

@@ -1,4 +1,4 @@
-"""A simulated board on the bench: its UARTs are adapters, its time is the host's."""
+"""A simulated board on the bench, in the host's time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def _no_rails(_state: str, _t_ns: int) -> None: ...
 
 
 class SimBackend:
-    """A `lab.virtual.board.Backend`. Any number of them share a process; one that waits costs nothing."""
+    """A `lab.virtual.board.Backend`; a waiting one costs nothing.
+
+    Any number of them share a process.
+    """
 
     def __init__(self, board_type: str, config: SimConfig, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
         self.died_hook: Callable[[str], None] = _nobody
@@ -70,7 +73,7 @@ class SimBackend:
         self.board.died_hook = self._died
 
     async def power_on(self, straps: int) -> int:
-        """See `Backend`; a faulty PDU does something else.
+        """Power the board; a faulty PDU does something else.
 
         Raises:
             LabTransientError: the PDU answers with an error.
@@ -85,7 +88,7 @@ class SimBackend:
         return now_ns
 
     async def power_off(self) -> None:
-        """See `Backend`; a faulty board lives on, and a faulty PDU does something else.
+        """Switch the board off; it or the PDU may be faulty.
 
         Raises:
             LabTransientError: the PDU answers with an error.
@@ -96,16 +99,17 @@ class SimBackend:
         await self._answer(switching)
 
     def troubles(self) -> Sequence[FaultHooks]:
-        """See `Backend`."""
         return self.board.troubles
 
     def faults(self) -> Mapping[str, object]:
-        """See `Misbehaving`."""
         at_work = [fault.name for fault in self.board.troubles if isinstance(fault, Fault)]
         return {"cycle": self.board.cycle, "now": at_work, "planned": [planned.words() for planned in self._plans]}
 
     def inject(self, order: Mapping[str, str]) -> None:
-        """See `Misbehaving`; `cycles` may also be "next", which it is unless it is given, or "now"."""
+        """Plan a fault.
+
+        `cycles` may also be "next", the default, or "now".
+        """
         when = order.get("cycles", "next")
         cycles = str(self.board.cycle + 1) if when in {"next", "now"} else when
         planned = catalogue.read_plan({**order, "cycles": cycles}, self.seed)
@@ -116,18 +120,16 @@ class SimBackend:
             self._plans.append(planned)
 
     def clear(self) -> None:
-        """See `Misbehaving`."""
         self._plans.clear()
         self.board.clear_troubles()
         self._cleared.set()
 
     @property
     def pins(self) -> Sequence[str]:
-        """See `Wakeable`."""
         return [pin for pin in (CAN_PIN, GPIO_PIN) if pin in self.board.model.board.low_power.wakes]
 
     def pulse(self, pin: str) -> None:
-        """See `Wakeable`; the board's input goes active."""
+        """Activate the board's input."""
         self.board.receive(pin, b"\x01", self._clock.now_ns())
         self._pacer.update(self)
 
@@ -147,11 +149,9 @@ class SimBackend:
                         await self._cleared.wait()
 
     def deadline_ns(self) -> int | None:
-        """See `lab.virtual.uart.Paced`."""
         return self.board.deadline_ns()
 
     def fire(self) -> None:
-        """See `lab.virtual.uart.Paced`."""
         self.board.run(self._clock.now_ns())
 
     def _receiver(self, uart: str) -> Callable[[bytes], None]:

@@ -1,4 +1,7 @@
-"""A simulated board: a power input, UARTs, and a computer behind them. It knows no file, no socket and no clock."""
+"""A simulated board: power input, UARTs, and a computer.
+
+It knows no file, no socket and no clock.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ def _no_trouble(_cycle: int) -> Sequence[FaultHooks]:
 class SimBoard:
     """A board that is driven by its inputs and by time.
 
-    Who drives it calls `run` at `deadline_ns` or a little later, and passes power and received bytes in with their
-    times. The same calls give the same bytes: all chance follows from `seed` and the number of the power cycle.
+    The caller calls `run` at `deadline_ns` or a little later, and passes power and received bytes in with their times.
+    The same calls give the same bytes: all chance follows from `seed` and the number of the power cycle.
 
     Attributes:
         ports: the UARTs' transmitters, by name.
@@ -43,7 +46,8 @@ class SimBoard:
         died_hook: called when it switched itself off.
         note_hook: takes lines for the truth log.
         cycle: number of the last power on, from 1.
-        storage: its media, which outlive the power. usb: its USB device port. network: what its Ethernet is plugged into.
+        storage: its media, which outlive the power. usb: its USB device port. network: what its Ethernet is plugged
+            into.
     """
 
     model: Model
@@ -79,7 +83,7 @@ class SimBoard:
 
     @property
     def stage(self) -> str:
-        """Where the board is, in one word; "off" without power."""
+        """Current stage in one word; "off" without power."""
         return "off" if self.computer is None else self.computer.stage
 
     @property
@@ -95,11 +99,11 @@ class SimBoard:
             self._machine.spawn(beside)
 
     def clear_troubles(self) -> None:
-        """All faults end now; what they have done to the board stays until its next power on."""
+        """End all faults; their effects stay until the next power-on."""
         self._troubles.clear()
 
     def power_on(self, straps: int, now_ns: int) -> Switching:
-        """The PDU is told to switch on, with these boot-mode pins; a new power cycle begins. Returns what the PDU does."""
+        """Begin a power cycle with these straps; return the PDU's reaction."""
         self.run(now_ns)
         lag_ns = max((trouble.relay_lag_ns() for trouble in self._troubles), default=0)
         self.cycle += 1
@@ -146,7 +150,10 @@ class SimBoard:
                 self._machine.spawn(beside)
 
     def power_off(self, now_ns: int) -> Switching:
-        """The PDU is told to switch off; the board's supplies may take a while to notice. Returns what the PDU does."""
+        """Switch the power off; return the PDU's reaction.
+
+        The board's supplies may take a while to notice.
+        """
         self.run(now_ns)
         self.note_hook(f"cycle={self.cycle} power=off")
         self._begins = None
@@ -167,7 +174,10 @@ class SimBoard:
             self._machine.receive(uart, data, now_ns)
 
     def deadline_ns(self) -> int | None:
-        """When the board does something next by itself; None: it waits for input, or is off."""
+        """Time of the board's next own action.
+
+        None: it waits for input, or is off.
+        """
         soonest = self._machine.deadline_ns()
         if self._dies_ns is None and self._begins is None:
             return soonest
@@ -203,7 +213,7 @@ class SimBoard:
         self.dark_hook()
 
     def transmit(self, uart: str, data: bytes) -> bytes:
-        """What leaves a UART instead of `data`, with the faults at work."""
+        """Bytes on a UART instead of `data`, after the active faults."""
         for trouble in self._troubles:
             data = trouble.to_host(uart, data, self._machine.now_ns)
         return data
@@ -211,7 +221,7 @@ class SimBoard:
 
 @define(eq=False)
 class _Wire:
-    """A UART's transmitter as the machine sees it; faults are on the way."""
+    """A UART's transmitter for the machine, with faults between."""
 
     name: str
     port: UartTransmitter

@@ -22,7 +22,7 @@ from lab.virtual.sim.uboot.uboot import UBoot
 
 
 def life(computer: Computer) -> Program[None]:
-    """Everything from power on; ends when the board has switched itself off for good."""
+    """Everything from power-on until the board switches itself off."""
     while True:
         try:
             yield from _once(computer)
@@ -53,7 +53,7 @@ def _once(computer: Computer) -> Program[None]:
             computer.draw_durations()
 
 
-# --- From the boot ROM to the kernel: the boot images of a medium, or those that somebody sends over UART or USB ---
+# --- From the boot ROM to the kernel ---
 
 
 # What a ROM without a medium prints on its UART, in two public logs of AM62x boards: hexadecimal digits that name the
@@ -91,13 +91,16 @@ def _stage(computer: Computer, part: str) -> BootImage | None:
 
 
 def _runs(computer: Computer, image: BootImage) -> bool:
-    """Whether this board runs such an image: it was built for its type, in a release of it, and for its kind of device."""
+    """Return whether this board runs an image.
+
+    It needs its board type, a release of it, and its kind of device.
+    """
     board, device = computer.model.board, computer.model.release.device
     return image.board_type == board.name and image.release in board.releases and image.device in {"", device}
 
 
 def _without_medium(computer: Computer) -> Program[None]:
-    """The ROM waits for ever: in silence, or for somebody who sends it a program."""
+    """Wait for ever in the ROM, silent or for a program."""
     recovery = computer.model.board.recovery_by(computer.straps)
     if recovery == "usb":
         computer.loader = _USB
@@ -114,7 +117,10 @@ def _without_medium(computer: Computer) -> Program[None]:
 
 
 def _taken(computer: Computer, part: str, *, batch: bool) -> Program[bool]:
-    """Whether an image came over UART or USB that is this stage's, and whole."""
+    """Return whether a whole image of this stage came.
+
+    It comes over UART or USB.
+    """
     if computer.loader == _USB:
         data = yield from computer.usb.downloaded("bootloader" if part == _R5 else part)
     else:
@@ -142,7 +148,10 @@ def _loaded(computer: Computer, part: str) -> Program[None]:
 
 
 def _loaders(computer: Computer) -> Program[str]:
-    """SPL or SBL, TF-A, and U-Boot with its own SPL; the command line of the kernel that takes over."""
+    """Run the loaders; return the kernel's command line.
+
+    They are SPL or SBL, TF-A, and U-Boot with its own SPL.
+    """
     durations, sbl = computer.durations, computer.setup.flow == SBL
     if sbl:
         yield from _play(computer, "sbl", durations.sbl_ns, "sbl")
@@ -162,7 +171,10 @@ def _loaders(computer: Computer) -> Program[str]:
 
 
 def _falcon(computer: Computer) -> Program[str]:
-    """SPL loads the kernel, and TF-A starts it; SPL's device tree has the kernel's command line."""
+    """Boot by SPL and TF-A; return the kernel's command line.
+
+    SPL's device tree has it.
+    """
     durations, board = computer.durations, computer.model.board
     yield from _play(computer, "spl", durations.falcon_ns, "falcon")
     yield from _play(computer, "tfa", round(durations.tfa_ns * _TFA_SHARE), "tfa")
@@ -173,7 +185,10 @@ def _falcon(computer: Computer) -> Program[str]:
 
 
 def _play(computer: Computer, stage: str, total_ns: int, *texts: str, loads: str = "") -> Program[None]:
-    """A stage of the firmware says its texts; behind the line that names its source it loads the next one."""
+    """Print a firmware stage's texts.
+
+    Behind the line that names its source it loads the next stage.
+    """
     computer.enter(stage, total_ns)
     family, facts = computer.model.family.profile, computer.facts()
     lines = [line for text in texts for line in script.load(f"{family}-{text}", **facts)]

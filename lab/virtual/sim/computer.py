@@ -1,4 +1,7 @@
-"""The computer on a simulated board: what its programs know and share, from power on to power off."""
+"""Computer of a simulated board: shared state of its programs.
+
+It lives from power-on to power-off.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own li
 
 
 class KernelLog(Protocol):
-    """Where the kernel's lines go."""
+    """Log of the kernel."""
 
     def printk(self, text: str, level: int = 6) -> Program[None]:
         """Log a line now, and print it on the console."""
@@ -33,7 +36,7 @@ class KernelLog(Protocol):
 
 
 class Hooks(Protocol):
-    """What a fault at work may change of a running computer (`lab.virtual.sim.faulthooks.FaultHooks`)."""
+    """Changes of a running computer by faults (`lab.virtual.sim.faulthooks.FaultHooks`)."""
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """The board has come to this point."""
@@ -44,7 +47,7 @@ class Hooks(Protocol):
         ...
 
     def durations(self, drawn: Durations) -> Durations:
-        """What the stages of this start take."""
+        """Durations of this start's stages."""
         ...
 
     def root(self, medium: str, computer: Computer) -> str:
@@ -52,27 +55,30 @@ class Hooks(Protocol):
         ...
 
     def refuses(self, command: str) -> str:
-        """What a program says that refuses a command; empty: it does not."""
+        """Error text of a refused command; empty: it is not refused."""
         ...
 
     def printk(self, line: str) -> str:
-        """What the kernel's console prints for a line of its log; empty: nothing."""
+        """Console text of a kernel log line; empty: nothing."""
         ...
 
     def protects(self, medium: str) -> bool:
-        """Whether a medium's write protection is on."""
+        """Return whether a medium's write protection is on."""
         ...
 
     def capacity(self, medium: str, size: int) -> int:
-        """How many bytes a medium really has."""
+        """Real number of bytes of a medium."""
         ...
 
     def spoils(self, medium: str, offset: int, size: int) -> bool:
-        """Whether these bytes of a medium cannot be written."""
+        """Return whether these bytes of a medium cannot be written."""
         ...
 
     def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
-        """Which of these bytes of a medium are written wrong, counted from `offset`; it says that all is well."""
+        """Offsets of bytes that are written wrong without an error.
+
+        They count from `offset`.
+        """
         ...
 
     def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
@@ -80,11 +86,11 @@ class Hooks(Protocol):
         ...
 
     def keeps(self, register: int, old: int, new: int) -> int:
-        """What an eMMC's register holds after it was set."""
+        """Value of an eMMC's register after a write."""
         ...
 
     def fetches(self, path: str) -> bool:
-        """Whether the network answers when U-Boot asks for a file."""
+        """Return whether the network answers U-Boot's request for a file."""
         ...
 
     def fetched(self, path: str, data: bytes) -> bytes:
@@ -92,7 +98,7 @@ class Hooks(Protocol):
         ...
 
     def network_rate(self, bytes_s: float) -> float:
-        """How fast it comes."""
+        """Rate of a download."""
         ...
 
 
@@ -164,7 +170,7 @@ class Computer:
         return dice(self.seed, self.cycle, *what)
 
     def select_medium(self) -> bool:
-        """Read the pins, and draw what the stages take. False: they select no medium."""
+        """Read the pins and draw durations; False: no medium."""
         media = [name for name, medium in self.model.board.media.items() if medium.boot_mode == self.straps]
         self.medium = media[0] if media else ""
         for trouble in self.troubles:
@@ -175,12 +181,12 @@ class Computer:
         return True
 
     def run_software(self, release: str) -> None:
-        """What runs from now on is of this release of the board type."""
+        """Continue with software of this release."""
         if release != self.model.release_name:
             self.model = model(self.model.board.name, release)
 
     def draw_durations(self) -> None:
-        """Draw what this start's stages take; each start of a cycle takes another time."""
+        """Draw the durations of this start's stages."""
         source = self.dice("durations", self.starts) if self.starts else self.dice("durations")
         self.starts += 1
         self.durations = draw(self.model.release, self.medium, self.model.profile, source)
@@ -188,7 +194,7 @@ class Computer:
             self.durations = trouble.durations(self.durations)
 
     def facts(self) -> dict[str, object]:
-        """What the texts of the firmware are filled with."""
+        """Variables of the firmware's texts."""
         return {
             **self.model.facts(),
             "setup": self.setup,
@@ -198,7 +204,7 @@ class Computer:
         }
 
     def enter(self, stage: str, planned_ns: int | None = None) -> None:
-        """A new stage begins; `planned_ns` is how long it will take if nothing goes wrong."""
+        """Enter a stage; `planned_ns` is its duration without faults."""
         self.stage = stage
         planned = "" if planned_ns is None else f" planned_ns={planned_ns}"
         self.note(f"cycle={self.cycle} stage={stage}{planned}")
@@ -223,7 +229,7 @@ class Computer:
         self.spared_ns += round(ns) - round(ns * self.time_scale)
 
     def say(self, text: str, uart: str | None = None) -> Program[None]:
-        """Print, with a carriage return before each line feed; waits until the UART has taken it."""
+        """Print with carriage returns; wait until the UART took it."""
         if text:
             yield Say(uart or self.console, text.replace("\n", "\r\n").encode())
 
@@ -246,7 +252,7 @@ class Computer:
         yield Say(self.console, data)
 
     def write(self, data: bytes) -> Program[None]:
-        """What a process writes to the console: piece by piece, so that others can come between."""
+        """Output of a process: piece by piece, with others between."""
         data = data.replace(b"\n", b"\r\n")
         for start in range(0, len(data), PIECE_BYTES):
             yield Say(self.console, data[start : start + PIECE_BYTES])

@@ -1,4 +1,4 @@
-"""Line editing at a prompt: what is typed is echoed and mended, byte by byte."""
+"""Line editing at a prompt: echo and corrections, byte by byte."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read_line(computer: Computer, *, interrupted: str, secret: bool = False, end
 
 
 def _skip_sequence(computer: Computer) -> Program[None]:
-    """Drop the rest of an escape sequence (an arrow key): up to a letter or `~` behind the introducer."""
+    """Drop an escape sequence's rest, up to a letter or `~`."""
     introducer = yield from hear(computer, _SEQUENCE_NS)
     if introducer is None or introducer.byte not in b"[O":
         return
@@ -79,7 +79,9 @@ def _skip_sequence(computer: Computer) -> Program[None]:
 
 
 def interruptible_pause(computer: Computer, ns: float) -> Program[None]:
-    """Wait, and look out for ctrl-C; what else is typed meanwhile is lost, as U-Boot loses it.
+    """Wait and look out for ctrl-C.
+
+    Other typed bytes are lost, as U-Boot loses them.
 
     Raises:
         InterruptedCommandError: ctrl-C.

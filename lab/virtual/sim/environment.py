@@ -1,4 +1,7 @@
-"""labgrid environments of simulated boards. The files envs/sim-*.yaml are made here too; a test holds them equal."""
+"""labgrid environments of simulated boards.
+
+The files envs/sim-*.yaml are made here too; a test holds them equal.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _SHIPPED = (
 
 
 def of_board(board_type: str, place: BoardAccess, serial: str) -> str:
-    """The environment of a board of a bench, with the serial number that it will say."""
+    """Environment of a bench's board with its serial number."""
     folder = place.folder
     return _filled(
         board_type,
@@ -41,7 +44,10 @@ def of_board(board_type: str, place: BoardAccess, serial: str) -> str:
 
 
 def shipped(board_type: str, real: str) -> str:
-    """The text of an envs/sim-*.yaml: the board that `up sim` brings up in a checkout, beside the real env `real`."""
+    """Text of an envs/sim-*.yaml beside the real env `real`.
+
+    It is the board of `up sim` in a checkout.
+    """
     board = boards.load(board_type)
     name = f"{board_type}-1"
     return _filled(
@@ -60,7 +66,7 @@ def shipped(board_type: str, real: str) -> str:
 
 
 def _has_mcu(board_type: str) -> bool:
-    """Whether its MCU's UART says something about its sleep."""
+    """Return whether the MCU's UART reports its sleep."""
     return MCU in boards.load(board_type).low_power.wakes
 
 

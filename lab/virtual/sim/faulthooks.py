@@ -1,4 +1,7 @@
-"""Where a fault can take hold of a board. The faults themselves are in `lab.virtual.sim.faults`."""
+"""Hooks of faults into a board.
+
+The faults themselves are in `lab.virtual.sim.faults`.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,10 @@ POINTS = (
 
 
 class Switching(StrEnum):
-    """What the PDU makes of a command: it obeys; answers with an error; never answers; refuses the connection; or
-    answers that it obeyed, and did nothing."""
+    """Reaction of the PDU to a command.
+
+    It obeys; answers with an error; never answers; refuses the connection; or answers that it obeyed, and did nothing.
+    """
 
     OBEY = "obey"
     ERROR = "error"
@@ -54,26 +59,32 @@ class Switching(StrEnum):
 
 
 class FaultHooks:
-    """A fault at work on a board, for one power cycle. It overrides what it disturbs."""
+    """A fault on a board for one power cycle.
+
+    It overrides the disturbed methods.
+    """
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """The board has come to this point (one of POINTS); the fault may say or wait, or never come back."""
+        """Act at a point of the boot (one of POINTS).
+
+        The fault may print or wait, or never come back.
+        """
         yield from ()
 
     def beside(self, computer: Computer) -> Program[None] | None:
-        """A program that runs beside the board's own from power on; None: none."""
+        """Program beside the board's own from power-on; None: none."""
         return None
 
     def switching(self, command: str) -> Switching:
-        """What the PDU makes of `command`, "on" or "off"."""
+        """Reaction of the PDU to `command`, "on" or "off"."""
         return Switching.OBEY
 
     def stays_off(self) -> bool:
-        """Whether the board gets no power although its input is on."""
+        """Return whether the board gets no power although switched on."""
         return False
 
     def stays_on_ns(self) -> int | None:
-        """How long the board lives on after its input was switched off; None: for ever."""
+        """Time that the board lives after switch-off; None: for ever."""
         return 0
 
     def medium(self, medium: str, computer: Computer) -> str:
@@ -81,7 +92,7 @@ class FaultHooks:
         return medium
 
     def relay_lag_ns(self) -> int:
-        """How much later than it is told to the relay closes at the next power on."""
+        """Delay of the relay at the next power-on."""
         return 0
 
     def software(self, release: SdkRelease) -> SdkRelease:
@@ -89,11 +100,11 @@ class FaultHooks:
         return release
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """How the board was set up."""
+        """Setup of the board."""
         return setup
 
     def durations(self, drawn: Durations) -> Durations:
-        """What the stages of this start take."""
+        """Durations of this start's stages."""
         return drawn
 
     def root(self, medium: str, computer: Computer) -> str:
@@ -101,23 +112,26 @@ class FaultHooks:
         return medium
 
     def refuses(self, command: str) -> str:
-        """What a program says that refuses this command, its words joined by blanks; empty: it does not."""
+        """Error text of a refused command; empty: it is not refused.
+
+        The command's words are joined by blanks.
+        """
         return ""
 
     def printk(self, line: str) -> str:
-        """What the kernel's console prints for a line of its log; empty: nothing."""
+        """Console text of a kernel log line; empty: nothing."""
         return line
 
     def nacks(self, rail: str) -> bool:
-        """Whether the sensor of a rail does not acknowledge now."""
+        """Return whether a rail's sensor does not acknowledge now."""
         return False
 
     def sticks(self, rail: str) -> bool:
-        """Whether its registers are stuck."""
+        """Return whether its registers are stuck."""
         return False
 
     def shunt_factor(self, rail: str) -> float:
-        """What its shunt really is, as a multiple of what it should be."""
+        """Real shunt as a multiple of the nominal one."""
         return 1.0
 
     def soldered_to(self, rail: str) -> str:
@@ -125,23 +139,26 @@ class FaultHooks:
         return rail
 
     def loses_power(self, rail: str) -> bool:
-        """Whether it resets now."""
+        """Return whether it resets now."""
         return False
 
     def protects(self, medium: str) -> bool:
-        """Whether a medium's write protection is on."""
+        """Return whether a medium's write protection is on."""
         return False
 
     def capacity(self, medium: str, size: int) -> int:
-        """How many bytes a medium really has."""
+        """Real number of bytes of a medium."""
         return size
 
     def spoils(self, medium: str, offset: int, size: int) -> bool:
-        """Whether these bytes of a medium cannot be written."""
+        """Return whether these bytes of a medium cannot be written."""
         return False
 
     def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
-        """Which of these bytes of a medium are written wrong, counted from `offset`; it says that all is well."""
+        """Offsets of bytes that are written wrong without an error.
+
+        They count from `offset`.
+        """
         return ()
 
     def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
@@ -149,11 +166,11 @@ class FaultHooks:
         return ()
 
     def keeps(self, register: int, old: int, new: int) -> int:
-        """What an eMMC's register holds after it was set from `old` to `new`."""
+        """Value of an eMMC's register after a write of `new`."""
         return new
 
     def fetches(self, path: str) -> bool:
-        """Whether the network answers when U-Boot asks for a file."""
+        """Return whether the network answers U-Boot's request for a file."""
         return True
 
     def fetched(self, path: str, data: bytes) -> bytes:
@@ -161,13 +178,13 @@ class FaultHooks:
         return data
 
     def network_rate(self, bytes_s: float) -> float:
-        """How fast it comes."""
+        """Rate of a download."""
         return bytes_s
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """What leaves the UART instead of `data`."""
+        """Bytes that leave the UART instead of `data`."""
         return data
 
     def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """What reaches the board instead of `data`."""
+        """Bytes that reach the board instead of `data`."""
         return data

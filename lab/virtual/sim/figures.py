@@ -1,7 +1,7 @@
 """The figures that simulated benchmarks print: published numbers with noise.
 
-`data/figures` holds them, one file for each board type and release; `tools/guide_figures.py` makes them from the guides'
-tables. What no guide has for a board is taken from its nearest relative in the file, or made up.
+`data/figures` holds them, one file for each board type and release; `tools/guide_figures.py` makes them from the
+guides' tables. Figures that no guide has for a board are its nearest relative's in the file, or made up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.sh.interpreter import Streams
 from lab.virtual.sim.timing import Normal
 
-# --- What the played programs have in common ---
+# --- Shared parts of the played programs ---
 
 
 def drawn(session: LoginSession, metric: str, otherwise: float = 1.0, **params: str) -> float:
@@ -48,11 +48,11 @@ def option(arguments: Sequence[str], name: str, default: str = "") -> str:
 
 
 def took_part(session: LoginSession, percent: float) -> None:
-    """What `time -v` shall say that the program got of a core."""
+    """Set the CPU share that `time -v` will report."""
     session.kernel.settings["cpu_share"] = f"{percent:.0f}"
 
 
-# --- What the benchmarks of a simulated board say: the figures that the guide of its release published, with noise ---
+# --- Published figures with noise ---
 # `data/figures` holds them, one file for each board type and release; `tools/guide_figures.py` makes them from the guides'
 # tables. What no guide has for a board is taken from its nearest relative in the file, or made up.
 
@@ -83,7 +83,7 @@ class PublishedValues:
     by_metric: Mapping[str, tuple[PublishedValue, ...]]
 
     def figure(self, metric: str, otherwise: float, **params: str) -> PublishedValue:
-        """The figure with most of these parameters, or a made-up one where the metric was not published at all."""
+        """Published figure with most of these parameters, else a made-up one."""
         known = self.by_metric.get(metric)
         if not known:
             return PublishedValue(params, otherwise)
@@ -92,7 +92,7 @@ class PublishedValues:
         )
 
     def has(self, metric: str, **params: str) -> bool:
-        """Whether exactly this was published."""
+        """Return whether exactly this was published."""
         return any(dict(one.params) == params for one in self.by_metric.get(metric, ()))
 
     def draw(self, dice: random.Random, metric: str, otherwise: float = 1.0, **params: str) -> float:
@@ -105,13 +105,16 @@ class PublishedValues:
 
 
 def file_name(board_type: str, release: str) -> str:
-    """Where the figures of a board type in a release are."""
+    """File of a board type's figures in a release."""
     return f"{board_type}-{release}.csv"
 
 
 @functools.cache
 def load(board_type: str, release: str) -> PublishedValues:
-    """The figures of a board type in a release, of its latest one before it where the release has none, or of any."""
+    """Load the figures of a board type in a release.
+
+    Without any they are those of its latest earlier release, or of any.
+    """
     there = sorted(path.name for path in FOLDER.glob(f"{board_type}-*.csv"))
     wanted = file_name(board_type, release)
     usable = [name for name in there if name <= wanted] or there

@@ -31,7 +31,7 @@ _USER_AREA: Final = 7  # of BOOT_PARTITION_ENABLE in the boot configuration
 
 @frozen
 class BootImage:
-    """What an image says it is.
+    """Identity of an image, from its header.
 
     Attributes:
         part: one of STAGES, or SYSTEM.
@@ -50,14 +50,17 @@ class BootImage:
 
 
 def make(part: str, board_type: str, release: str, size: int = 4096, device: str = "") -> bytes:
-    """An image of `size` bytes and its header, the same each time for the same arguments."""
+    """Make a repeatable image of `size` bytes with its header."""
     body = random.Random(f"{part} {board_type} {release}").randbytes(size)  # noqa: S311 - repeatable, not secret
     image = BootImage(part, board_type, release, size, hashlib.sha256(body).hexdigest(), device)
     return (MAGIC + json.dumps(asdict(image)).encode()).ljust(_HEADER_BYTES - 1) + b"\n" + body
 
 
 def look(read: Callable[[int, int], bytes]) -> BootImage | None:
-    """The image that begins there; None: there is none, or it is damaged. `read` takes offset and size."""
+    """Read the image that begins there; None: none, or damaged.
+
+    `read` takes offset and size.
+    """
     header = read(0, _HEADER_BYTES)
     if not header.startswith(MAGIC):
         return None
@@ -69,17 +72,17 @@ def look(read: Callable[[int, int], bytes]) -> BootImage | None:
 
 
 def look_at(data: bytes) -> BootImage | None:
-    """The same of an image in memory; what stands behind it does not count."""
+    """Read the image at the start of memory."""
     return look(lambda offset, size: data[offset : offset + size])
 
 
 def delivered(part: str, board_type: str, release: str) -> BootImage:
-    """What a medium has that came with the board."""
+    """Image that came with the board."""
     return BootImage(part, board_type, release, 0, "")
 
 
 def stage_of(medium: StorageMedium, part: str, came_with: BootImage) -> BootImage | None:
-    """What a medium boots as one of STAGES; None: nothing that boots."""
+    """Image that a medium boots as one of STAGES, or None."""
     if part in medium.files:
         space = medium.files[part].bytes_space
         return look(space.read)
@@ -93,7 +96,7 @@ def stage_of(medium: StorageMedium, part: str, came_with: BootImage) -> BootImag
 
 
 def system_of(medium: StorageMedium, came_with: BootImage) -> BootImage | None:
-    """The root file system that is on a medium, with its kernel; None: none, or a damaged one."""
+    """Root file system on a medium, with its kernel, or None."""
     space = medium.space(USER)
     if medium.flash or not space.read(0, len(MAGIC)).startswith(MAGIC):
         return None if medium.blank else came_with  # a delivered one has its partitions behind its first blocks
@@ -101,7 +104,10 @@ def system_of(medium: StorageMedium, came_with: BootImage) -> BootImage | None:
 
 
 def place_of(medium: StorageMedium, part: str) -> tuple[int | None, int]:
-    """Hardware partition and offset at which the ROM, or SPL, looks for a part; None: the eMMC boots from none."""
+    """Hardware partition and offset of a part for ROM or SPL.
+
+    None: the eMMC boots from no partition.
+    """
     if medium.name == "emmc":
         enabled = medium.ext_csd[BOOT_CONFIG] >> 3 & 7
         partition = USER if enabled == _USER_AREA else enabled
@@ -110,7 +116,10 @@ def place_of(medium: StorageMedium, part: str) -> tuple[int | None, int]:
 
 
 def _touched(medium: StorageMedium, partition: int, offset: int) -> bool:
-    """Whether a delivered image was written over; a card's is a file, and goes with its partition table."""
+    """Return whether a delivered image was overwritten.
+
+    A card's is a file, and goes with its partition table.
+    """
     if not medium.flash and medium.name != "emmc":
         return medium.space().read(0, len(MAGIC)).startswith(MAGIC)
     return medium.space(partition).touched(offset, _DELIVERED_BYTES)

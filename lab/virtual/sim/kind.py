@@ -1,4 +1,4 @@
-"""The kind of virtual board behind every board type that can be simulated."""
+"""Kind of virtual board behind every simulated board type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SimKind:
         self._settings = settings
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
-        """See `BoardKind`; the straps begin as the switches of a board that boots from its first medium."""
+        """Write settings and straps; the straps select the first medium."""
         if self._settings is not None:
             setup.save(folder.path, self._settings)
         board = boards.load(self._board_type)
@@ -34,9 +34,7 @@ class SimKind:
         straps.begin(folder.straps, board.boot_mode_bits, first, fresh=fresh)
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
-        """See `BoardKind`."""
         return SimBackend(self._board_type, setup.load(folder.path), adapters, clock)
 
     def environment(self, place: BoardAccess) -> str:
-        """See `BoardKind`."""
         return environment.of_board(self._board_type, place, serial_number(setup.load(place.folder.path).seed))

@@ -1,4 +1,4 @@
-"""The machine that runs a board's programs: their effects become bytes on UARTs and deadlines on a clock."""
+"""Machine of a board's programs: effects become bytes and deadlines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UartTransmitter(Protocol):
 
     @property
     def unsent(self) -> int:
-        """How many bytes it still has to send."""
+        """Number of bytes still to send."""
         ...
 
     def transmit(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ class Machine:
 
     @property
     def running(self) -> bool:
-        """Whether any program runs."""
+        """Return whether any program runs."""
         return bool(self._tasks)
 
     def spawn(self, program: Program[None]) -> Task:
@@ -124,7 +124,10 @@ class Machine:
         self._free_ns = dict.fromkeys(self._free_ns, 0)
 
     def deadline_ns(self) -> int | None:
-        """When a program goes on by itself; None: they wait for input, or there is none."""
+        """Time of a program's next own step.
+
+        None: they wait for input, or there is none.
+        """
         soonest: int | None = None
         for task in self._tasks:  # asked at every byte: a loop takes half as long as `min` of a generator
             if task.wake_ns is not None and (soonest is None or task.wake_ns < soonest):
@@ -132,7 +135,7 @@ class Machine:
         return soonest
 
     def receive(self, uart: str, data: bytes, now_ns: int) -> None:
-        """Bytes have arrived at a UART; or something happened on another input, e.g. a wake-up pin."""
+        """Take bytes of a UART, or an event, e.g. a wake-up pin."""
         self.run(now_ns)
         self.now_ns = max(self.now_ns, now_ns)
         received = self._received[uart]

@@ -1,4 +1,4 @@
-"""What a simulated board is: a board type, a release, and what the simulation adds to them."""
+"""Model of a simulated board: board type, release, and additions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lab.virtual.sim.timing import Profile, profile
 
 @frozen
 class Family:
-    """What boards with the same kind of SoC have in common and no board type says.
+    """Common facts of an SoC family that no board type has.
 
     Attributes:
         profile: of `data/timing.toml`; also the prefix of the family's texts.
         mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
         machine: as `uname -m` says.
-        spl_media: how SPL calls each medium, after "Trying to boot from". r5_uboot: release -> version and build of the first
-            SPL, where a public log has another than U-Boot's.
+        spl_media: how SPL calls each medium, after "Trying to boot from". r5_uboot: release -> version and build of
+            the first SPL, where a public log has another than U-Boot's.
         eeprom_moved: the board's EEPROM is not at the first address that U-Boot tries, and U-Boot says so.
         uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
         kernel: file name and size of the kernel, fdt: of its device tree.
@@ -74,13 +74,13 @@ class Model:
 
     @property
     def mmc_media(self) -> dict[int, str]:
-        """Number of an MMC device, U-Boot's and the kernel's -> medium, for the media that the board has."""
+        """Map MMC device numbers to media, for U-Boot and kernel."""
         devices = {0: "sd"} if self.family.kernel_file == "zImage" else {0: "emmc", 1: "sd"}
         return {number: name for number, name in devices.items() if name in self.board.media}
 
     @property
     def port(self) -> str:
-        """What the guides call the port that the published numbers are of."""
+        """The guides' name of the port with published numbers."""
         return self.link.port if self.link else "cpsw"
 
     @property
@@ -94,7 +94,7 @@ class Model:
         return next((link for link in self.board.links if link.name == self.board.benchmarks.interface), None)
 
     def facts(self) -> dict[str, Any]:
-        """What the texts are filled with."""
+        """Variables of the texts."""
         identity, release = self.identity, self.release
         return {
             "board": self.board,
@@ -109,7 +109,10 @@ class Model:
         }
 
     def spl_medium(self, medium: str) -> str:
-        """How SPL calls a medium. SPI flash is NOR unless the board type says NAND."""
+        """SPL's name of a medium; SPI flash is NOR by default.
+
+        The board type may say NAND.
+        """
         nand = self.family.profile == "k3" and "NAND" in self.board.media[medium].title
         return "SPINAND" if nand else self.family.spl_media[medium]
 
@@ -158,7 +161,7 @@ def _families() -> dict[str, Family]:
 
 
 def serial_number(seed: int) -> str:
-    """What the device tree of a simulated board says: boards that differ in their seed differ in it."""
+    """Serial number in a simulated board's device tree, by seed."""
     return f"sim{seed & 0xFFFFFFFF:08x}"
 
 

@@ -1,4 +1,4 @@
-"""What a simulated board's Ethernet port is plugged into: files that a TFTP server gives."""
+"""Network of a simulated board: files of a TFTP server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fetch:
 
     @property
     def done(self) -> bool:
-        """Whether anything came of it."""
+        """Return whether the request has ended."""
         return self.data is not None or bool(self.error)
 
 
@@ -48,7 +48,7 @@ class NoNetwork:
     """No cable is plugged in."""
 
     def fetch(self, _server: str, _port: int, _path: str) -> Fetch:
-        """See `Network`; nobody ever answers."""
+        """Never answer."""
         return Fetch()
 
 
@@ -59,7 +59,6 @@ class Folder:
     path: Path
 
     def fetch(self, _server: str, _port: int, path: str) -> Fetch:
-        """See `Network`."""
         file = (self.path / path.lstrip("/")).resolve()
         inside = file.is_relative_to(self.path.resolve()) and file.is_file()
         return Fetch(file.read_bytes()) if inside else Fetch(error="File not found")
@@ -67,12 +66,14 @@ class Folder:
 
 @define(eq=False)
 class LoopbackTftp:
-    """A real TFTP server of this host; whatever address the board names, nothing leaves the loopback interface."""
+    """A real TFTP server of this host, on loopback only.
+
+    The address that the board names does not matter.
+    """
 
     host: str = "127.0.0.1"
 
     def fetch(self, _server: str, port: int, path: str) -> Fetch:
-        """See `Network`."""
         fetch = Fetch()
         threading.Thread(target=self._get, args=(fetch, port, path), daemon=True).start()
         return fetch

@@ -1,4 +1,4 @@
-"""From the options of `lab virtual up sim` to the boards of a bench."""
+"""Boards of a bench from the options of `lab virtual up sim`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 256  # boards in one process; see docs/performance.md for what a machine 
 
 @frozen
 class SimOptions:
-    """What the boards are config.
+    """Options of the simulated boards.
 
     Attributes:
         types: board types; there are `count` boards of each.

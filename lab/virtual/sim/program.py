@@ -1,4 +1,6 @@
-"""What a processor does, as a program of effects: a generator that says, waits and listens.
+"""Programs of a processor: generators of effects.
+
+They print, wait and listen.
 
 Programs know no clock and no file. A `Machine` carries their effects out, in real or in virtual time.
 """
@@ -25,7 +27,7 @@ class Pause:
 
 @frozen
 class Say:
-    """Send bytes; the program goes on when the UART's FIFO has taken the last of them."""
+    """Send bytes; goes on when the FIFO took the last."""
 
     uart: str
     data: bytes
@@ -40,7 +42,9 @@ class Drain:
 
 @frozen
 class Hear:
-    """Wait for a byte on any of these UARTs; the answer is a `Typed`, or None when the time is over.
+    """Wait for a byte on any of these UARTs.
+
+    The answer is a `Typed`, or None when the time is over.
 
     Attributes:
         timeout_ns: 0 takes only what is there already; None waits for ever.
@@ -63,7 +67,7 @@ Program: TypeAlias = Generator[Effect, Typed | None, T]
 
 
 class CpuResetError(Exception):
-    """The processor resets: its program begins again at the boot ROM. Power stays."""
+    """The processor resets and restarts at the boot ROM; power stays."""
 
 
 class WarmRestartError(Exception):
@@ -75,7 +79,7 @@ class KexecError(Exception):
 
 
 class PowerDownError(Exception):
-    """The board switched its supplies off by itself; only the power input brings it back.
+    """The board switched itself off; the power input brings it back.
 
     Args:
         wakes: UARTs and pins that still bring it back as a cold boot (partial I/O).

@@ -1,7 +1,9 @@
-"""Texts of the boot: templates of lines with the work before each, played within a stage's drawn duration.
+"""Texts of the boot, played within a stage's drawn duration.
 
-A line of a template is `WEIGHT KIND TEXT`: the share of the stage's work before the line, `u` for what firmware or a
-process prints or `k` for the kernel's log, and the text. `@POINT` is a point at which faults take hold
+They are templates of lines with the work before each.
+
+A line of a template is `WEIGHT KIND TEXT`: the share of the stage's work before the line, `u` for firmware or a
+process or `k` for the kernel's log, and the text. `@POINT` is a point at which faults take hold
 (`lab.virtual.sim.faulthooks`). Templates are Jinja2's, filled with `Model.facts`.
 """
 
@@ -41,7 +43,7 @@ def load(name: str, **facts: object) -> list[ScriptLine]:
 
 
 def printed_ns(lines: Sequence[ScriptLine], speed_bd: int, stamp_bytes: int = 15) -> int:
-    """How long the lines take on the UART; a kernel line has its stamp in front."""
+    """Time of lines on the UART, with stamps of kernel lines."""
     count = sum(len(line.text) + 2 + (stamp_bytes if line.kernel else 0) for line in lines if not line.point)
     return count * BITS_PER_BYTE * NS_PER_S // speed_bd
 
@@ -53,13 +55,13 @@ def play(
     log: KernelLog | None = None,
     behind: Mapping[str, Program[None]] | None = None,
 ) -> Program[None]:
-    """Print the lines so that the last one has left the UART after `total_ns`.
+    """Print the lines, the last one after `total_ns`.
 
-    What the lines need on the UART is taken off; the rest is work, spread by weight. A stage that is planned shorter
+    The lines' own time on the UART is taken off; the rest is work, spread by weight. A stage that is planned shorter
     than its own printing takes as long as that. When something holds it up, all that follows comes later by as much.
 
     Args:
-        behind: beginning of a line -> what is done behind it.
+        behind: beginning of a line -> program behind it.
     """
     speed_bd = computer.machine.speed_bd[computer.console]
     work_ns = max(0, total_ns - printed_ns(lines, speed_bd)) * computer.time_scale

@@ -1,7 +1,7 @@
-"""The receiving side of XMODEM and YMODEM, as a boot ROM, SPL and U-Boot's `loady` have it.
+"""Receiver of XMODEM and YMODEM in boot ROM, SPL and `loady`.
 
-The frames are Chuck Forsberg's "XMODEM/YMODEM Protocol Reference" (1988); that an acknowledged end is followed by `C` and a
-last, empty header is U-Boot's common/xyzModem.c.
+The frames are Chuck Forsberg's "XMODEM/YMODEM Protocol Reference" (1988); that an acknowledged end is followed by `C`
+and a last, empty header is U-Boot's common/xyzModem.c.
 """
 
 from __future__ import annotations
@@ -108,7 +108,10 @@ def _file(computer: Computer, start: int, *, batch: bool) -> Program[Received | 
 
 
 def _block(computer: Computer, size: int) -> Program[tuple[int, bytes] | None]:
-    """Number and bytes of a block; None: it was garbled, and what was left of it has gone by."""
+    """Number and bytes of a block; None: it was garbled.
+
+    The rest of it has gone by.
+    """
     frame = bytearray()
     while len(frame) < size + 4:
         typed = yield from hear(computer, _BYTE_NS)
@@ -124,7 +127,7 @@ def _block(computer: Computer, size: int) -> Program[tuple[int, bytes] | None]:
 
 
 def _farewell(computer: Computer) -> Program[None]:
-    """The empty header behind the last file of a batch; a sender that goes without it is let go."""
+    """Take a batch's empty last header, if the sender sends one."""
     yield from computer.echo(bytes([ASK]))
     typed = yield from hear(computer, _BYTE_NS)
     if typed is not None and typed.byte in _SIZES and (yield from _block(computer, _SIZES[typed.byte])) is not None:

@@ -1,6 +1,6 @@
-"""How a board was set up, and the file that says so.
+"""Setup of a board, and its file.
 
-`SimSetup` is what goes beyond its type and release: who boots it, and what its U-Boot and its firmware were told.
+`SimSetup` goes beyond its type and release: its boot flow, and settings of U-Boot and firmware.
 `SimConfig` is the JSON file in the board's folder.
 """
 
@@ -26,7 +26,7 @@ FLOWS = (NORMAL, FALCON, SBL)
 
 @frozen
 class SimSetup:
-    """What somebody chose when the board was set up, or its software built.
+    """Choices at the setup of a board or build of its software.
 
     Attributes:
         flow: "normal": SPL, TF-A, SPL, U-Boot, kernel; "falcon": SPL loads the kernel, and TF-A starts it; "sbl": the
@@ -62,7 +62,7 @@ DEFAULT = SimSetup()
 
 
 def check(setup: SimSetup, model: Model) -> None:
-    """Whether such a board can be set up so.
+    """Make sure that a board can have this setup.
 
     Raises:
         ConfigurationError: it cannot.
@@ -73,7 +73,7 @@ def check(setup: SimSetup, model: Model) -> None:
         )
 
 
-# --- What a simulated board of a bench is told: a JSON file in its folder ---
+# --- The board's JSON file ---
 
 
 FILE = "sim.json"
@@ -81,7 +81,7 @@ FILE = "sim.json"
 
 @frozen
 class SimConfig:
-    """How a board is simulated.
+    """Configuration of a simulated board.
 
     Attributes:
         release: of its board type; empty: the newest.
@@ -100,7 +100,7 @@ class SimConfig:
 
     @property
     def setup(self) -> SimSetup:
-        """How the board was set up."""
+        """Setup of the board."""
         return SimSetup(flow=self.flow, stock=self.stock)
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
-# --- Bytes with addresses: a memory, a card, a flash. Only what was written is kept ---
+# --- Sparse bytes of a memory, card or flash ---
 
 
 PAGE_BYTES: Final = 4096
@@ -18,14 +18,16 @@ Page: TypeAlias = bytes | str
 
 
 def _bytes(page: Page) -> bytes:
-    """A named page's bytes: the same for the same name, and unlike those of another."""
+    """Bytes of a named page, repeatable and different by name."""
     if isinstance(page, bytes):
         return page
     return hashlib.sha256(page.encode()).digest() * (PAGE_BYTES // _LETTERS)
 
 
 class Space:
-    """Bytes from 0 on; whole pages are copied without looking at them, so that 64 MiB cost nothing.
+    """Bytes from 0 on, copied by whole pages.
+
+    So 64 MiB cost nothing.
 
     Args:
         name: of what stands in pages that nobody has written, if they are not blank.
@@ -37,7 +39,7 @@ class Space:
         self._pages: dict[int, Page] = {}
 
     def touched(self, offset: int, size: int) -> bool:
-        """Whether anything was ever written there."""
+        """Return whether anything was ever written there."""
         return any(number in self._pages for number in _numbers(offset, size))
 
     def read(self, offset: int, size: int) -> bytes:
@@ -91,7 +93,7 @@ class Space:
         self.write(offset, (old & new).to_bytes(size, "big"))
 
     def differs_at(self, offset: int, other: Space, start: int, size: int) -> int | None:
-        """How many bytes from the beginning the first different byte is; None: there is none."""
+        """Index of the first different byte; None: there is none."""
         step = PAGE_BYTES
         for done in range(0, size, step):
             count = min(step, size - done)
@@ -101,7 +103,7 @@ class Space:
         return None
 
     def digest(self, but: Iterable[tuple[int, int]] = ()) -> str:
-        """SHA-256 of all that was ever written and differs from what stood there at first.
+        """SHA-256 of all written bytes that differ from the original.
 
         Args:
             but: offset and size of what does not count, rounded outwards to pages.
@@ -126,7 +128,7 @@ def _numbers(offset: int, size: int) -> Iterator[int]:
     return iter(range(offset // PAGE_BYTES, -(-(offset + size) // PAGE_BYTES) if size > 0 else offset // PAGE_BYTES))
 
 
-# --- What survives power cycles, and what memory holds ---
+# --- Media, and contents of memory ---
 
 
 BLOCK_BYTES = 512
@@ -141,7 +143,9 @@ SIZES: Final = {"sd": 30_436 * MIB, "emmc": 15_155 * MIB, "ospi": 64 * MIB, "qsp
 
 @frozen
 class Content:
-    """A file's bytes, or their name where nobody looks at them one by one.
+    """Bytes of a file, or its name instead.
+
+    The name is enough where the single bytes do not matter.
 
     Attributes:
         name: equal names and sizes are equal contents.
@@ -171,7 +175,7 @@ def _delivered() -> dict[int, int]:
 
 @define(eq=False)
 class StorageMedium:
-    """A medium: its bytes, its FAT files, and the U-Boot environment saved on it.
+    """A medium: bytes, FAT files, and a saved U-Boot environment.
 
     Attributes:
         size: bytes of its user area.
@@ -196,7 +200,7 @@ class StorageMedium:
 
     @property
     def flash(self) -> bool:
-        """Whether it has to be erased before it is written."""
+        """Return whether it has to be erased before a write."""
         return self.name not in DISK_IDS
 
     def partition_size(self, partition: int) -> int:
@@ -216,7 +220,10 @@ class StorageMedium:
         self.ext_csd = {BOOT_CONFIG: 0, BOOT_BUS: 0, RST_FUNCTION: 0}
 
     def digests(self, but: Iterable[tuple[int, int, int]] = ()) -> dict[str, str]:
-        """What is on it, as SHA-256 by part; `but`: partition, offset and size of what does not count."""
+        """SHA-256 of the content by part.
+
+        `but`: partition, offset and size of ignored ranges.
+        """
         apart = list(but)
         found = {
             f"{self.name}.{number}": self.space(number).digest(

@@ -22,7 +22,9 @@ from lab.virtual.sim.timing import dice
 
 
 def answer(command: str, board_type: str, release: str, seed: int | None) -> NoReturn:
-    """Answer a command as the tester of a simulated board would. Its numbers are drawn from published ones.
+    """Answer a command as a simulated board's tester.
+
+    Its numbers are drawn from published ones.
 
     Args:
         release: of its software; "": the newest. seed: of its chance; None: another one each time.
@@ -33,7 +35,7 @@ def answer(command: str, board_type: str, release: str, seed: int | None) -> NoR
     raise typer.Exit(status)
 
 
-# --- The PC at the other end of a simulated board's links: it answers the few commands that the sections give a tester ---
+# --- The tester of a simulated board ---
 
 
 _TOOLS = frozenset({"netperf", "netserver", "iperf", "iperf3", "udevadm", "dd", "ip", "mount", "umount"})
@@ -52,7 +54,7 @@ class Tester:
     dice: random.Random
 
     def run(self, command: str) -> tuple[str, int]:
-        """What a command prints, and its exit status."""
+        """Output and exit status of a command."""
         words = shlex.split(command)
         if words[:2] == ["command", "-v"]:
             known = words[2] in _TOOLS

@@ -17,7 +17,7 @@ from attrs import field, frozen, validators
 from lab.boards import PublishedRange, SdkRelease
 from lab.virtual.sim.program import NS_PER_S
 
-# --- Chance that can be repeated: every draw follows from the board's seed, its cycle, and what is drawn ---
+# --- Repeatable random numbers ---
 
 
 CUT_SIGMA = 3.0  # draws beyond are drawn again
@@ -38,7 +38,7 @@ class Normal:
 
     @classmethod
     def of(cls, figure: PublishedRange) -> Normal:
-        """The distribution that a published mean, minimum and maximum of 20 cycles point to."""
+        """Distribution of published mean, minimum and maximum over 20 cycles."""
         return cls(figure.mean, (figure.max - figure.min) / RANGE_OF_20_SIGMA)
 
     def draw(self, dice: random.Random) -> float:
@@ -50,11 +50,14 @@ class Normal:
 
 
 def dice(seed: int, *what: object) -> random.Random:
-    """A source of chance for one purpose. The same arguments give the same draws, on any machine and Python."""
+    """Repeatable random source for one purpose.
+
+    The same arguments give the same draws, on any machine and Python.
+    """
     return random.Random(":".join(str(part) for part in (seed, *what)))  # noqa: S311 - repeatable, not secret
 
 
-# --- How long the stages of a boot take on a simulated board: distributions, drawn anew for every cycle ---
+# --- Durations of a boot's stages ---
 # From "Starting kernel" to the login prompt it is the figure that the guide of the release published for the medium,
 # where there is one. Everything else is in `data/timing.toml`, each figure with its source; most are assumed, in the size
 # of public boot logs.

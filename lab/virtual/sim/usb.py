@@ -1,7 +1,9 @@
-"""The USB device port of a simulated board: DFU, as its ROM and SPL have it, and U-Boot's fastboot.
+"""USB device port of a simulated board: DFU and fastboot.
 
-Who stands in for the USB host calls `control` and `bulk`; the board's programs answer in their own time. What is played
-are the class requests of USB DFU 1.1 and the packets of fastboot's protocol; enumeration and timing of USB are not.
+ROM and SPL have DFU, U-Boot has fastboot.
+
+The USB host's stand-in calls `control` and `bulk`; the board's programs answer in their own time. The class requests
+of USB DFU 1.1 and the packets of fastboot's protocol are played; enumeration and timing of USB are not.
 """
 
 from __future__ import annotations

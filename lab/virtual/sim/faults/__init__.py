@@ -1,5 +1,5 @@
-"""Faults that simulated boards, and the bench around them, can be made to have.
+"""Faults of simulated boards and of the bench around them.
 
-Each is a class whose documentation says what goes wrong, whose attributes are its parameters, and whose `outcome` says
-what boardlab makes of it. `catalogue.FAULTS` has all of them by name, `plan` says when which one strikes.
+Each is a class: its documentation describes it, its attributes are its parameters, and its `outcome` is boardlab's
+expected result. `catalogue.FAULTS` has all of them by name, a plan has their times.
 """

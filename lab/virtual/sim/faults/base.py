@@ -1,4 +1,4 @@
-"""What a fault is."""
+"""Base classes of faults."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @frozen
 class FaultOutcome:
-    """What boardlab makes of a boot with this fault.
+    """Expected result of a boot with this fault.
 
     Attributes:
         failures: the failure classes that the attempt may have; empty: it succeeds, and its numbers hold.
-        fault: whose fault it is said to be: "board", "lab" or "test".
-        transient: whether the cycle is tried again.
-        may_succeed: whether an attempt may also go well, since the fault strikes by chance.
+        fault: the reported fault: "board", "lab" or "test".
+        transient: True: the cycle is tried again.
+        may_succeed: True: an attempt may also go well, since the fault strikes by chance.
         trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
-            "suspend" (a boot, a login and a sleep), "section" (a section under Linux), "rails" (sampling the rails). The
-            test of all faults (tests/integration/test_sim_faults.py) does it.
+            "suspend" (a boot, a login and a sleep), "section" (a section under Linux), "rails" (sampling the rails).
+            The test of all faults (tests/integration/test_sim_faults.py) does it.
         medium: what the trial boots from.
         cycle: the power-on at which the trial has it.
         flags: what the samples of its cycle carry, all of them; of rails: what their power may carry.
@@ -64,7 +64,7 @@ class Fault(FaultHooks):
 
     @classmethod
     def does(cls) -> str:
-        """What goes wrong: the class's documentation, up to the first empty line."""
+        """Description: the class's documentation up to the first empty line."""
         text = (cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
 
@@ -138,7 +138,6 @@ class Hang(Fault):
     where: ClassVar[str]
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == self.where:
             yield from for_ever()
 
@@ -157,7 +156,6 @@ class AfterPrompt(Fault):
     _struck: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from ()
         if point == "login.prompt" and not self._struck:
             self._struck = True

@@ -45,14 +45,13 @@ class HangBeforeLogin(Hang):
 
 @define(kw_only=True, eq=False)
 class WatchdogReset(Fault):
-    """The watchdog resets the processor in the middle of the boot; it boots again from the start, and then well."""
+    """The watchdog resets the processor once during the boot."""
 
     name, outcome = "watchdog_reset", _board("reset")
     at_point: str = field(default="user.middle", validator=point)
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == self.at_point and self._left:
             self._left -= 1
             yield Pause(0)
@@ -67,7 +66,6 @@ class UbootAbort(Fault):
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "kernel.start" and self._left:
             self._left -= 1
             yield from computer.say('"Synchronous Abort" handler, esr 0x96000046, far 0x81000000\n')
@@ -78,29 +76,29 @@ class UbootAbort(Fault):
 
 @define(kw_only=True, eq=False)
 class WrongMedium(Fault):
-    """The boot-mode pins are misread: the board boots from another medium than the one that was selected."""
+    """Misread boot-mode pins: the board boots from another medium."""
 
     name: ClassVar[str] = "wrong_medium"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("wrong_medium",), "lab", transient=True)
 
     def medium(self, medium: str, computer: Computer) -> str:
-        """See `FaultHooks`."""
         others = [name for name in computer.model.board.media if name != medium]
         return self.dice.choice(others) if medium else medium
 
 
 @define(kw_only=True, eq=False)
 class RomOverUart(Fault):
-    """No medium can be read, and the ROM asks for a program on its UART: hexadecimal digits, then `CCCC` for ever."""
+    """No medium can be read, and the ROM asks on its UART.
+
+    It prints hexadecimal digits, then `CCCC` for ever.
+    """
 
     name, outcome = "rom_over_uart", _board("rom_no_medium")
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`."""
         return evolve(setup, rom_talks=True)
 
     def medium(self, medium: str, computer: Computer) -> str:
-        """See `FaultHooks`."""
         return ""
 
 
@@ -111,7 +109,6 @@ class NoBootDevice(Fault):
     name, outcome = "no_boot_device", _board("no_boot_device")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "spl.load":
             yield from computer.say("spl: mmc init failed with error: -110\n")
             yield from computer.say("SPL: failed to boot from all boot devices\n")
@@ -121,13 +118,15 @@ class NoBootDevice(Fault):
 
 @define(kw_only=True, eq=False)
 class CorruptedMedium(Fault):
-    """The SD card is damaged: blocks have to be read again and again. The board boots in the end, too slowly."""
+    """The SD card is damaged; the board boots too slowly.
+
+    Blocks have to be read again and again.
+    """
 
     name, outcome = "corrupted_medium", _board("io_error")
     retries: int = field(default=4, validator=validators.ge(1))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point != "init":
             return
         for _ in range(self.retries):
@@ -140,13 +139,12 @@ class CorruptedMedium(Fault):
 
 @define(kw_only=True, eq=False)
 class MediumFallback(Fault):
-    """The medium cannot be read: SPL falls back to the next one, and the board boots from that."""
+    """The medium cannot be read, and SPL falls back to another."""
 
     name: ClassVar[str] = "medium_fallback"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("wrong_medium",), "lab", transient=True)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "spl.load" and computer.cycle != self._done:
             self._done = computer.cycle
             other = next(name for name in computer.model.board.media if name != computer.medium)
@@ -159,13 +157,12 @@ class MediumFallback(Fault):
 
 @define(kw_only=True, eq=False)
 class KeyNoise(Fault):
-    """Noise on the line looks like a key during the countdown: U-Boot stops at its prompt."""
+    """Noise looks like a key during the countdown: U-Boot stops."""
 
     name: ClassVar[str] = "key_noise"
     outcome: ClassVar[FaultOutcome] = _board("stopped_at_uboot")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "uboot.autoboot":
             computer.machine.unread(computer.console, b"\xff")
             yield Pause(0)
@@ -173,23 +170,21 @@ class KeyNoise(Fault):
 
 @define(kw_only=True, eq=False)
 class AutobootMissed(Fault):
-    """U-Boot does not see keys during its countdown: it cannot be stopped and boots on."""
+    """U-Boot does not see keys during its countdown and boots on."""
 
     name: ClassVar[str] = "autoboot_missed"
     outcome: ClassVar[FaultOutcome] = _board("autoboot_missed", trial="bootloader")
     _deaf: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         self._deaf = point in {"uboot.autoboot", "uboot.load"}
         yield from ()
 
     def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return b"" if self._deaf else data
 
 
-# --- Boards in good health that have become slower. The number holds: it is for the judge to see that it moved ---
+# --- Healthy boards that have become slower ---
 
 
 _NS: Final = "_ns"
@@ -203,7 +198,10 @@ def _stage(_instance: object, _attribute: object, value: str) -> None:
 
 @define(kw_only=True, eq=False)
 class SlowStage(Fault):
-    """A stage of the boot takes some per cent longer, here all from "Starting kernel" to the login prompt."""
+    """A stage of the boot takes some per cent longer.
+
+    By default it is all from "Starting kernel" to the login prompt.
+    """
 
     name: ClassVar[str] = "slow_stage"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
@@ -211,6 +209,5 @@ class SlowStage(Fault):
     percent: float = field(default=3.0, validator=validators.gt(-100.0))
 
     def durations(self, drawn: Durations) -> Durations:
-        """See `FaultHooks`."""
         key = f"{self.stage}{_NS}"
         return evolve(drawn, **{key: round(getattr(drawn, key) * (1 + self.percent / 100))})

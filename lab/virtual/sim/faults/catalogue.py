@@ -1,10 +1,10 @@
-"""All faults by name, plans of when they strike, and scenarios of many boards.
+"""All faults by name, plans of faults, and scenarios of boards.
 
-A plan is written as words, the same on the command line, in a scenario and in a board's configuration: `fault` names it;
-`cycles` are the power-ons that it may strike ("3", "2-4", "1,5-7", "all"); `probability` is its chance in each of them;
-`seed` makes its chance its own; all others are the fault's parameters.
+A plan is written as words, the same on the command line, in a scenario and in a board's configuration: `fault` names
+it; `cycles` are the power-ons that it may strike ("3", "2-4", "1,5-7", "all"); `probability` is its chance in each of
+them; `seed` makes its chance its own; all others are the fault's parameters.
 
-A scenario is a YAML file that says which board misbehaves how, and when:
+A scenario is a YAML file with the faults of each board:
 
     seed: 7
     boards:
@@ -98,7 +98,7 @@ class Planned:
     parameters: Mapping[str, str]
 
     def strikes(self, cycle: int) -> bool:
-        """Whether it strikes at this power-on."""
+        """Return whether it strikes at this power-on."""
         if self.cycles is not None and cycle not in self.cycles:
             return False
         return dice(self.seed, "strikes", self.kind.name, cycle).random() < self.probability
@@ -115,7 +115,7 @@ class Planned:
 
 
 def read_plan(words: Mapping[str, object], seed: int = 0) -> Planned:
-    """A plan from its words; `seed` is what it has unless they say.
+    """Parse a plan from its words; `seed` is the default.
 
     Raises:
         ConfigurationError: no such fault or parameter, or a wrong value.
@@ -151,7 +151,7 @@ def _cycles(text: str) -> frozenset[int] | None:
 
 @frozen
 class Scenario:
-    """What a file says.
+    """Content of a scenario file.
 
     Attributes:
         seed: of all chance.

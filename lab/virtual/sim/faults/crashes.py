@@ -91,7 +91,6 @@ class KernelPanic(Fault):
     at_point: str = field(default="kernel.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == self.at_point:
             yield from computer.printk(*_PANIC, level=0)
             yield from for_ever()
@@ -99,13 +98,12 @@ class KernelPanic(Fault):
 
 @define(kw_only=True, eq=False)
 class Oops(Fault):
-    """A driver crashes while the kernel starts; the kernel goes on, and the boot ends as if nothing had been."""
+    """A driver crashes during the kernel's start, and the boot goes on."""
 
     name: ClassVar[str] = "oops"
     outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "kernel.middle":
             yield from computer.printk(*_OOPS, level=1)
 
@@ -122,39 +120,39 @@ class OopsAfterPrompt(AfterPrompt):
 
 @define(kw_only=True, eq=False)
 class ExternalAbort(Fault):
-    """A driver touches a device that does not answer; the kernel goes on, and the boot ends as if nothing had been."""
+    """A driver touches a silent device, and the boot goes on."""
 
     name: ClassVar[str] = "external_abort"
     outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "kernel.middle":
             yield from computer.printk(*_EXTERNAL_ABORT, level=1)
 
 
 @define(kw_only=True, eq=False)
 class ArmAbort(Fault):
-    """A driver touches a device without a clock, on a 32-bit board (AM437x): an oops that has no name but a number."""
+    """A driver touches a device without a clock (32 bit, AM437x).
+
+    The oops has no name but a number.
+    """
 
     name: ClassVar[str] = "arm_abort"
     outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "user.middle":
             yield from computer.printk(*_ARM_ABORT, level=1)
 
 
 @define(kw_only=True, eq=False)
 class SError(Fault):
-    """A bus error that no instruction is known for (SError) ends the kernel."""
+    """A bus error without a known instruction (SError) ends the kernel."""
 
     name: ClassVar[str] = "serror"
     outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "user.middle":
             yield from computer.printk(*_SERROR, level=2)
             yield from for_ever()
@@ -162,14 +160,13 @@ class SError(Fault):
 
 @define(kw_only=True, eq=False)
 class SoftLockup(Fault):
-    """A processor is stuck in a driver for half a minute, is reported, and goes on."""
+    """A processor hangs in a driver for half a minute, reported."""
 
     name: ClassVar[str] = "soft_lockup"
     outcome: ClassVar[FaultOutcome] = _board("kernel_lockup")
     seconds: float = field(default=26.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "kernel.middle":
             yield from computer.pause(self.seconds * NS_PER_S)
             yield from computer.printk(*_SOFT_LOCKUP, level=0)

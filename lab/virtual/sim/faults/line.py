@@ -35,21 +35,22 @@ def _chance(*, fault: str = "") -> FaultOutcome:
 
 @define(kw_only=True, eq=False)
 class Dropped(Fault):
-    """Characters are lost on their way to the host, e.g. by an overrun in the adapter."""
+    """Characters to the host are lost, e.g. by an adapter's overrun."""
 
     name: ClassVar[str] = "dropped"
     outcome: ClassVar[FaultOutcome] = _chance()
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return bytes(byte for byte in data if self.dice.random() >= self.share)
 
 
 @define(kw_only=True, eq=False)
 class LinesLost(Fault):
-    """The adapter overruns while the kernel's log is printed: some forty lines are lost, from the middle of one to the
-    middle of another, in several pieces."""
+    """An adapter overrun loses some forty lines of the kernel's log.
+
+    They are lost from the middle of one to the middle of another, in several pieces.
+    """
 
     name: ClassVar[str] = "lines_lost"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("console_overrun",), may_carry=("clock_disagrees",))
@@ -58,7 +59,6 @@ class LinesLost(Fault):
     _seen: int = field(default=0, init=False)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         if not data.startswith(b"["):
             return data
         self._seen += 1
@@ -79,7 +79,6 @@ class Duplicated(Fault):
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return b"".join(bytes([byte] * (2 if self.dice.random() < self.share else 1)) for byte in data)
 
 
@@ -92,7 +91,6 @@ class Garbled(Fault):
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return bytes(
             byte ^ (1 << self.dice.randrange(8)) if self.dice.random() < self.share else byte for byte in data
         )
@@ -100,25 +98,23 @@ class Garbled(Fault):
 
 @define(kw_only=True, eq=False)
 class WrongBaud(Fault):
-    """The board speaks at another speed than the host listens: everything is garbage."""
+    """Board and host use different speeds: everything is garbage."""
 
     name: ClassVar[str] = "wrong_baud"
     outcome: ClassVar[FaultOutcome] = _UNREADABLE
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return bytes(self.dice.choice((0x00, 0x80, 0xF8, 0xFE, 0xE6, 0x9E, 0x66, 0x78)) for _ in data)
 
 
 @define(kw_only=True, eq=False)
 class NulStorm(Fault):
-    """The line is held low: the adapter reports NUL upon NUL, and nothing of the board comes through."""
+    """The line is held low: the adapter only reports NUL."""
 
     name: ClassVar[str] = "nul_storm"
     outcome: ClassVar[FaultOutcome] = _UNREADABLE
 
     def beside(self, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         return self._storm(computer)
 
     def _storm(self, computer: Computer) -> Program[None]:
@@ -127,20 +123,18 @@ class NulStorm(Fault):
             yield Pause(NS_PER_MS)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return bytes(len(data))
 
 
 @define(kw_only=True, eq=False)
 class Flood(Fault):
-    """A driver logs without an end, as fast as a fast console takes it."""
+    """A driver logs without end, at the console's full speed."""
 
     name: ClassVar[str] = "flood"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("log_flood",), "board", transient=True)
     bytes_per_s: int = field(default=1_000_000, validator=validators.ge(1000))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point != "kernel.middle":
             return
         speed_bd = computer.machine.speed_bd[computer.console]
@@ -155,13 +149,12 @@ class Flood(Fault):
 
 @define(kw_only=True, eq=False)
 class SilentConsole(Fault):
-    """The board's transmit line is cut: the board boots, and nobody hears it."""
+    """The board's transmit line is cut: it boots unheard."""
 
     name: ClassVar[str] = "silent_console"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return b""
 
 
@@ -174,12 +167,10 @@ class PromptInterleaved(Fault):
     _armed: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         self._armed = self._armed or point == "login"
         yield from ()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         head, found, tail = data.partition(b"login: ")
         if not (self._armed and found):
             return data
@@ -198,12 +189,10 @@ class PromptSplit(Fault):
     _computer: Computer | None = field(default=None, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         self._computer = computer if point == "login" else None
         yield from ()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         head, found, tail = data.partition(b"login: ")
         if self._computer is None or not found:
             return data
@@ -229,23 +218,21 @@ class InputLost(Fault):
     _active: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         self._active = self._active or point == self.from_point
         yield from ()
 
     def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         if not self._active:
             return data
         return bytes(byte for byte in data if self.dice.random() >= self.share)
 
 
-# --- Faults of the USB serial adapter on the console ---
+# --- Faults of the console's USB adapter ---
 
 
 @define(kw_only=True, eq=False)
 class AdapterLost(Fault):
-    """The console's USB adapter is unplugged during the boot, and comes back as the same device."""
+    """The console's USB adapter is unplugged and comes back unchanged."""
 
     name: ClassVar[str] = "adapter_lost"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_lost",), "lab", transient=True)
@@ -254,7 +241,6 @@ class AdapterLost(Fault):
     seconds: float = field(default=1.5, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == self.at_point:
             computer.machine.unplug(computer.console)
             computer.machine.spawn(self._back(computer))
@@ -269,7 +255,7 @@ class AdapterLost(Fault):
 
 @define(kw_only=True, eq=False)
 class AdapterRenumbered(AdapterLost):
-    """The console's USB adapter is unplugged during the boot, and comes back under another number."""
+    """The console's USB adapter is unplugged and comes back renumbered."""
 
     name: ClassVar[str] = "adapter_renumbered"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_renumbered",), "lab", transient=True)

@@ -1,4 +1,4 @@
-"""Lines that look like a moment of the boot, and unusual real ones.
+"""Lines that look like a moment of the boot; unusual lines.
 
 The texts are made up unless a source is named; each line has the form in which such a program prints.
 """
@@ -29,13 +29,15 @@ _BOOTED_AT = dt.datetime(2025, 1, 8, 18, 22, 53, tzinfo=dt.timezone(dt.timedelta
 
 @define(kw_only=True, eq=False)
 class EnvironmentEchoed(Fault):
-    """U-Boot prints its environment before it boots: boot commands, "Starting kernel ..." and its own version in it."""
+    """U-Boot prints its environment before it boots.
+
+    It has boot commands, "Starting kernel ..." and its own version in it.
+    """
 
     name: ClassVar[str] = "environment_echoed"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point != "uboot.countdown":
             return
         model = computer.model
@@ -52,13 +54,15 @@ class EnvironmentEchoed(Fault):
 
 @define(kw_only=True, eq=False)
 class TerminalQuery(Fault):
-    """U-Boot asks the terminal for its size, and systemd resets the terminal just before the prompt."""
+    """U-Boot asks for the terminal's size; systemd resets the terminal.
+
+    The reset comes just before the prompt.
+    """
 
     name: ClassVar[str] = "terminal_query"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "uboot.countdown":
             yield from computer.say(_SIZE_QUERY)
         elif point == "login":
@@ -67,13 +71,12 @@ class TerminalQuery(Fault):
 
 @define(kw_only=True, eq=False)
 class PromptInLog(Fault):
-    """Lines of the log hold the prompt's text in their middle, long before the prompt."""
+    """Log lines hold the prompt's text, long before the prompt."""
 
     name: ClassVar[str] = "prompt_in_log"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "user.middle":
             prompt = f"{computer.model.identity.hostname} login: "
             yield from computer.printk(f"systemd[1]: serial-getty.slice: expecting '{prompt}' on the console")
@@ -82,14 +85,16 @@ class PromptInLog(Fault):
 
 @define(kw_only=True, eq=False)
 class PromptInIssue(Fault):
-    """/etc/issue begins with a line like the prompt; the rest of it takes a while (its domain name is looked up)."""
+    """/etc/issue begins with a line like the prompt.
+
+    The rest of it takes a while (its domain name is looked up).
+    """
 
     name: ClassVar[str] = "prompt_in_issue"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=(_REPEATED,))
     pause_ms: float = field(default=400.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "login":
             yield from computer.say(f"{computer.model.identity.hostname} login: \n")
             yield Pause(round(self.pause_ms * NS_PER_MS))  # agetty's \O asks the resolver (agetty(8))
@@ -98,20 +103,19 @@ class PromptInIssue(Fault):
 
 @define(kw_only=True, eq=False)
 class PromptWithText(Fault):
-    """A daemon logs a line that begins like the prompt, long before the prompt."""
+    """A daemon logs a line that begins like the prompt."""
 
     name: ClassVar[str] = "prompt_with_text"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=(_REPEATED,))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "user.middle":
             yield from computer.say(f"{computer.model.identity.hostname} login: session opened for root\n")
 
 
 @define(kw_only=True, eq=False)
 class PromptWithKernelText(AfterPrompt):
-    """The kernel logs a line just after the prompt, which then stands behind it on the prompt's own line."""
+    """The kernel logs a line on the prompt's own line."""
 
     name: ClassVar[str] = "prompt_with_kernel_text"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
@@ -128,7 +132,10 @@ class PrintkCaller(Fault):
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def printk(self, line: str) -> str:
-        """See `FaultHooks`; kernel/printk/printk.c, print_caller: the task, or the processor in an interrupt."""
+        """Add the caller: the task, or the processor in an interrupt.
+
+        Source: kernel/printk/printk.c, print_caller.
+        """
         found = _STAMP.match(line)
         if found is None:
             return line
@@ -138,13 +145,13 @@ class PrintkCaller(Fault):
 
 @define(kw_only=True, eq=False)
 class PrintkDated(Fault):
-    """A log daemon stands between the kernel and the console: date, time zone and host in front of each kernel line."""
+    """A log daemon adds date and host to kernel lines."""
 
     name: ClassVar[str] = "printk_dated"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def printk(self, line: str) -> str:
-        """See `FaultHooks`; the form is that of rsyslog's RSYSLOG_FileFormat, which writes RFC 3339."""
+        """Add a prefix in rsyslog's RSYSLOG_FileFormat (RFC 3339)."""
         found = _STAMP.match(line)
         if found is None:
             return line

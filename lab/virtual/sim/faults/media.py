@@ -35,7 +35,6 @@ class BadBlock(Fault):
     at_byte: int = field(default=0x80000, validator=validators.ge(0))
 
     def spoils(self, medium: str, offset: int, size: int) -> bool:
-        """See `FaultHooks`."""
         return offset <= self.at_byte < offset + size
 
 
@@ -47,7 +46,6 @@ class CardProtected(Fault):
     outcome: ClassVar[FaultOutcome] = _provision("media_write_protected", transient=False, medium="emmc")
 
     def protects(self, medium: str) -> bool:
-        """See `FaultHooks`."""
         return True
 
 
@@ -60,7 +58,6 @@ class SmallMedium(Fault):
     bytes_: int = field(default=0x40000, validator=validators.ge(0), alias="bytes_")
 
     def capacity(self, medium: str, size: int) -> int:
-        """See `FaultHooks`."""
         return min(size, self.bytes_)
 
 
@@ -76,7 +73,6 @@ class _Struck(Fault):
     _writes: int = field(default=0, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point != "uboot.write":
             return
         self._writes += 1
@@ -89,14 +85,13 @@ class _Struck(Fault):
 
 @define(kw_only=True, eq=False)
 class SilentWrongData(Fault):
-    """A byte is written wrong, and the medium says that all is well."""
+    """A byte is written wrong without an error."""
 
     name: ClassVar[str] = "silent_wrong_data"
     outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
     _done: bool = field(default=False, init=False)
 
     def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
-        """See `FaultHooks`."""
         if self._done:
             return ()
         self._done = True
@@ -105,25 +100,24 @@ class SilentWrongData(Fault):
 
 @define(kw_only=True, eq=False)
 class ReadBackWrong(Fault):
-    """What is read from the medium is wrong, though it was written well: a weak cell, or a bad line."""
+    """Good data reads back wrong: a weak cell, or a bad line."""
 
     name: ClassVar[str] = "read_back_wrong"
     outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
 
     def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
-        """See `FaultHooks`."""
         return (self.dice.randrange(min(size, 4096)),)
 
 
 @define(kw_only=True, eq=False)
 class ExtCsdKept(Fault):
-    """The eMMC answers that all is well, and keeps the boot partition that it had."""
+    """The eMMC reports success and stays at its boot partition."""
 
     name: ClassVar[str] = "extcsd_kept"
     outcome: ClassVar[FaultOutcome] = _provision("extcsd_not_set", transient=False, medium="emmc")
 
     def keeps(self, register: int, old: int, new: int) -> int:
-        """See `FaultHooks`; the partition that is open for access changes, as it has to for every write."""
+        """Keep the boot partition; the access bits change."""
         return old & ~7 | new & 7 if register == BOOT_CONFIG else old
 
 
@@ -140,14 +134,13 @@ class WriteStalls(_Struck):
 
 @define(kw_only=True, eq=False)
 class WriteSlow(Fault):
-    """The medium is as slow as a worn one: each piece of a write takes some seconds more."""
+    """The medium is worn: each piece takes some seconds more."""
 
     name: ClassVar[str] = "write_slow"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="provision", medium="ospi")
     seconds: float = field(default=2.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "uboot.write":
             yield Pause(round(self.seconds * 1e9 * computer.time_scale))
 
@@ -166,7 +159,7 @@ class ResetInWrite(_Struck):
 
 @define(kw_only=True, eq=False)
 class PowerLostInWrite(_Struck):
-    """The board loses its power in the middle of a write, and gets it back only at the next power on."""
+    """The board loses its power during a write, until the next power-on."""
 
     name: ClassVar[str] = "power_lost_in_write"
     outcome: ClassVar[FaultOutcome] = _provision("write_stalled", "lab")
@@ -176,31 +169,28 @@ class PowerLostInWrite(_Struck):
         yield from for_ever()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return b"" if self._writes >= self.at_write else data
 
 
 @define(kw_only=True, eq=False)
 class TftpSilent(Fault):
-    """Nobody answers when U-Boot asks for a file over the network."""
+    """The network does not answer U-Boot's request for a file."""
 
     name: ClassVar[str] = "tftp_silent"
     outcome: ClassVar[FaultOutcome] = _provision("tftp_timeout", "lab")
 
     def fetches(self, path: str) -> bool:
-        """See `FaultHooks`."""
         return False
 
 
 @define(kw_only=True, eq=False)
 class TftpSlow(Fault):
-    """The network is full: a file comes a hundred times slower than usual."""
+    """The network is full: files come a hundred times slower."""
 
     name: ClassVar[str] = "tftp_slow"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="provision", medium="ospi")
 
     def network_rate(self, bytes_s: float) -> float:
-        """See `FaultHooks`."""
         return bytes_s / 100
 
 
@@ -212,32 +202,29 @@ class TftpCut(Fault):
     outcome: ClassVar[FaultOutcome] = _provision("tftp_timeout", "lab")
 
     def fetched(self, path: str, data: bytes) -> bytes:
-        """See `FaultHooks`."""
         return data[: len(data) // 2]
 
 
 @define(kw_only=True, eq=False)
 class TftpGarbled(Fault):
-    """A byte of a file changes on its way over the network, behind UDP's checksum."""
+    """A byte of a file changes behind UDP's checksum."""
 
     name: ClassVar[str] = "tftp_garbled"
     outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
 
     def fetched(self, path: str, data: bytes) -> bytes:
-        """See `FaultHooks`."""
         place = self.dice.randrange(len(data))
         return data[:place] + bytes([data[place] ^ 0x20]) + data[place + 1 :]
 
 
 @define(kw_only=True, eq=False)
 class WrongImage(Fault):
-    """What comes over the network is for another board type, although its name is right."""
+    """A file from the network is another board type's, rightly named."""
 
     name: ClassVar[str] = "wrong_image"
     outcome: ClassVar[FaultOutcome] = _provision("media_verify_failed")
 
     def fetched(self, path: str, data: bytes) -> bytes:
-        """See `FaultHooks`."""
         image = firmware.look_at(data)
         if image is None:
             return data[::-1]
@@ -246,12 +233,12 @@ class WrongImage(Fault):
         )
 
 
-# --- Faults of what is on the media: another root file system, other software than before ---
+# --- Faults of the media's content ---
 
 
 @define(kw_only=True, eq=False)
 class RootElsewhere(Fault):
-    """The kernel comes from the selected medium, and mounts the root file system of another one, read and write.
+    """The kernel mounts another medium's root file system for writing.
 
     Two media with copies of one image have one PARTUUID; the kernel takes the first that answers.
     """
@@ -260,32 +247,36 @@ class RootElsewhere(Fault):
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("mixed_boot",), "lab", transient=True)
 
     def root(self, medium: str, computer: Computer) -> str:
-        """See `FaultHooks`."""
         return next(name for name in computer.model.board.media if name != medium)
 
 
 @define(kw_only=True, eq=False)
 class StockEnvironment(Fault):
-    """U-Boot's environment is as TI ships it: SPL comes from the selected medium, and Linux from the SD card all the same."""
+    """TI's own U-Boot environment loads Linux from the SD card.
+
+    SPL comes from the selected medium.
+    """
 
     name: ClassVar[str] = "stock_environment"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("mixed_boot",), "lab", transient=True, medium="emmc")
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; U-Boot, board/ti/am62x/am62x.env: `mmcdev=1`, whatever the straps."""
+        """Select the stock environment.
+
+        Source: U-Boot, board/ti/am62x/am62x.env: `mmcdev=1`.
+        """
         return evolve(setup, stock=True)
 
 
 @define(kw_only=True, eq=False)
 class OtherSoftware(Fault):
-    """Somebody writes another kernel (or U-Boot) to the medium between two cycles of a run."""
+    """The medium gets another kernel or U-Boot between two cycles."""
 
     name: ClassVar[str] = "other_software"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", transient=True, cycle=2)
     what: str = field(default="kernel", validator=validators.in_(("kernel", "uboot")))
 
     def software(self, release: SdkRelease) -> SdkRelease:
-        """See `FaultHooks`."""
         if self.what == "kernel":
             return evolve(release, kernel=f"{release.kernel}-dirty")
         version, _, built = release.uboot.partition(" (")

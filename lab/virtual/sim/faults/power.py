@@ -13,13 +13,12 @@ from lab.virtual.sim.program import NS_PER_S
 
 @define(kw_only=True, eq=False)
 class NoPower(Fault):
-    """The power does not come through: the PDU switches, and the board stays dead."""
+    """The PDU switches, and the board stays without power."""
 
     name: ClassVar[str] = "no_power"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
 
     def stays_off(self) -> bool:
-        """See `FaultHooks`."""
         return True
 
 
@@ -31,26 +30,24 @@ class StuckRelay(Fault):
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("power_off_ineffective",), "lab", transient=False, trial="off")
 
     def stays_on_ns(self) -> int | None:
-        """See `FaultHooks`."""
         return None
 
 
 @define(kw_only=True, eq=False)
 class SlowDischarge(Fault):
-    """The supplies fall slowly: the board lives on for a while after the power was switched off."""
+    """The supplies fall slowly: the board lives on after switch-off."""
 
     name: ClassVar[str] = "slow_discharge"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("power_off_ineffective",), "lab", transient=False, trial="off")
     seconds: float = field(default=30.0, validator=validators.ge(0.0))
 
     def stays_on_ns(self) -> int | None:
-        """See `FaultHooks`."""
         return round(self.seconds * NS_PER_S)
 
 
 @define(kw_only=True, eq=False)
 class LateRelay(Hang):
-    """The board hangs in silence, and the relay sticks for some seconds, at off and at on: nobody sees that it is late."""
+    """The board hangs in silence, and the relay switches late."""
 
     name: ClassVar[str] = "late_relay"
     where: ClassVar[str] = "kernel.middle"
@@ -60,11 +57,9 @@ class LateRelay(Hang):
     seconds: float = field(default=3.0, validator=validators.ge(0.0))
 
     def stays_on_ns(self) -> int | None:
-        """See `FaultHooks`."""
         return round(self.seconds * NS_PER_S)
 
     def relay_lag_ns(self) -> int:
-        """See `FaultHooks`."""
         return round(self.seconds * NS_PER_S)
 
 
@@ -77,7 +72,6 @@ class _Pdu(Fault):
     _struck: int = field(default=0, init=False)
 
     def switching(self, command: str) -> Switching:
-        """See `FaultHooks`."""
         self._struck += 1
         return self.does_instead if self._struck <= self.times else Switching.OBEY
 
@@ -117,11 +111,10 @@ class PduLies(Fault):
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
 
     def switching(self, command: str) -> Switching:
-        """See `FaultHooks`."""
         return Switching.LIE if command == "on" else Switching.OBEY
 
 
-# --- Rail sensors: they spoil no boot; the measured power carries flags ---
+# --- Rail sensors: flags, and no failed boot ---
 
 
 def _flags(*flags: str) -> FaultOutcome:
@@ -130,7 +123,10 @@ def _flags(*flags: str) -> FaultOutcome:
 
 @define(kw_only=True, eq=False)
 class SensorNack(Fault):
-    """A rail's sensor does not acknowledge now and then: a bad contact, or a bus that is too long."""
+    """A rail's sensor sometimes does not acknowledge.
+
+    The cause is a bad contact, or a bus that is too long.
+    """
 
     name: ClassVar[str] = "sensor_nack"
     outcome: ClassVar[FaultOutcome] = _flags("power_nack", "power_gap")
@@ -138,20 +134,18 @@ class SensorNack(Fault):
     share: float = field(default=0.05, validator=share)
 
     def nacks(self, rail: str) -> bool:
-        """See `FaultHooks`."""
         return rail == self.rail and self.dice.random() < self.share
 
 
 @define(kw_only=True, eq=False)
 class SensorStuck(Fault):
-    """A rail's sensor repeats its last values, and still says that it converts."""
+    """A rail's sensor repeats its last values as new ones."""
 
     name: ClassVar[str] = "sensor_stuck"
     outcome: ClassVar[FaultOutcome] = _flags("power_stuck")
     rail: str = "vdd_core"
 
     def sticks(self, rail: str) -> bool:
-        """See `FaultHooks`."""
         return rail == self.rail
 
 
@@ -165,7 +159,6 @@ class WrongShunt(Fault):
     factor: float = field(default=5.0, validator=validators.gt(0.0))
 
     def shunt_factor(self, rail: str) -> float:
-        """See `FaultHooks`."""
         return self.factor if rail == self.rail else 1.0
 
 
@@ -179,13 +172,12 @@ class SwappedRails(Fault):
     other: str = "vdda_1v8"
 
     def soldered_to(self, rail: str) -> str:
-        """See `FaultHooks`."""
         return {self.rail: self.other, self.other: self.rail}.get(rail, rail)
 
 
 @define(kw_only=True, eq=False)
 class SensorReset(Fault):
-    """A rail's sensor loses its power for an instant, and with it its settings."""
+    """A rail's sensor loses power for an instant, with its settings."""
 
     name: ClassVar[str] = "sensor_reset"
     outcome: ClassVar[FaultOutcome] = _flags("sensor_reset", "power_gap")
@@ -193,7 +185,6 @@ class SensorReset(Fault):
     _lost: bool = field(default=False, init=False)
 
     def loses_power(self, rail: str) -> bool:
-        """See `FaultHooks`."""
         loses = rail == self.rail and not self._lost
         self._lost = self._lost or loses
         return loses

@@ -19,100 +19,136 @@ if TYPE_CHECKING:
 
 @define(kw_only=True, eq=False)
 class QuietKernel(Fault):
-    """The kernel's command line has `quiet`: the console shows errors only, and neither the kernel's start nor systemd's."""
+    """The kernel's command line has `quiet`.
+
+    The console shows errors only, and neither the kernel's start nor systemd's.
+    """
 
     name: ClassVar[str] = "quiet_kernel"
     # A number of its own flow where the whole run has it (tests/unit/run/test_flow_runs.py).
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", cycle=2)
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status."""
+        """Add `quiet`.
+
+        Sources: Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status.
+        """
         return setup.with_variables(optargs="quiet")
 
 
 @define(kw_only=True, eq=False)
 class AutobootKeyed(Fault):
-    """Only a space stops U-Boot's countdown, and nothing is counted: "Press SPACE to abort autoboot in 2 seconds"."""
+    """Only a space stops U-Boot's countdown, which counts nothing.
+
+    It prints "Press SPACE to abort autoboot in 2 seconds".
+    """
 
     name: ClassVar[str] = "autoboot_keyed"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; public logs of AM335x and AM62x boards with U-Boot 2017.05 and later."""
+        """Select the keyed countdown.
+
+        Sources: public logs of AM335x and AM62x boards with U-Boot 2017.05 and later.
+        """
         return evolve(setup, keyed=True)
 
 
 @define(kw_only=True, eq=False)
 class SilentBl31(Fault):
-    """TF-A was built to say nothing: between the two SPL there is silence."""
+    """TF-A was built silent: nothing comes between the two SPL."""
 
     name: ClassVar[str] = "silent_bl31"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; TF-A's LOG_LEVEL below that of notices."""
+        """Silence TF-A: LOG_LEVEL below that of notices."""
         return evolve(setup, bl31_silent=True)
 
 
 @define(kw_only=True, eq=False)
 class TeeTalks(Fault):
-    """OP-TEE was built to say what it does, also in the middle of the kernel's start (`I/TC: Secondary CPU 1 ...`)."""
+    """OP-TEE prints its actions, also during the kernel's start.
+
+    For example `I/TC: Secondary CPU 1 ...`.
+    """
 
     name: ClassVar[str] = "tee_talks"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; a public log of the SK-AM62 with SDK 11.0 and a debug build."""
+        """Select the talking OP-TEE.
+
+        Source: a public log of the SK-AM62 with SDK 11.0 and a debug build.
+        """
         return evolve(setup, tee_talks=True)
 
 
 @define(kw_only=True, eq=False)
 class SplRebuilt(Fault):
-    """The two SPL were built at different times, and say so in their banners."""
+    """The banners of the two SPL have different build times."""
 
     name: ClassVar[str] = "spl_rebuilt"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
     built: str = field(default="Jun 25 2025 - 09:02:11 +0000")
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps; this one is made up."""
+        """Select another build stamp, which is made up.
+
+        Public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps.
+        """
         return evolve(setup, spl_built=self.built)
 
 
 @define(kw_only=True, eq=False)
 class ClockRates(Fault):
-    """SPL prints the clocks that it sets, as with SDK 11.2, in place of the one frequency that it changed."""
+    """SPL prints the clocks that it sets, as with SDK 11.2.
+
+    They stand in place of the one frequency that it changed.
+    """
 
     name: ClassVar[str] = "clock_rates"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; a description of logs with SDK 11.2, whose other lines are assumed to be those of 11.1."""
+        """Select the clock lines.
+
+        Source: a description of logs with SDK 11.2, whose other lines are assumed to be those of 11.1.
+        """
         return evolve(setup, clocks_said=True)
 
 
 @define(kw_only=True, eq=False)
 class ExtlinuxBoot(Fault):
-    """U-Boot boots through a menu file (extlinux.conf): it says the kernel's command line, and not that it found a card."""
+    """U-Boot boots through a menu file (extlinux.conf).
+
+    It prints the kernel's command line, and no found card.
+    """
 
     name: ClassVar[str] = "extlinux_boot"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def setup(self, setup: SimSetup) -> SimSetup:
-        """See `FaultHooks`; public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images."""
+        """Select the menu file.
+
+        Sources: public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images.
+        """
         return evolve(setup, extlinux=True)
 
 
 @define(kw_only=True, eq=False)
 class NoCardPresent(Fault):
-    """U-Boot looks for a card in an empty slot too, before it finds the one that it boots from and after."""
+    """U-Boot looks for a card in an empty slot, too."""
 
     name: ClassVar[str] = "no_card_present"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
     _said: int = field(default=0, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`; drivers/mmc/mmc.c (mmc_start_init), public logs of AM62A and AM62P boards."""
+        """Print the message.
+
+        Sources: drivers/mmc/mmc.c (mmc_start_init), public logs of AM62A and AM62P boards.
+        """
         if point == ("uboot.countdown", "uboot.load", "")[self._said]:
             self._said += 1
             yield from computer.say("MMC: no card present\n")
@@ -120,14 +156,20 @@ class NoCardPresent(Fault):
 
 @define(kw_only=True, eq=False)
 class ErratumI2331(Fault):
-    """SPL resets the board once after each cold start (AM64x, erratum i2331): three SPL banners, and a healthy boot."""
+    """SPL resets the board once after each cold start.
+
+    On AM64x (erratum i2331): three SPL banners, and a healthy boot.
+    """
 
     name: ClassVar[str] = "erratum_i2331"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`; U-Boot, arch/arm/mach-k3/am642_init.c, and public logs of AM64x boards."""
+        """Reset the board.
+
+        Sources: U-Boot, arch/arm/mach-k3/am642_init.c, and public logs of AM64x boards.
+        """
         if point == "spl.start" and self._left:
             self._left -= 1
             yield from computer.say("Resetting on cold boot to workaround ErrataID:i2331\n")
@@ -138,13 +180,19 @@ class ErratumI2331(Fault):
 
 @define(kw_only=True, eq=False)
 class ResumeWithSpl(Fault):
-    """SPL runs again at each resume (as on the J784S4), prints its banner, and hands over to the sleeping kernel."""
+    """SPL runs again at each resume, with its banner.
+
+    As on the J784S4, it hands over to the sleeping kernel.
+    """
 
     name: ClassVar[str] = "resume_with_spl"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`; a description of logs of the J784S4; which of SPL's lines come is assumed."""
+        """Print SPL's lines.
+
+        Source: a description of logs of the J784S4; the set of lines is assumed.
+        """
         if point == "resume.start":
             facts = computer.model.facts()
             yield from computer.say(f"\nU-Boot SPL {facts['r5_uboot']}\nSYSFW ABI: {computer.model.release.sysfw}\n")
@@ -158,7 +206,6 @@ class _Later(Fault):
     _struck: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from ()
         if point == "login.prompt" and not self._struck:
             self._struck = True
@@ -169,20 +216,23 @@ class _Later(Fault):
         yield from computer.write(self.text(computer).encode())
 
     def text(self, computer: Computer) -> str:
-        """What comes."""
+        """Printed text."""
         raise NotImplementedError
 
 
 @define(kw_only=True, eq=False)
 class SecondPrompt(_Later):
-    """getty starts a second time, a while after the first: another banner and another prompt. The first one counts."""
+    """getty starts again: a second banner and prompt follow.
+
+    The first prompt counts.
+    """
 
     name: ClassVar[str] = "second_prompt"
     after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
     outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
 
     def text(self, computer: Computer) -> str:
-        """The banner and the prompt once more; their form is that of the first ones."""
+        """Banner and prompt again, in the form of the first ones."""
         host, tty = computer.model.identity.hostname, computer.model.board.console.linux
         distribution = computer.model.release.distribution
         return f"\n\nArago Project {host} {tty}\n\n{distribution} {host} {tty}\n\n{host} login: "
@@ -190,11 +240,11 @@ class SecondPrompt(_Later):
 
 @define(kw_only=True, eq=False)
 class NoticeAfterPrompt(_Later):
-    """A program writes a notice to the console after the prompt, on the prompt's own line; no second prompt follows."""
+    """A program writes a notice behind the prompt, on its line."""
 
     name: ClassVar[str] = "notice_after_prompt"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
 
     def text(self, computer: Computer) -> str:
-        """A line of systemd, which waits for nobody: its unit is made up."""
+        """A line of systemd, with a made-up unit."""
         return "[  OK  ] Finished Load/Save Screen Backlight Brightness.\n"

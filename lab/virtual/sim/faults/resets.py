@@ -23,13 +23,13 @@ _CLOCK_STANDS = "[    0.000000]"  # lines of the kernel from before its clock ru
 
 
 def unreadable(data: bytes, dice: Random) -> bytes:
-    """Bytes as they arrive when sender and receiver do not agree on the speed; line ends stay."""
+    """Garble bytes as at another speed; line ends stay."""
     return bytes(byte if byte in b"\r\n" else dice.choice(_GARBAGE) for byte in data)
 
 
 @define(kw_only=True, eq=False)
 class _Once(Fault):
-    """Strikes once, at a point of the boot; `_struck` says that it did."""
+    """Strikes once at a point of the boot, noted in `_struck`."""
 
     _struck: bool = field(default=False, init=False)
 
@@ -46,14 +46,13 @@ class _Once(Fault):
 
 @define(kw_only=True, eq=False)
 class Kexec(_Once):
-    """The running kernel starts another one (kexec), without U-Boot, and that one boots to the prompt."""
+    """The running kernel starts another one (kexec), without U-Boot."""
 
     name: ClassVar[str] = "kexec"
     outcome: ClassVar[FaultOutcome] = _RESET
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if self._strikes(self.at_point, point):
             # kernel/kexec_core.c (kernel_kexec), arch/arm64/kernel/machine_kexec.c
             yield from computer.printk("kexec_core: Starting new kernel", level=0)
@@ -63,52 +62,47 @@ class Kexec(_Once):
 
 @define(kw_only=True, eq=False)
 class ClockRestarted(_Once):
-    """The kernel starts a second time, and all that would say so is lost: only its clock begins at zero again."""
+    """The kernel starts a second time, seen only in its clock."""
 
     name: ClassVar[str] = "clock_restarted"
     outcome: ClassVar[FaultOutcome] = _RESET
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from ()
         if self._strikes(self.at_point, point):
             raise KexecError
 
     def printk(self, line: str) -> str:
-        """See `FaultHooks`."""
         return "" if self._struck and line.startswith(_CLOCK_STANDS) else line
 
 
 @define(kw_only=True, eq=False)
 class WatchdogUnreadable(_Once):
-    """The watchdog resets the processor in the middle of the boot, and no banner of the second start can be read."""
+    """The watchdog resets the processor; the second banners are unreadable."""
 
     name: ClassVar[str] = "watchdog_unreadable"
     outcome: ClassVar[FaultOutcome] = _RESET
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from ()
         if self._strikes(self.at_point, point):
             raise CpuResetError
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return self._without_banners(data)
 
 
 @define(kw_only=True, eq=False)
 class CountdownReset(_Once):
-    """The board resets during U-Boot's countdown, and no banner of the second start can be read."""
+    """The board resets during U-Boot's countdown; the second banners are unreadable."""
 
     name: ClassVar[str] = "countdown_reset"
     outcome: ClassVar[FaultOutcome] = _RESET
     after_ms: float = field(default=500.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from ()
         if self._strikes("uboot.autoboot", point):
             computer.machine.spawn(self._later(computer))
@@ -118,7 +112,6 @@ class CountdownReset(_Once):
         computer.reset()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return self._without_banners(data)
 
 
@@ -130,7 +123,6 @@ class WarmRestart(_Once):
     outcome: ClassVar[FaultOutcome] = _RESET
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from ()
         if self._strikes("uboot.countdown", point):
             raise WarmRestartError
@@ -138,10 +130,9 @@ class WarmRestart(_Once):
 
 @define(kw_only=True, eq=False)
 class WarmRestartUnreadable(WarmRestart):
-    """U-Boot starts anew after its countdown, without SPL, and its second banner cannot be read."""
+    """U-Boot starts anew without SPL, with an unreadable banner."""
 
     name: ClassVar[str] = "warm_restart_unreadable"
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `FaultHooks`."""
         return self._without_banners(data)

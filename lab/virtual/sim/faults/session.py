@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 @define(kw_only=True, eq=False)
 class LoginRefused(Fault):
-    """Nobody can log in: the password file is damaged."""
+    """No login succeeds: the password file is damaged."""
 
     name: ClassVar[str] = "login_refused"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("login_failed",), "board", transient=True, trial="login")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "login.password":
             computer.locked = True
         yield from ()
@@ -36,14 +35,15 @@ class ShellSlow(Fault):
     seconds: float = field(default=2.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "shell.command":
             yield Pause(round(self.seconds * NS_PER_S))
 
 
 @define(kw_only=True, eq=False)
 class ProgramRefused(Fault):
-    """A program refuses some of its options, as a codec does that lacks a sampling rate; with others it works.
+    """A program refuses some of its options.
+
+    A codec that lacks a sampling rate does so; other options work.
 
     Attributes:
         words: of the command lines that are refused, as they stand there.
@@ -54,20 +54,22 @@ class ProgramRefused(Fault):
     words: str = field(default="-rate 44100 ", validator=validators.min_len(1))
 
     def refuses(self, command: str) -> str:
-        """See `FaultHooks`; the words of alsa-lib's aplay."""
+        """Error text of alsa-lib's aplay for a refused command."""
         return "Sample format or rate not available: Invalid argument" if self.words in f"{command} " else ""
 
 
 @define(kw_only=True, eq=False)
 class ClockJump(Fault):
-    """The board's wall clock jumps while it boots, as it does when it first hears of the time."""
+    """The board's wall clock jumps during the boot.
+
+    It does when it first hears of the time.
+    """
 
     name: ClassVar[str] = "clock_jump"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
     seconds: float = field(default=1730.0)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "user.middle":
             computer.wall_jump_s += self.seconds
             yield from computer.say("[  OK  ] System clock was changed by the time server.\n")
@@ -75,7 +77,10 @@ class ClockJump(Fault):
 
 @define(kw_only=True, eq=False)
 class ClockStopped(Fault):
-    """A debugger halts the board while it boots, its system counter too: the kernel does not know of that time."""
+    """A debugger halts the board and its system counter.
+
+    The kernel does not know of that time.
+    """
 
     name: ClassVar[str] = "clock_stopped"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("clock_disagrees",))
@@ -83,7 +88,6 @@ class ClockStopped(Fault):
     seconds: float = field(default=0.8, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == self.at_point and computer.kernel is not None:
             halted_ns = round(self.seconds * NS_PER_S)
             yield Pause(halted_ns)

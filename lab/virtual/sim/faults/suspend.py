@@ -25,7 +25,6 @@ class SuspendRefused(Fault):
     outcome: ClassVar[FaultOutcome] = _board("suspend_refused")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "suspend.enter":
             computer.sleep = ""
         yield from ()
@@ -40,7 +39,6 @@ class EarlyWake(Fault):
     seconds: float = field(default=0.5, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "suspend.asleep":
             computer.wakes_in_ns = round(self.seconds * NS_PER_S)
         yield from ()
@@ -54,20 +52,18 @@ class HungResume(Fault):
     outcome: ClassVar[FaultOutcome] = _board("hung_resume")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "resume":
             yield from for_ever()
 
 
 @define(kw_only=True, eq=False)
 class ModeRefused(Fault):
-    """The device manager chooses another low-power mode than the one that was asked for."""
+    """The device manager chooses another low-power mode than the requested one."""
 
     name: ClassVar[str] = "mode_refused"
     outcome: ClassVar[FaultOutcome] = _board("wrong_sleep_mode")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         if point == "suspend.enter":
             modes = [mode for mode in ("deep_sleep", "mcu_only") if mode != computer.sleep]
             computer.sleep = modes[0]

@@ -28,12 +28,11 @@ class _Logged(Fault):
     level: ClassVar[int] = _ERROR
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`."""
         yield from computer.printk(*self.lines.get(point, ()), level=self.level)
 
 
 class MmcErrors(_Logged):
-    """The SD card answers badly, and does after some tries; transfers have to be recovered."""
+    """The SD card answers badly; transfers have to be recovered."""
 
     name: ClassVar[str] = "mmc_errors"
     outcome: ClassVar[FaultOutcome] = _ERRORS
@@ -59,7 +58,7 @@ class UbiErrors(_Logged):
 
 
 class RootReadOnly(_Logged):
-    """The root file system has an error and becomes read-only; the services start all the same."""
+    """The root file system has an error and becomes read-only."""
 
     name: ClassVar[str] = "root_read_only"
     outcome: ClassVar[FaultOutcome] = _ERRORS
@@ -76,13 +75,19 @@ class RootReadOnly(_Logged):
 
 @define(kw_only=True, eq=False)
 class FsckRepairs(Fault):
-    """The board was switched off while it wrote: the file system check repairs a partition on the way."""
+    """The file system check repairs a partition during the boot.
+
+    The board was switched off while it wrote.
+    """
 
     name: ClassVar[str] = "fsck_repairs"
     outcome: ClassVar[FaultOutcome] = _ERRORS
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`; e2fsck/journal.c, e2fsck/super.c, e2fsck/unix.c, as systemd-fsck@.service puts it on the console."""
+        """Print the messages as systemd-fsck@.service does.
+
+        Sources: e2fsck/journal.c, e2fsck/super.c, e2fsck/unix.c.
+        """
         if point == "user.middle":
             for text in (
                 "recovering journal",
@@ -102,7 +107,10 @@ class UnitFailed(Fault):
     colour: bool = field(default=True)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `FaultHooks`; systemd, src/core/job.c (job_emit_done_message), with the colours of a terminal that has some."""
+        """Print systemd's message, with or without a terminal's colours.
+
+        Source: systemd, src/core/job.c (job_emit_done_message).
+        """
         if point == "user.middle":
             red, bold, plain = ("\x1b[0;1;31m", "\x1b[0;1;39m", "\x1b[0m") if self.colour else ("", "", "")
             unit = "Network Time Synchronization"

@@ -1,1 +1,1 @@
-"""Linux: the kernel's log and its clock, user space, login, shell, and sleep."""
+"""Linux: kernel log and clock, user space, login, shell, sleep."""

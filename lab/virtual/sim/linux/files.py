@@ -74,7 +74,7 @@ class Files:
         return ""
 
     def remove(self, path: str) -> bool:
-        """Whether there was such a file, which is gone now."""
+        """Remove a file; returns whether there was one."""
         return self._volatile.pop(path, self._kept.pop(path, None)) is not None
 
     def make_folder(self, path: str) -> None:
@@ -84,7 +84,7 @@ class Files:
             path = posixpath.dirname(path)
 
     def is_folder(self, path: str) -> bool:
-        """Whether it is one."""
+        """Return whether a path is a folder."""
         return path in self._folders or any(name.startswith(path.rstrip("/") + "/") for name in self.all())
 
     def all(self) -> list[str]:
@@ -102,7 +102,7 @@ class Files:
         return sorted(found)
 
 
-# --- The files of proc and sysfs that tests of a board use ---
+# --- Files of proc and sysfs ---
 
 
 _OMAP = "omap-aes-driver"  # the kernel module of OMAP's accelerators

@@ -79,7 +79,7 @@ class Kernel:
 
     @property
     def clock_ns(self) -> int:
-        """The kernel's clock: it starts some time into the boot, and stands still while the board sleeps."""
+        """Kernel's clock: starts during the boot, stops during sleep."""
         return 0 if self._zero_ns is None else self.computer.now_ns - self._zero_ns
 
     def start_clock(self) -> None:
@@ -92,11 +92,11 @@ class Kernel:
             self._zero_ns += ns
 
     def printk(self, text: str, level: int = 6) -> Program[None]:
-        """Log a line, and print it unless the console is away or the level is too low."""
+        """Log a line, and print it if console and level allow."""
         yield from self._print(Record(self.clock_ns, text, level))
 
     def shown(self) -> list[Record]:
-        """What dmesg shows: all since it was told to clear the log, which stays in the ring."""
+        """Records of dmesg: all since its last clear."""
         records = list(self.log)
         return records[records.index(self._cleared) + 1 :] if self._cleared in records else records
 
@@ -105,7 +105,7 @@ class Kernel:
         self._cleared = self.log[-1] if self.log else None
 
     def attach_console(self, *, attached: bool) -> Program[None]:
-        """Take the console away, or give it back: one that is registered prints the whole ring once more."""
+        """Detach or attach the console; a new one prints the ring."""
         again = attached and not self.console_attached
         self.console_attached = attached
         for record in list(self.log) if again else ():
@@ -146,7 +146,7 @@ class Kernel:
         yield from script.play(computer, late, planned.kernel_ns - worked_ns - printed_ns, self)
 
     def facts(self) -> dict[str, object]:
-        """What the kernel's and user space's texts are filled with."""
+        """Variables of the kernel's and user space's texts."""
         model = self.computer.model
         root = self.parameters.get("root", "")
         return {
@@ -169,7 +169,10 @@ class Kernel:
 
     @property
     def writable(self) -> bool:
-        """Whether the root file system is mounted so: the last of `ro` and `rw` counts, and without one it is not."""
+        """Return whether the root file system is mounted writable.
+
+        The last of `ro` and `rw` counts; without one it is not.
+        """
         said = [word for word in self.bootargs.split() if word in {"ro", "rw"}]
         return said[-1:] == ["rw"]
 
@@ -183,12 +186,14 @@ class Kernel:
 
     @property
     def root_device(self) -> str:
-        """The block device with the root file system; empty where it is in flash."""
+        """Block device of the root file system; empty: in flash."""
         return device_on(self.computer.model, self.root_medium)
 
     def _silent_start(self, lines: Sequence[script.ScriptLine]) -> Program[None]:
-        """Without an early console the kernel's lines wait, and its console prints them at once when it comes up; what
-        firmware says meanwhile does not wait."""
+        """Hold the kernel's lines until its console comes up.
+
+        This is a start without an early console; texts of the firmware do not wait.
+        """
         computer, early_ns = self.computer, self.computer.durations.early_ns
         weights = list(accumulate(line.weight for line in lines))
         due_ns = [round(early_ns * computer.time_scale * weight / weights[-1]) for weight in weights]
@@ -232,7 +237,7 @@ def _parameter(word: str) -> tuple[str, str]:
     return name, value
 
 
-# --- The root file system: which one the command line names, and what the kernel says when it mounts it ---
+# --- The root file system and its messages ---
 # The words follow fs/ext4/super.c: mount options until 5.16, the quota mode from 5.13, the UUID from 6.2, and whether it is
 # writable from 6.4; of the boards' kernels those of 4.9, 5.10, 6.1, 6.6 and 6.12. The remount of 6.12 is that of a public
 # log, which leaves the quota mode out.
@@ -243,7 +248,7 @@ _OPTIONS_UNTIL, _QUOTA_FROM, _UUID_FROM, _STATE_FROM, _NO_QUOTA_AGAIN = (5, 16),
 
 
 def medium_of(model: Model, root: str, booted: str) -> str:
-    """The medium that `root=` names; the one that was booted where it names none that the board has."""
+    """Medium that `root=` names, else the booted one."""
     for name, disk in DISK_IDS.items():
         if root.startswith(f"PARTUUID={disk}-") and name in model.board.media:
             return name
@@ -254,18 +259,18 @@ def medium_of(model: Model, root: str, booted: str) -> str:
 
 
 def device_on(model: Model, medium: str) -> str:
-    """The block device with the root file system of a medium; empty where it is in flash."""
+    """Block device of a medium's root file system; empty: in flash."""
     partition = {"sd": 2, "emmc": 1}
     return next((f"mmcblk{n}p{partition[name]}" for n, name in model.mmc_media.items() if name == medium), "")
 
 
 def mounted(version: tuple[int, ...], *, writable: bool) -> str:
-    """What stands behind "mounted filesystem" of ext4."""
+    """Text behind "mounted filesystem" of ext4."""
     return f"{_named(version, writable=writable)}with ordered data mode.{_options(version)}{_quota(version)}"
 
 
 def remounted(version: tuple[int, ...]) -> str:
-    """What stands directly behind "re-mounted", which always makes it writable."""
+    """Text directly behind "re-mounted", which always makes it writable."""
     quota = "" if version >= _NO_QUOTA_AGAIN else _quota(version)
     name = _named(version, writable=True).rstrip()
     return f"{' ' if name else ''}{name}.{_options(version)}{quota}"

@@ -26,7 +26,7 @@ _NAME = "-sh"
 
 
 class LoginSession:
-    """A login shell on the console. It is the host of its own commands.
+    """A login shell on the console, and host of its commands.
 
     Args:
         tools: its commands by name (`lab.virtual.sim.linux.commands.TOOLS`).
@@ -47,7 +47,7 @@ class LoginSession:
 
     @property
     def prompt(self) -> str:
-        """What it waits with."""
+        """Text of the prompt."""
         shown = "~" if self.folder == self.shell.variable("HOME") else self.folder
         return self._prompt_text or f"{self.user}@{self.computer.model.identity.hostname}:{shown}# "
 
@@ -97,7 +97,7 @@ class LoginSession:
         return run
 
     def unknown(self, name: str) -> str:
-        """What is said of a command that does not exist."""
+        """Error text for an unknown command."""
         return f"{_NAME}: {name}: command not found"
 
     def read_file(self, path: str) -> Program[bytes | None]:
@@ -117,7 +117,7 @@ class LoginSession:
         return [path.removeprefix(ahead) for path in self.files.matching(ahead + pattern)]
 
 
-# --- What Linux' commands have in common ---
+# --- Shared parts of Linux' commands ---
 
 
 def say(streams: Streams, text: str) -> Program[None]:
@@ -134,7 +134,7 @@ def complain(streams: Streams, text: str) -> Program[int]:
 def inputs(
     session: LoginSession, paths: Sequence[str], streams: Streams, name: str
 ) -> Program[list[tuple[str, bytes]]]:
-    """The named files, or standard input when none is named; says which do not exist."""
+    """Named files, or standard input; reports missing ones."""
     if not paths:
         return [("-", streams.stdin or b"")]
     found = []

@@ -1,7 +1,7 @@
-"""Suspend and resume: deep sleep, MCU-only, partial I/O, and what wakes the board from them.
+"""Suspend and resume: deep sleep, MCU-only, partial I/O, wake-ups.
 
 Forms and order of the lines: TI's low-power documents. While the board sleeps its console is silent and the kernel's
-clock stands still; what the kernel logs on the way down and up is printed after the console is back.
+clock stands still; the kernel's lines of the way down and up are printed after the console is back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Sleeper:
         return "" if self._alarm_s is None else f"{int(self._alarm_s)}\n"
 
     def set_alarm(self, text: str) -> Program[str]:
-        """Set or clear the RTC's alarm: seconds since the epoch, `+seconds`, or 0."""
+        """Set or clear the RTC's alarm: epoch seconds, `+seconds`, or 0."""
         yield from ()
         if not text.lstrip("+").isdigit():
             return "write error: Invalid argument"
@@ -107,7 +107,7 @@ class Sleeper:
         return ""
 
     def power_off(self) -> Program[None]:
-        """`poweroff`: partial I/O where a CAN wake-up source is armed, else nothing is left on.
+        """`poweroff`: partial I/O with an armed CAN wake-up source, else off.
 
         Raises:
             PowerDownError: always.
@@ -173,7 +173,10 @@ class Sleeper:
                 return sources[typed.uart]
 
     def _next_event(self, uarts: Sequence[str]) -> Program[Typed | None]:
-        """A byte on any UART (a sleeping one loses it), or None when the alarm goes off."""
+        """Wait for a byte on any UART, or the alarm (None).
+
+        A sleeping UART loses the byte.
+        """
         left_ns = None
         if self._alarm_s is not None:
             left_ns = max(0, round((self._alarm_s - self.wall_s) * NS_PER_S))

@@ -139,7 +139,7 @@ def _nothing(_session: LoginSession, arguments: Sequence[str], _streams: Streams
     return int(arguments[0] == "false")
 
 
-# --- Commands that put the board to sleep, off, or through a reset ---
+# --- Commands for sleep, power-off and reset ---
 
 
 _STOPPING = (
@@ -171,7 +171,10 @@ def _rtcwake(session: LoginSession, arguments: Sequence[str], streams: Streams, 
 
 
 def _ethtool(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
-    """`ethtool -s mcu_mcan0 wol p` arms the CAN pins as a wake-up source; all else succeeds and changes nothing."""
+    """`ethtool -s mcu_mcan0 wol p` arms the CAN pins.
+
+    They are a wake-up source; all else succeeds and changes nothing.
+    """
     yield from ()
     if [word for word in arguments[1:] if word.startswith("mcu_mcan")] and "wol" in arguments[:-1]:
         armed = arguments[arguments.index("wol") + 1] == "p"

@@ -1,4 +1,7 @@
-"""Commands on text: echo, cat, grep, head, tail, wc, sort, cut, tr, seq, printf, test."""
+"""Commands on text, such as cat, grep, head, sort, printf, test.
+
+All: echo, cat, grep, head, tail, wc, sort, cut, tr, seq, printf, test.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,10 @@ def _grep(session: LoginSession, arguments: Sequence[str], streams: Streams, _sh
 
 
 def _basic(pattern: str) -> str:
-    """A basic regular expression as an extended one: its \\| \\( \\) \\+ \\? are bare, and the bare ones are text."""
+    """Convert a basic regular expression to an extended one.
+
+    Its \\| \\( \\) \\+ \\? become bare, and the bare ones text.
+    """
     return re.sub(r"\\?[|()+?{}]", lambda match: match[0][1:] if match[0][0] == "\\" else "\\" + match[0], pattern)
 
 

@@ -17,10 +17,10 @@ _REFUSAL_S = 2.0  # pam_unix' pause after a failure
 
 
 class UserSpace:
-    """What runs on a kernel.
+    """User space on a kernel.
 
     Attributes:
-        passwords: user -> password; who is not in it cannot log in. The images' root has none.
+        passwords: user -> password; other users cannot log in. The images' root has none.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -71,7 +71,7 @@ class UserSpace:
         return f"{self.computer.model.identity.hostname} login: "
 
     def _login(self) -> Program[str]:
-        """Who logged in; nobody after a failure."""
+        """Log a user in and return his name; empty after a failure."""
         yield from self.computer.write(self._prompt().encode())
         try:
             yield from self.computer.at("login.prompt")

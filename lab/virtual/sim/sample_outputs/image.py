@@ -1,4 +1,4 @@
-"""What the image of a simulated board has for benchmarks, as its file system shows it."""
+"""Benchmark files in the file system of a simulated board."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def _text(text: str) -> Callable[[], str]:
 
 
 def _numbers(device: str) -> str:
-    """Major and minor number of a partition, as the kernel gives them to mmcblk: eight minors a device."""
+    """Major and minor number of a partition.
+
+    The kernel gives mmcblk eight minors a device.
+    """
     if device.startswith("mmcblk"):
         return f"179:{8 * int(device[6]) + int(device[-1])}"
     return f"31:{device[-1]}" if device.startswith("mtdblock") else "0:1"

@@ -1,4 +1,7 @@
-"""The board's end of network tests: netperf, iperf, iperf3, mpstat, ip; and how a simulated link loses packets."""
+"""Board's end of network tests, with losses of the simulated link.
+
+The programs are netperf, iperf, iperf3, mpstat, ip.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _IDLE_LOAD = 0.5
 
 @frozen
 class Udp:
-    """One UDP stream: packets a second offered and received, and the board's load in percent."""
+    """A UDP stream: packets/s offered and received, load in percent."""
 
     offered: float
     received: float
@@ -33,7 +36,10 @@ class Udp:
 def udp(
     model: Model, figures: PublishedValues, dice: random.Random, direction: str, payload: int, offered: float
 ) -> Udp:
-    """What becomes of a stream that offers so many packets a second; 0: as many as the sender can."""
+    """Result of a stream that offers so many packets a second.
+
+    0: as many as the sender can.
+    """
     frame = FRAMES.get(payload, payload + 46)
     port = model.port
     if not offered and direction == "ingress":
@@ -130,7 +136,7 @@ def _tcp_text(session: LoginSession, kind: str, seconds: float) -> str:
 
 
 def _ethtool(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
-    """`ethtool -C eth0 rx-usecs N tx-usecs M`; all else is the power tools'."""
+    """`ethtool -C eth0 rx-usecs N tx-usecs M`, else the power tools' command."""
     if "rx-usecs" not in arguments:
         return (yield from system.TOOLS["ethtool"](session, arguments, streams, shell))
     session.kernel.settings["rx_usecs"] = option(arguments, "rx-usecs", "0")
@@ -194,7 +200,10 @@ def _iperf(session: LoginSession, arguments: Sequence[str], streams: Streams, _s
 
 
 def _mpstat(session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    """sysstat's form. The load is what the program beside it left in the settings."""
+    """sysstat's output with the load of the program beside it.
+
+    The settings have that load.
+    """
     model = session.computer.model
     load = float(session.kernel.settings.pop("load", "1.00"))
     head = "CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle"
@@ -205,7 +214,10 @@ def _mpstat(session: LoginSession, _arguments: Sequence[str], streams: Streams, 
 
 
 def _ip(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    """`ip xfrm state add` remembers the cipher, of AES by its key's length; `ip route get` goes by eth0; the rest succeeds."""
+    """`ip`: notes ciphers, answers `route get`; the rest succeeds.
+
+    `ip xfrm state add` notes the cipher, of AES by its key's length; `ip route get` goes by eth0.
+    """
     words = list(arguments[1:])
     if words[:2] == ["route", "get"]:
         yield from streams.out(f"{words[2]} dev eth0 src 192.168.0.2 uid 0\n    cache\n".encode())
@@ -217,7 +229,7 @@ def _ip(session: LoginSession, arguments: Sequence[str], streams: Streams, _shel
 
 
 def _modprobe(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
-    """Remembers whether the crypto accelerator's driver is loaded; any other module is there already."""
+    """Note the crypto accelerator's driver; other modules are loaded already."""
     yield from ()
     if arguments[-1] == session.computer.model.board.benchmarks.crypto_module:
         session.kernel.settings["accelerator"] = "" if "-r" in arguments else arguments[-1]

@@ -73,7 +73,10 @@ def _stream(session: LoginSession, _arguments: Sequence[str], streams: Streams, 
 
 
 def _make(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    """`make -C …/coremark-pro XCMD=-cN certify-all` and `make -C …/multibench run-all`; nothing else can be made."""
+    """`make` of coremark-pro's certify-all and multibench's run-all only.
+
+    `make -C …/coremark-pro XCMD=-cN certify-all` and `make -C …/multibench run-all`.
+    """
     suite = next((name for name in _SUITES if any(word.endswith("/" + name) for word in arguments)), None)
     if suite is None:
         return (yield from complain(streams, "make: *** No targets specified and no makefile found.  Stop.")) + 1
@@ -158,7 +161,7 @@ def _env(session: LoginSession, arguments: Sequence[str], streams: Streams, shel
     return (yield from runner(arguments[1:], streams, shell))
 
 
-# --- sysbench and stress-ng. No guide has their numbers; these are of the size that a Cortex-A53 gives ---
+# --- sysbench and stress-ng, without published numbers ---
 
 
 _STRESSORS = {"cpu": 160.0, "matrix": 210.0, "cache": 5.0, "pipe": 260_000.0, "switch": 90_000.0}

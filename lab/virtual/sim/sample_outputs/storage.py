@@ -1,4 +1,4 @@
-"""Files, fio and flash: filesystem_tests, fio, dd, and the tools that make file systems."""
+"""Storage programs: filesystem_tests, fio, dd, and file system tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALL = (
 
 
 def _mount(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
-    """Remembers what was mounted last, so that the tests on it know their medium."""
+    """Note the mounted device for the tests on it."""
     yield from ()
     words = [word for word in arguments[1:] if word.startswith(("/dev/", "ubi"))]
     kind = option(arguments, "-t")

@@ -12,7 +12,7 @@ from lab.virtual.sim.sh.words import Part, ShellSyntaxError, Substitution, Sum, 
 
 
 class Scope(Protocol):
-    """What words are expanded with; the interpreter is one."""
+    """Scope of an expansion, e.g. the interpreter."""
 
     def variable(self, name: str) -> str:
         """A variable's value; empty when unset."""
@@ -23,7 +23,7 @@ class Scope(Protocol):
         ...
 
     def output_of(self, script: str) -> Program[str]:
-        """What a command substitution writes."""
+        """Output of a command substitution."""
         ...
 
     def matching(self, pattern: str) -> list[str]:
@@ -40,7 +40,7 @@ def fields(words: Iterable[Word], scope: Scope) -> Program[list[str]]:
 
 
 def text(word: Word, scope: Scope) -> Program[str]:
-    """The one text that a word becomes where nothing is split, e.g. in an assignment."""
+    """Text of a word that is not split, e.g. an assignment's."""
     pieces = []
     for part in word.parts:
         pieces.append((yield from _value(part, scope)))
@@ -48,7 +48,10 @@ def text(word: Word, scope: Scope) -> Program[str]:
 
 
 def _word_fields(word: Word, scope: Scope) -> Program[list[str]]:
-    """Split one word. A field is a list of (text, quoted), so that only unquoted `*` matches files."""
+    """Split one word into fields of (text, quoted).
+
+    Only unquoted `*` matches files.
+    """
     done: list[list[tuple[str, bool]]] = []
     current: list[tuple[str, bool]] | None = None
     for part in word.parts:

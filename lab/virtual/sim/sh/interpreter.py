@@ -46,7 +46,7 @@ class ExitError(Exception):
 
 @frozen
 class Streams:
-    """Where a command reads and writes.
+    """Streams of a command.
 
     Attributes:
         stdin: what was piped or redirected into it; None: the terminal.
@@ -68,7 +68,7 @@ class ShellHost(Protocol):
         ...
 
     def unknown(self, name: str) -> str:
-        """What is said of a command that does not exist."""
+        """Error text for an unknown command."""
         ...
 
     def read_file(self, path: str) -> Program[bytes | None]:
@@ -127,7 +127,7 @@ class Interpreter:
         return self.host.matching(pattern)
 
     def output_of(self, script: str) -> Program[str]:
-        """What a script writes."""
+        """Output of a script."""
         collected = bytearray()
         inner = self.subshell()
         yield from inner.execute(script, Streams(_into(collected), _into(bytearray())))

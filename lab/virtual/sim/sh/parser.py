@@ -247,7 +247,10 @@ class Pipeline:
 
 @frozen
 class AndOr:
-    """`a && b || c`: the first, then pairs of operator and pipeline."""
+    """`a && b
+
+    c`: the first, then operators with pipelines.
+    """
 
     first: Pipeline
     rest: tuple[tuple[str, Pipeline], ...]
@@ -296,7 +299,7 @@ class Function:
 
 @frozen
 class Group:
-    """`{ body; }`, or in a shell of its own `( body )`, with redirections."""
+    """`{ body; }`, or the subshell `( body )`, with redirections."""
 
     body: Items
     redirections: tuple[Redirection, ...]

@@ -18,12 +18,12 @@ class ShellSyntaxError(Exception):
 
 
 class IncompleteError(ShellSyntaxError):
-    """The text is the beginning of a command: the prompt asks for more."""
+    """The text is incomplete: the prompt asks for more."""
 
 
 @frozen
 class Text:
-    """Characters that stand for themselves; quoted ones are neither split nor matched against files."""
+    """Literal characters; quoted ones are neither split nor matched."""
 
     text: str
     quoted: bool
@@ -58,7 +58,10 @@ Part: TypeAlias = Text | Variable | Substitution | Sum
 
 @frozen
 class Word:
-    """A word; `plain` is its text when it is one bare piece (keywords and names of functions are)."""
+    """A word; `plain` is the text of a single bare piece.
+
+    Keywords and names of functions are such pieces.
+    """
 
     parts: tuple[Part, ...]
 

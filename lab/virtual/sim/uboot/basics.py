@@ -11,7 +11,7 @@ from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Program
 from lab.virtual.sim.sh.interpreter import Streams
 from lab.virtual.sim.uboot.uboot import Command, UBoot
 
-# --- What `help` says of each of U-Boot's commands ---
+# --- Help texts of U-Boot's commands ---
 
 
 TEXTS: Mapping[str, str] = {
@@ -62,7 +62,7 @@ TEXTS: Mapping[str, str] = {
 }
 
 
-# --- U-Boot's commands for its environment, its memory and itself ---
+# --- Commands for environment, memory and U-Boot itself ---
 
 
 FAILED, USAGE = 1, 1
@@ -76,7 +76,7 @@ def number(text: str) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Whether U-Boot would read it as one."""
+    """Return whether U-Boot reads it as a number."""
     try:
         number(text)
     except ValueError:
@@ -98,7 +98,10 @@ def _echo(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
 
 
 def _help(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """All commands; or what the named ones take, which ends with status 1 as U-Boot's own does."""
+    """Print all commands, or the usage of the named ones.
+
+    The latter ends with status 1, as U-Boot's own does.
+    """
 
     if len(arguments) == 1:
         for name, text in sorted(TEXTS.items()):
@@ -273,7 +276,7 @@ def _status(status: int) -> Command:
     return command
 
 
-# --- U-Boot's commands for bytes in memory: compare, checksum, digest, fill ---
+# --- Commands for bytes in memory ---
 
 
 _ALGORITHMS = ("sha1", "sha256")
@@ -324,7 +327,7 @@ def _hash(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
 
 
 def _fill(uboot: UBoot, arguments: Sequence[str], _streams: Streams) -> Program[int]:
-    """`mw.b ADDRESS VALUE [COUNT]`, and `mw.l` with a value of four equal bytes."""
+    """`mw.b ADDRESS VALUE [COUNT]`, and `mw.l` with four equal bytes."""
     yield from ()
     if len(arguments) not in {3, 4} or not all(is_number(argument) for argument in arguments[1:]):
         return USAGE
@@ -335,7 +338,7 @@ def _fill(uboot: UBoot, arguments: Sequence[str], _streams: Streams) -> Program[
 
 
 def _fuse(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """`fuse …`: what it would burn is noted, and nothing is put back."""
+    """Note the fuses that `fuse …` would burn; print nothing back."""
     uboot.computer.storage.burned.append(" ".join(arguments))
     yield from line(streams, "Programming bank 0 word 0x00000000 to 0x00000001...")
     return 0

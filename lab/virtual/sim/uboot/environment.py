@@ -49,8 +49,10 @@ _AM43XX = {
 
 
 def default(model: Model, medium: str, setup: SimSetup) -> dict[str, str]:
-    """The environment of a board that booted from `medium`: one that a lab has set for that medium, or TI's own, which
-    loads Linux from the SD card whatever SPL was loaded from."""
+    """Environment of a board that booted from `medium`.
+
+    It is a lab's for that medium, or TI's own, which loads Linux from the SD card whatever SPL was loaded from.
+    """
     zipped = model.family.kernel_file == "zImage"
     sd = 0 if zipped else 1
     device = sd if setup.stock else {"sd": sd, "emmc": 0}.get(medium)

@@ -1,4 +1,7 @@
-"""U-Boot as a fastboot device: its protocol's packets on the simulated USB port. Words: U-Boot's drivers/fastboot."""
+"""U-Boot as a fastboot device on the simulated USB port.
+
+Words: U-Boot's drivers/fastboot.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ _BUFFER: Final = 0x8200_0000  # CONFIG_FASTBOOT_BUF_ADDR
 
 @frozen
 class _Buffer:
-    """Where a download goes."""
+    """Buffer of a download."""
 
     address: int = _BUFFER
     size: int = _MOST_BYTES
 
 
 def _fastboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """`fastboot [-l ADDRESS] [-s SIZE] usb 0`: until ctrl-C, or the host says `continue` (cmd/fastboot.c)."""
+    """`fastboot [-l ADDRESS] [-s SIZE] usb 0`, until ctrl-C or `continue` (cmd/fastboot.c)."""
     words, buffer = list(arguments[1:]), _Buffer()
     while len(words) > 1 and words[0] in {"-l", "-s"} and is_number(words[1]):
         buffer = evolve(buffer, **{"address" if words[0] == "-l" else "size": number(words[1])})

@@ -130,7 +130,10 @@ def _update(
 
 
 def _kernel_or(uboot: UBoot, address: int, content: Content) -> Content:
-    """The load scripts read the kernel and the device tree from fixed places of the flash."""
+    """Name the kernel and device tree at their load addresses.
+
+    The load scripts read them from fixed places of the flash.
+    """
     names = {uboot.shell.variables.get("loadaddr"): "kernel", uboot.shell.variables.get("fdtaddr"): "fdt"}
     return Content(names.get(f"{address:#x}", content.name), content.size, content.text)
 
@@ -182,7 +185,7 @@ def _ubifsload(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Prog
     return 0
 
 
-# --- U-Boot's `mtd`: flash by the names of its partitions. Words: U-Boot's cmd/mtd.c ---
+# --- `mtd` (words: U-Boot's cmd/mtd.c) ---
 
 
 # Offset and size; of the SK-AM62's NOR, Linux' k3-am62x-sk-common.dtsi.
@@ -199,7 +202,10 @@ PARTITIONS: Mapping[str, tuple[int, int]] = {
 
 
 def _mtd(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """`mtd list`, `mtd read|write NAME ADDRESS [OFFSET [SIZE]]`, `mtd erase NAME [OFFSET SIZE]`."""
+    """`mtd list`, `mtd read|write`, `mtd erase`.
+
+    `mtd read|write NAME ADDRESS [OFFSET [SIZE]]`, `mtd erase NAME [OFFSET SIZE]`.
+    """
     match list(arguments[1:]):
         case ["list"]:
             yield from line(

@@ -71,7 +71,7 @@ def _source(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program
     return (yield from uboot.shell.execute(content.text.decode(errors="replace"), streams))
 
 
-# --- The menu file extlinux.conf: its lines are boot/pxe_utils.c's; its sizes and label are made up ---
+# --- The menu file extlinux.conf (boot/pxe_utils.c) ---
 
 
 _LABEL = "arago"
@@ -79,7 +79,7 @@ _MENU = Content("extlinux.conf", 214)
 
 
 def _sysboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """`sysboot mmc DEV:PART any ADDRESS FILE`: boot what the file's first entry says."""
+    """`sysboot mmc DEV:PART any ADDRESS FILE`: boot the file's first entry."""
     match list(arguments[1:]):
         case ["mmc", place, "any", _address, menu] if is_number(place.partition(":")[0]):
             device = number(place.partition(":")[0])

@@ -1,4 +1,4 @@
-"""U-Boot's commands that bring files from elsewhere into memory: over the network, and over the console."""
+"""U-Boot's commands that load files over network and console."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def _link_up(uboot: UBoot, streams: Streams) -> Program[None]:
 
 
 def _port(text: str) -> int:
-    """Of the variable `tftpdstp`, as net/tftp.c takes it: the digits that it begins with; a UDP port has 16 bits."""
+    """Port of the variable `tftpdstp`, parsed as by net/tftp.c.
+
+    It has the digits at its beginning, and 16 bits.
+    """
     digits = re.match(r"[0-9]*", text.strip())
     return int(digits[0] if digits and digits[0] else "0") & 0xFFFF
 

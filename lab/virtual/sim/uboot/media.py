@@ -19,7 +19,7 @@ _OTHER_MIB_S = 20.0  # of a medium that no figure is for; assumed
 
 
 def seconds_of(computer: Computer, medium: str, size: int, *, write: bool, raw: bool) -> float:
-    """The time of a transfer in seconds: at the published rate, where the guide has one for this kind of transfer.
+    """Time of a transfer in seconds, by the published rate if any.
 
     The guides publish U-Boot's raw transfers of eMMC and OSPI, and its FAT files on SD.
     """
@@ -50,7 +50,7 @@ def transfer(
 def drawn_seconds(
     computer: Computer, medium: str, size: int, *, write: bool = False, raw: bool = False, published: bool = True
 ) -> float:
-    """How long a transfer takes this time; see `transfer`."""
+    """Drawn time of a transfer; see `transfer`."""
     if published:
         seconds = seconds_of(computer, medium, size, write=write, raw=raw)
     else:
@@ -73,7 +73,7 @@ def speed(size: int, ms: int) -> str:
     return f"{rate:.0f} Bytes/s"
 
 
-# --- How U-Boot's commands read and write media: piece by piece, so that what ends a write leaves a part of it ---
+# --- Transfers of media, piece by piece ---
 
 
 _PIECES: Final = 10
@@ -90,14 +90,17 @@ def capacity(computer: Computer, medium: StorageMedium, partition: int) -> int:
 
 
 def protected(computer: Computer, medium: StorageMedium) -> bool:
-    """Whether it refuses to be written."""
+    """Return whether a medium refuses writes."""
     return any(trouble.protects(medium.name) for trouble in computer.troubles)
 
 
 def store(
     computer: Computer, medium: StorageMedium, partition: int, offset: int, ram: Space, address: int, size: int
 ) -> Program[int]:
-    """Write from memory. Returns: how many bytes went well; after a failure nothing more is written."""
+    """Write from memory; returns the number of good bytes.
+
+    After a failure nothing more is written.
+    """
     ns = drawn_seconds(computer, medium.name, size, write=True, raw=True) * NS_PER_S
     step = max(PAGE_BYTES, -(-size // _PIECES // PAGE_BYTES) * PAGE_BYTES)
     done = 0

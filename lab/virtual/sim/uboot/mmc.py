@@ -14,7 +14,7 @@ from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from lab.virtual.sim.uboot.media import speed, transfer
 from lab.virtual.sim.uboot.uboot import Command, UBoot
 
-# --- U-Boot's commands for an eMMC's extended CSD, and `mmc erase`. Words: U-Boot's cmd/mmc.c ---
+# --- Extended CSD and `mmc erase` (cmd/mmc.c) ---
 
 
 _Register: TypeAlias = Callable[[UBoot, Sequence[int], Streams], Program[int]]
@@ -97,7 +97,7 @@ _REGISTERS: Mapping[str, _Register] = {
 }
 
 
-# --- U-Boot's commands for SD and eMMC: raw blocks and files ---
+# --- SD and eMMC: raw blocks and files ---
 
 
 _UENV = b"# This file is imported by U-Boot on its way to the kernel.\nuenvcmd=echo Already setup.\n"
@@ -152,7 +152,7 @@ def _about(uboot: UBoot, what: str) -> str:
 
 
 def present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
-    """Whether there is something in the slot; else U-Boot says so."""
+    """Return whether the slot has a medium; else print an error."""
     medium = media_of(uboot).get(device)
     if medium is None:
         yield from line(streams, f"no mmc device at slot {device:x}")
@@ -278,7 +278,7 @@ def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
 
 
 def find(uboot: UBoot, medium: str, name: str) -> Content | None:
-    """A file of a medium: one that was written to it, or one of the image."""
+    """A file of a medium, written there or of the image."""
     computer, family = uboot.computer, uboot.computer.model.family
     files = computer.storage.medium(medium).files
     came_with = firmware.delivered(firmware.SYSTEM, computer.model.board.name, computer.model.release_name)

@@ -74,7 +74,7 @@ class UBoot:
         return environment.default(self.computer.model, self.computer.medium, self.computer.setup)
 
     def content(self, address: int, size: int) -> Content:
-        """What stands in memory at an address."""
+        """Content of the memory at an address."""
         loaded = self.memory.get(address)
         kept = Space("file")
         kept.copy(0, self.ram, address, size)
@@ -87,7 +87,7 @@ class UBoot:
         self.shell.variables |= {"filesize": f"{content.size:x}", "fileaddr": f"{address:x}"}
 
     def _countdown(self) -> Program[bool]:
-        """Whether nobody stopped it."""
+        """Count down; returns False when a key stopped it."""
         delay = self.shell.variables.get("bootdelay", "2")
         if not delay.lstrip("-").isdigit() or int(delay) < 0:
             return delay == "-2"
@@ -110,7 +110,10 @@ class UBoot:
         return not pressed
 
     def _keyed(self, seconds: int) -> Program[bool]:
-        """The same where only a space stops it: nothing is counted (common/autoboot.c, CONFIG_AUTOBOOT_KEYED)."""
+        """Count down where only a space stops.
+
+        Nothing is counted (common/autoboot.c, CONFIG_AUTOBOOT_KEYED).
+        """
         yield from self.computer.say(f"Press SPACE to abort autoboot in {seconds} seconds\n")
         due_ns = self.computer.now_ns + round(seconds * NS_PER_S * self.computer.time_scale)
         while self.computer.now_ns < due_ns:
@@ -154,7 +157,7 @@ class UBoot:
         return lambda arguments, streams, _shell: command(self, arguments, streams)
 
     def unknown(self, name: str) -> str:
-        """What is said of a command that does not exist."""
+        """Error text for an unknown command."""
         return f"Unknown command '{name}' - try 'help'"
 
     def read_file(self, path: str) -> Program[bytes | None]:
