@@ -176,7 +176,7 @@ def buildbot_folders(
     if farm.buildbot is None:
         raise ConfigurationError(f"{file}: it has no `buildbot`; docs/farm/buildbot.md says what that needs")
     site = buildbot.BuildbotSite(output.absolute())
-    buildbot.write(farm, farm.buildbot, site, farm.environ, file)
+    buildbot.write(farm, farm.buildbot, site, farm.environ)
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
     if not buildbot.hand_over(site, farm.user):
@@ -262,24 +262,6 @@ def notify_unit(
     """Send an alert that a unit failed; systemd starts this (boardlab-notify@)."""
     notify.unit_failed(load(file), unit)
     echo(f"sent to Alertmanager: {unit} failed")
-
-
-@app.command("notify-build")
-def notify_build(
-    file: File,
-    builder: Annotated[str, typer.Argument(metavar="BUILDER", help='As Buildbot calls it, e.g. "boot on b1".')],
-    *,
-    schedule: Annotated[str, typer.Option(metavar="NAME", help="The schedule of the build.")],
-    board: Annotated[str, typer.Option(metavar="NAME", help="Its board.")],
-    said: Annotated[str, typer.Option(metavar="TEXT", help="The result of the build.")],
-    page: Annotated[str, typer.Option(metavar="URL", help="The page of the build.")],
-) -> None:
-    """Send an alert about a schedule's failed build.
-
-    Buildbot's master starts this.
-    """
-    notify.build_failed(load(file), notify.FailedBuild(builder, schedule, board, said, page))
-    echo(f"sent to Alertmanager: {builder} failed")
 
 
 @app.command()

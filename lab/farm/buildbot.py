@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,22 +19,14 @@ from attrs import asdict, frozen
 from lab import shipped
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import orders, reference_board
-from lab.farm.config import DAYS, HERE, Buildbot, Farm, GitHub, GitLab, Schedule, Webhook
+from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
 from lab.host.process import PERSON_VARIABLE
-from lab.jobs.queue import POINT_S
 from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"
 EVERYBODY: Final = "lab"  # a login that is no person's
 TOKENS: Final = "secrets"  # a folder of the master's: a file each, by the names of farm.yaml's keys
-_MODULES: Final = (
-    "master.cfg",
-    "boardlab_measure.py",
-    "boardlab_reference.py",
-    "boardlab_released.py",
-    "boardlab_reports.py",
-    "boardlab_turns.py",
-)
+_MODULES: Final = ("master.cfg", "boardlab.py")
 UPGRADE_S: Final = 300
 WAIT_S: Final = 14_400  # for a board that a person measures on
 REFERENCE_WAIT_S: Final = 1800  # the night waits for its check
@@ -86,13 +78,13 @@ def hosts(farm: Farm) -> list[str]:
     return [host.name for host in farm.hosts] or [HERE]
 
 
-def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str], path: Path | None = None) -> dict[str, Any]:
+def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
     """What master.cfg reads.
 
     Args:
         environ: what the runs have in their environment beside the worker's.
-        path: the farm.yaml, by which builds that fail are told to Alertmanager; None: they are not.
     """
+    told = {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
     boards = [{"name": b.name, "env": b.env, "host": farm.host_of(b), "hub": b.hub} for b in farm.boards]
     return {
         "program": farm.program,
@@ -105,31 +97,28 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str], path: 
         "listen": _endpoint(buildbot.www),
         "www": f"http://{buildbot.www}/",
         "workers": _endpoint(buildbot.workers),
-        "most": buildbot.most,
-        "scheduled": buildbot.scheduled,
-        "point_s": POINT_S,
+        "parallel": buildbot.parallel,
         "wait_s": WAIT_S,
         "attempts": buildbot.attempts,
         "reference": _reference(farm),
         "users": buildbot.users,
         "person": PERSON_VARIABLE,
-        "alerts": str(path.absolute()) if path is not None and farm.alertmanager else "",
-        "told": {name: told and asdict(told) for name, told in _told(buildbot).items()},
+        "alertmanager": farm.alertmanager,
+        "documents": farm.documents,
+        "told": {name: each and asdict(each) for name, each in told.items()},
     }
 
 
-def write(
-    farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[str, str], path: Path | None = None
-) -> None:
+def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[str, str]) -> None:
     """Write the folders; passwords that are there stay.
 
     Args:
-        environ, path: as of `described`.
+        environ: as of `described`.
 
     Raises:
         ConfigurationError: the file of passwords is damaged, or a token is not there. LabStableError: the folder cannot be written.
     """
-    found = described(farm, buildbot, environ, path)
+    found = described(farm, buildbot, environ)
     machine, _, port = buildbot.workers.rpartition(":")
     try:
         site.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -228,22 +217,16 @@ def commands(buildbot: Buildbot, site: BuildbotSite, host: str) -> dict[str, tup
     }
 
 
-def _told(buildbot: Buildbot) -> dict[str, GitHub | GitLab | Webhook | None]:
-    return {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
-
-
 def _reference(farm: Farm) -> dict[str, Any] | None:
     """The reference board's check, first each night; None: there is no such board."""
     board = farm.health.reference
     if not board:
         return None
-    hour, minute = map(int, farm.health.at.split(":"))
     where = {"board": board, "host": reference_board.host(farm), "env": reference_board.environment(farm, board)}
-    return {**where, "hour": hour, "minute": minute, "wait_s": REFERENCE_WAIT_S}
+    return {**where, "when": _when(farm.health.at), "wait_s": REFERENCE_WAIT_S}
 
 
 def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
-    hour, minute = map(int, schedule.at.split(":"))
     options = {name: value for name, value in schedule.options.items() if name != PROVISION}
     order = ["--suite", schedule.suite, "--env", schedule.env, "--cycles", str(schedule.cycles)]
     order += ["--release", schedule.release] if schedule.release else []
@@ -255,13 +238,17 @@ def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
         "words": [*order, *words(options)],
         "provision": schedule.options.get(PROVISION, ""),
         "releases": str(directory / schedule.releases) if schedule.releases else "",
-        "hour": hour,
-        "minute": minute,
-        "day": DAYS.index(schedule.day) if schedule.every == "week" else None,
+        "when": _when(schedule.at, schedule.day if schedule.every == "week" else ""),
     }
 
 
-def _secrets(path: Path, users: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+def _when(at: str, day: str = "") -> dict[str, int]:
+    """As Buildbot's `Nightly` has it, of each day or of one of the week."""
+    hour, minute = map(int, at.split(":"))
+    return {"hour": hour, "minute": minute, **({"dayOfWeek": DAYS.index(day)} if day else {})}
+
+
+def _secrets(path: Path, users: Iterable[str], names: Iterable[str]) -> dict[str, dict[str, str]]:
     try:
         known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:

@@ -99,7 +99,6 @@ class UsbEntry:
 
 GITHUB_API: Final = "https://api.github.com"
 GITLAB: Final = "https://gitlab.com"
-FOR_PERSONS: Final = 4  # each fourth run of a host, and at least one
 _USER: Final = re.compile(r"[\w.@-]{1,64}")
 _REPOSITORY: Final = re.compile(r"[\w.-]+(/[\w.-]+)+")
 
@@ -144,7 +143,7 @@ class Buildbot:
 
     Attributes:
         www: address:port of its pages; workers: of the master for its workers; both know no TLS.
-        parallel: runs at once on a host, of which some are for persons. attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
+        parallel: builds at once on a host. attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
         github, gitlab, webhook: who is told of builds; None: nobody.
         users: persons who start builds; each has a login, and measures as that person.
     """
@@ -158,16 +157,6 @@ class Buildbot:
     gitlab: GitLab | None = None
     webhook: Webhook | None = None
     users: list[str] = field(factory=list, validator=validators.deep_iterable(_user))
-
-    @property
-    def scheduled(self) -> int:
-        """Builds of schedules at once on a host; some only wait, for a board or for room, and must not keep out what a person starts."""
-        return max(1, self.parallel - max(1, self.parallel // FOR_PERSONS))
-
-    @property
-    def most(self) -> int:
-        """Builds at once on a host."""
-        return max(self.parallel, self.scheduled + 1)
 
     @property
     def secrets(self) -> list[str]:

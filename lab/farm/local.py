@@ -92,7 +92,7 @@ class LocalFarm:
         if not self.states():
             open_store(farm.database).close()
             if farm.buildbot is not None:
-                buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm), self.file)
+                buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm))
                 buildbot.prepare(farm.buildbot, self.buildbot)
         return farm, Supervised(self.runtime).up(programs(farm, self), {**_own_environ(), **self.environ(farm)})
 

@@ -1,4 +1,4 @@
-"""Alerts that a lab host sends by itself, past Prometheus: a unit of its own failed, or a build, or somebody tests the chain."""
+"""Alerts that a lab host sends by itself, past Prometheus: a unit of its own failed, or somebody tests the chain."""
 
 from __future__ import annotations
 
@@ -16,26 +16,11 @@ from lab.farm.config import Farm
 from lab.host.clock import utc_now
 from lab.shown import plain_text
 
-FAILED, BUILD, TEST = "BoardlabUnitFailed", "BoardlabBuildFailed", "BoardlabTest"
+FAILED, TEST = "BoardlabUnitFailed", "BoardlabTest"
 _RUNBOOK: Final = "docs/runbooks.md#"
 _RUNBOOK_URL: Final = "/runbooks/#"  # as in alerts.yml
 _FAILED_LASTS: Final = dt.timedelta(hours=1)  # longer than Alertmanager waits for what says more
 _TEST_LASTS: Final = dt.timedelta(minutes=5)
-
-
-@frozen
-class FailedBuild:
-    """A build of Buildbot that ended for good, without all that was ordered.
-
-    Attributes:
-        builder: e.g. "boot on am62x-sk-1". schedule: whose it is. said: how it ended. page: its address.
-    """
-
-    builder: str
-    schedule: str
-    board: str
-    said: str
-    page: str
 
 
 def alertmanager(farm: Farm) -> Alertmanager:
@@ -65,21 +50,6 @@ def unit_failed(farm: Farm, unit: str) -> None:
         "summary": f"{unit} failed on {labels['host']}",
         "description": f"systemd says so, and starts it again where it is to run always; `journalctl -u {unit}` on {labels['host']} has the reason.",
         **_runbook(farm, FAILED),
-    }
-    alertmanager(farm).post(labels, annotations, _FAILED_LASTS)
-
-
-def build_failed(farm: Farm, build: FailedBuild) -> None:
-    """Send the alert that a build of a schedule failed.
-
-    Raises:
-        BoardlabError: Alertmanager did not take it.
-    """
-    labels = {"alertname": BUILD, "severity": "ticket", "schedule": build.schedule, "board": build.board}
-    annotations = {
-        "summary": f"{build.builder}: a build of {build.schedule} failed",
-        "description": f"Buildbot does not begin it again: {build.said}. {build.page} has what it said.",
-        **_runbook(farm, BUILD),
     }
     alertmanager(farm).post(labels, annotations, _FAILED_LASTS)
 

@@ -358,7 +358,7 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
 # --- Whose fault it is that a job failed, in a line that a queue reads: a fault of the lab is nobody's commit's ---
 
 
-BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab_measure.py reads it
+BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab.py reads it
 
 
 def tell(store: Store, job: Job, say: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from support.mailbox import Mailbox
 from support.prometheus_server import Webhook, alertmanager, http, until
 
 from lab.farm.config import Farm, Schedule
-from lab.farm.notify import Alertmanager, FailedBuild, build_failed, unit_failed
+from lab.farm.notify import Alertmanager, unit_failed
 
 ROOT = Path(__file__).resolve().parents[2]
 LASTS = dt.timedelta(minutes=10)
@@ -67,7 +67,7 @@ def test_a_night_that_failed_is_mailed_once(post: Post, known: str) -> None:
         lambda: post.state("BoardlabUnitFailed", schedule="nightly") == "suppressed", "its unit's alert is kept back"
     )
     for schedule in ("nightly", "new"):
-        build_failed(farm, FailedBuild("boot on b1", schedule, "b1", "failed", "http://127.0.0.1:8010/"))
+        post.put("BoardlabBuildFailed", severity="ticket", schedule=schedule, board="b1")
     until(lambda: post.state("BoardlabBuildFailed", schedule="nightly") == "suppressed", "so is its build's")
     assert post.state("BoardlabBuildFailed", schedule="new") == "active", "of a release nothing else tells"
     unit_failed(farm, "boardlab-weekly.service")
@@ -78,11 +78,10 @@ def test_a_night_that_failed_is_mailed_once(post: Post, known: str) -> None:
 
 
 def test_a_reference_board_that_failed_its_check_is_told_once_and_another_build_of_it_all_the_same(post: Post) -> None:
-    farm = Farm(alertmanager=post.address)
     post.put("BoardlabBoardBad", board="b1")
     until(lambda: post.mailbox.mail("BoardlabBoardBad"), "the board is told")
     for schedule, board in (("reference", "b1"), ("reference", "b2"), ("nightly", "b1")):
-        build_failed(farm, FailedBuild(f"check of {board}", schedule, board, "failed", "http://127.0.0.1:8010/"))
+        post.put("BoardlabBuildFailed", severity="ticket", schedule=schedule, board=board)
     until(lambda: post.state("BoardlabBuildFailed", schedule="reference", board="b1") == "suppressed", "kept back")
     assert post.state("BoardlabBuildFailed", schedule="reference", board="b2") == "active", (
         "its check could not be made"

@@ -51,7 +51,7 @@ def test_a_build_whose_worker_goes_in_the_wrong_moment_ends_all_the_same() -> No
     ]
 
 
-def test_buildbots_modules_queue_skip_and_tell_as_they_say(tmp_path: Path) -> None:
+def test_buildbots_module_skips_takes_and_tells_as_it_says(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     folders = f"{root / 'farm' / 'buildbot'}:{root / 'tests' / 'support'}"
     words = ["-m", "twisted.trial", "--temp-directory", tmp_path / "trial", "buildbot_queue"]
@@ -125,10 +125,10 @@ def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: Bu
     assert {board: [cycle for _, cycle in found] for board, found in farm.samples().items()} == {
         board: list(range(1, CYCLES + 1)) for board in BOARDS
     }
-    for request in (old, night, person):
+    for request in (person, old, night):
         farm.ended(request)
-    last = [max(build["buildid"] for build in farm.builds(request)) for request in (old, person, night)]
-    assert last == sorted(last), "a person is next, after who has waited for four hours more"
+    last = [max(build["buildid"] for build in farm.builds(request)) for request in (person, old, night)]
+    assert last == sorted(last), "a person is next, then who has waited longer"
     assert farm.calls == taken, "a master that is started again takes no release twice"
 
 

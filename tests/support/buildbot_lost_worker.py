@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import MagicMock, Mock
 
-from boardlab_measure import measuring
+from boardlab import measuring
 from buildbot.process.results import EXCEPTION, SUCCESS, statusToString
 from buildbot.worker.base import Worker
 from twisted.internet import defer

@@ -1,16 +1,14 @@
-"""Tests for Buildbot's own environment (`python -m twisted.trial`): whose build is next, what is skipped, what is told, and what is asked of the database."""
+"""Tests for Buildbot's own environment (`python -m twisted.trial`): what is skipped, what is taken, and what is told."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
-from boardlab_measure import Said
-from boardlab_released import Released
-from boardlab_reports import Sure, described, document
-from boardlab_turns import Room, SameNight, Turns, all_of
+import boardlab
+from boardlab import Released, Said, Sure, alert_of, described, document, same_night, there
 from buildbot.process.buildrequest import BuildRequestCollapser
 from buildbot.process.results import EXCEPTION, FAILURE, SKIPPED, SUCCESS, WARNINGS
 from buildbot.test import fakedb
@@ -25,7 +23,7 @@ NOW_S = 1_800_000_000
 
 
 class Queue(TestReactorMixin, unittest.TestCase):
-    """Of a master with a database, two builders of a board, and one of another board."""
+    """Of a master with a database and a builder."""
 
     suppress = ((("ignore",), {"category": DeprecationWarning}),)  # of what Buildbot uses
 
@@ -34,9 +32,8 @@ class Queue(TestReactorMixin, unittest.TestCase):
         self.setup_test_reactor()
         self.master = yield fakemaster.make_master(self, wantData=True, wantDb=True)
         self.master.botmaster.maybeStartBuildsForBuilder = Mock()
-        self.builders = {number: self.builder(number) for number in (1, 2, 3)}
+        self.builders = {1: self.builder(1)}
         self.master.botmaster.builders = {builder.name: builder for builder in self.builders.values()}
-        self.turns = Turns(1440.0)
         yield self.master.db.insert_test_data(
             [
                 fakedb.Master(id=fakedb.FakeDBConnector.MASTER_ID),
@@ -50,8 +47,7 @@ class Queue(TestReactorMixin, unittest.TestCase):
         found = Mock(master=self.master, building=[])
         found.name = f"builder {number}"
         found.getBuilderId.side_effect = lambda: defer.succeed(number)
-        found.getAvailableWorkers.return_value = ["worker"]
-        found.getCollapseRequestsFn.return_value = SameNight({"nightly", "weekly"})
+        found.getCollapseRequestsFn.return_value = same_night({"nightly", "weekly"})
         return found
 
     def asked(self, number, ago_s, priority=PERSONS, builder=1, scheduler="measure", **properties):
@@ -72,52 +68,6 @@ class Queue(TestReactorMixin, unittest.TestCase):
             for name, value in given.items()
         ]
         return self.master.db.insert_test_data(rows)
-
-    @defer.inlineCallbacks
-    def next_of(self, numbers, free=()):
-        """Which of these is next; of the others, which found their board taken, `free` may begin now."""
-        builder = self.builders[1]
-        builder.canStartBuild.side_effect = lambda _worker, request: defer.succeed(request.id in free)
-        found = yield self.turns.first(builder, [SimpleNamespace(id=number) for number in numbers])
-        return found and found.id
-
-    @defer.inlineCallbacks
-    def test_a_person_comes_before_a_timer_unless_that_has_waited_four_hours_more(self):
-        yield self.asked(1, 3 * HOUR_S, TIMERS)
-        yield self.asked(2, HOUR_S)
-        assert (yield self.next_of([1, 2])) == 2
-        yield self.asked(3, 6 * HOUR_S, TIMERS)
-        assert (yield self.next_of([1, 2, 3])) == 3
-
-    @defer.inlineCallbacks
-    def test_whose_board_is_free_in_that_moment_loses_its_turn_to_nobody_who_comes_later(self):
-        yield self.asked(1, HOUR_S)
-        yield self.asked(2, HOUR_S, TIMERS)
-        assert (yield self.next_of([2], free=[1])) is None
-        assert (yield self.next_of([2])) == 2
-
-    @defer.inlineCallbacks
-    def test_the_builder_with_the_request_whose_turn_it_is_is_asked_first(self):
-        yield self.asked(1, 6 * HOUR_S, TIMERS, builder=3)
-        yield self.asked(2, HOUR_S, builder=2)
-        yield self.asked(3, HOUR_S, TIMERS, builder=2)
-        found = yield self.turns.builders(self.master, list(self.builders.values()))
-        assert [builder.name for builder in found] == ["builder 3", "builder 2", "builder 1"]
-
-    @defer.inlineCallbacks
-    def test_scheduled_builds_leave_room_for_persons_and_a_board_has_one_build(self):
-        nightly, person = (Mock(properties={"scheduler": name}) for name in ("nightly", "measure"))
-        for request in (nightly, person):
-            request.properties = Mock(getProperty=request.properties.get)
-        room = all_of(Room(["builder 1", "builder 2"], ["builder 1", "builder 2", "builder 3"], {"nightly"}, 1))
-        assert (yield self.may_begin(room, nightly, person)) == [True, True]
-        self.builders[3].building = [Mock(requests=[nightly])]
-        assert (yield self.may_begin(room, nightly, person)) == [False, True]
-        self.builders[2].building = [Mock(requests=[person])]
-        assert (yield self.may_begin(room, nightly, person)) == [False, False]
-
-    def may_begin(self, room, *requests):
-        return defer.gatherResults([room(self.builders[1], None, request) for request in requests])
 
     @defer.inlineCallbacks
     def test_nights_that_went_by_are_one_request_and_nothing_else_is_skipped(self):
@@ -153,32 +103,42 @@ class Queue(TestReactorMixin, unittest.TestCase):
 
     @defer.inlineCallbacks
     def test_a_release_that_was_taken_is_asked_for_once(self):
-        folder = self.mktemp()
-        released = Released(name="new", builderNames=["boot on b1"])
-        state = {"known": []}
-        released.getState = lambda name, *_default: defer.succeed(state[name])
+        """Also by a master that was killed before it knew the file."""
+        yield self.master.db.insert_test_data([fakedb.Buildset(id=1, external_idstring="new: 11.02.yaml")])
+        folder = Path(self.mktemp())
+        told = {"github": None, "gitlab": None}
+        farm = {"program": "echo", "directory": ".", "environ": {}, "told": told}
+        released = Released(name="new", builderNames=["boot on b1"], folder=str(folder), env="e.yaml", farm=farm)
+        released.folder, released.env, released.farm, released.priority = folder, "e.yaml", farm, 5
+        state, asked, taken = {"known": []}, [], []
+        released.getState = lambda name, *_default: defer.succeed(list(state[name]))
         released.setState = lambda name, value: defer.succeed(state.update({name: value}))
-        released._wrong, released._said = {}, {}
-        yield self.master.db.insert_test_data(
-            [
-                fakedb.Buildset(id=1, external_idstring="new: 11.02.yaml"),
-                fakedb.Buildset(id=2, external_idstring="other"),
-            ]
-        )
-        released.folder = Path(folder)
-        released.folder.mkdir()
-        (released.folder / "11.02.yaml").touch()
-        asked = []
-        get = self.master.data.get
+        released.addBuildsetForSourceStampsWithDefaults = lambda **order: taken.append(order["external_idstring"])
+        self.patch(Released, "master", self.master)
 
-        def counted(path, *args, **kwargs):
-            asked.append(path)
-            return get(path, *args, **kwargs)
+        def checked(_reactor, command, **_options):
+            asked.append(command[-1])
+            return defer.succeed((0, b'[{"problems": [], "fits": true}]', b""))
 
-        self.patch(Released, "master", SimpleNamespace(data=SimpleNamespace(get=counted)))
+        self.patch(boardlab.runprocess, "run_process", checked)
+        self.patch(boardlab, "commit_of", lambda _path: defer.succeed(None))
+        folder.mkdir()
+        for name in ("11.02", "11.03"):
+            (folder / f"{name}.yaml").touch()
         for _ in range(2):
-            yield released._look()
-        assert (state["known"], asked) == (["11.02.yaml"], [("buildsets",)])
+            yield released.look()
+        assert state["known"] == ["11.02.yaml", "11.03.yaml"]
+        assert taken == ["new: 11.03.yaml"]
+        assert len(asked) == 2, asked
+
+    def test_what_an_editor_leaves_beside_a_release_is_no_release(self):
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        (folder / ".#11.02.yaml").symlink_to("lena@desk.4711")
+        (folder / "gone.yaml").symlink_to("nothing")
+        (folder / ".draft.yaml").write_text("boards: [")
+        (folder / "11.02.yaml").touch()
+        assert there(folder) == [folder / "11.02.yaml"]
 
 
 class Told(unittest.TestCase):
@@ -232,3 +192,25 @@ class Told(unittest.TestCase):
         for lines in ((), (fault, "verdict: boot.time: regression")):
             build, line, outcome = self.told(*lines, results=FAILURE)
             assert (outcome, self.state(build)) == ("failed", FAILURE), lines
+
+    def test_alertmanager_is_told_of_schedule_board_and_page(self):
+        about = {"scheduler": "new", "board": "b1", "buildername": "boot on b1"}
+        properties = {name: (value, "boardlab") for name, value in about.items()}
+        build = {
+            "results": EXCEPTION,
+            "properties": properties,
+            "state_string": "lost 6 times: given up",
+            "url": "http://x/7",
+        }
+        (alert,) = alert_of("https://docs")({"build": build})
+        assert alert["labels"] == {
+            "alertname": "BoardlabBuildFailed",
+            "severity": "ticket",
+            "schedule": "new",
+            "board": "b1",
+        }
+        assert alert["annotations"]["summary"] == "boot on b1: a build of new failed"
+        assert alert["annotations"]["runbook_url"] == "https://docs/runbooks/#boardlabbuildfailed"
+        for text in ("broken, lost 6 times: given up", "http://x/7"):
+            assert text in alert["annotations"]["description"], text
+        assert alert["endsAt"] > dt.datetime.now(dt.UTC).isoformat()

@@ -43,7 +43,7 @@ AREA: Final = "services"
 SYSTEMD_S: Final = 10.0
 UNITS: Final = Path("/etc/systemd/system")
 STATE: Final = Path("/var/lib")  # of systemd's StateDirectory=
-_OF_THE_HOST: Final = frozenset({"environ", "alerts"})  # of Buildbot's file: where it runs, and where farm.yaml is
+_OF_THE_HOST: Final = frozenset({"environ"})  # of Buildbot's file: where it runs
 _ANSWERING: Final = frozenset(
     {"console", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
 )  # they are asked themselves, or the coordinator is, whoever keeps them

@@ -144,9 +144,7 @@ def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, mon
     assert old() == [], "it is not here"
     farm = config.load(file)
     assert farm.buildbot is not None
-    buildbot.write(
-        farm, farm.buildbot, buildbot.BuildbotSite(file.parent / "boardlab" / "buildbot"), farm.environ, file
-    )
+    buildbot.write(farm, farm.buildbot, buildbot.BuildbotSite(file.parent / "boardlab" / "buildbot"), farm.environ)
     assert old() == []
     file.write_text(queue + NEWER)
     (found,) = old()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lab.cli import main
-from lab.farm.notify import BUILD, FAILED, TEST, receivers
+from lab.farm.notify import FAILED, TEST, receivers
 from lab.virtual.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -181,24 +181,9 @@ def test_a_unit_that_failed_is_told_with_its_board(stand: Stand, tmp_path: Path)
     assert "board" not in exporter
 
 
-def test_a_build_that_failed_is_told_with_its_schedule_board_and_page(stand: Stand, tmp_path: Path) -> None:
-    about = {"schedule": "new", "board": "b1", "said": "broken, lost 6 times: given up", "page": "http://lab:8010/#/7"}
-    words = [f"--{name}={value}" for name, value in about.items()]
-    assert main(["farm", "notify-build", farm(tmp_path, stand.address), *words, "--", "boot on b1"]) == 0
-    (alert,) = stand.alerts
-    assert alert["labels"] == {
-        "alertname": "BoardlabBuildFailed",
-        "severity": "ticket",
-        "schedule": "new",
-        "board": "b1",
-    }
-    assert alert["annotations"]["summary"] == "boot on b1: a build of new failed"
-    assert all(about[name] in alert["annotations"]["description"] for name in ("said", "page"))
-
-
 def test_every_alert_that_lab_farm_posts_has_a_runbook() -> None:
     page = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
-    assert all(f"\n## {name}\n" in page for name in (FAILED, BUILD, TEST))
+    assert all(f"\n## {name}\n" in page for name in (FAILED, TEST))
 
 
 def test_every_service_tells_that_it_failed() -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -25,7 +23,6 @@ from lab.farm.systemd import units
 from lab.provision import releasefile
 from lab.provision.releasefile import find
 
-MASTER = Path(__file__).parents[3] / "farm" / "buildbot"
 ENV = "targets: {main: {drivers: [{BoardStrategy: {board: one, board_type: am62xx_sk}}]}}\n"
 SCHEDULE = "{name: new, env: one.yaml, board: one, cycles: 4, every: release, release: newest in releases, medium: sd}"
 
@@ -144,18 +141,6 @@ def test_what_an_editor_leaves_beside_a_release_is_no_release(
     assert main(["release", "list", str(folder), "--json"]) == 0
     assert [found["name"] for found in json.loads(capsys.readouterr().out)] == ["11.02"]
     assert find("newest in releases", "am62xx_sk", host.folder).name == "11.02"
-    parts = (
-        "buildbot.data.resultspec",
-        "buildbot.process.properties",
-        "buildbot.schedulers.base",
-        "buildbot.util",
-        "twisted.internet",
-        "twisted.python",
-    )
-    for name in ("buildbot", "buildbot.data", "buildbot.process", "buildbot.schedulers", "twisted", *parts):
-        monkeypatch.setitem(sys.modules, name, Mock(ReconfigurableBaseScheduler=object))
-    there = runpy.run_path(str(MASTER / "boardlab_released.py"))["there"]
-    assert there(folder) == [folder / "11.02.yaml"]
 
 
 def test_a_run_with_failures_is_not_begun_again(host: Host) -> None:

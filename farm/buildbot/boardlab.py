@@ -1,0 +1,468 @@
+"""What Buildbot lacks for boardlab: the step that is `lab run`, a scheduler of releases, and reports of what the judge said."""
+
+import datetime as dt
+import json
+import os
+import re
+from pathlib import Path
+
+from buildbot.data.resultspec import Filter
+from buildbot.plugins import reporters, steps, util
+from buildbot.process.build import Build
+from buildbot.process.logobserver import LogLineObserver
+from buildbot.process.properties import Properties
+from buildbot.process.results import CANCELLED, EXCEPTION, FAILURE, RETRY, SUCCESS, WARNINGS
+from buildbot.reporters.generators.build import BuildStartEndStatusGenerator, BuildStatusGenerator
+from buildbot.reporters.message import MessageFormatterFunction, MessageFormatterRenderable
+from buildbot.schedulers.base import ReconfigurableBaseScheduler
+from buildbot.util import runprocess
+from twisted.internet import defer, reactor, task
+from twisted.python import log
+
+# --- The step: what `lab run` says of its job and of numbers that moved becomes properties of the build ---
+
+BUSY = " Wait for it with --wait SECONDS"  # after who has the board
+JOB = re.compile(r"job (j\d+): ")
+UNMOVED = re.compile(r"run \d+: none of \d+ numbers has moved")
+UNASKED = "nobody asked the judge (`judge: false`, or no --judge)"
+
+
+class Said(LogLineObserver):
+    """The job, its verdicts, who has the board, which faults of the lab made it fail, and why it was not judged."""
+
+    def __init__(self):
+        super().__init__()
+        self.job, self.verdicts, self.busy, self.lab = "", [], "", ""
+        self._judged, self._why = False, ""
+
+    @property
+    def unjudged(self):
+        """Why nothing is known of its numbers; empty: the judge had them."""
+        return self._why or ("" if self._judged or self.verdicts else UNASKED)
+
+    def outLineReceived(self, line):
+        what, _, text = line.partition(": ")
+        if what == "verdict":
+            self.verdicts.append(text.strip())
+        elif what == "not judged":
+            self._why = self._why or text.strip()
+        elif what == "failed by the lab":
+            self.lab = text.strip()
+        elif UNMOVED.match(line):
+            self._judged = True
+        elif (found := JOB.match(line)) and not self.job:
+            self.job = found[1]
+
+    def errLineReceived(self, line):
+        if line.endswith(BUSY):
+            self.busy = line.removesuffix(BUSY)
+
+
+class Measure(steps.ShellCommand):
+    """`lab run`, or `lab health` (`check`), begun a bounded number of times for one request.
+
+    A check that found its board another's is not counted, and has no numbers.
+    """
+
+    def __init__(self, attempts, check=False, **kwargs):
+        super().__init__(**kwargs)
+        self.attempts, self.check, self.said = attempts, check, Said()
+        self.addLogObserver("stdio", self.said)
+
+    @defer.inlineCallbacks
+    def run(self):
+        builds = yield self.master.data.get(("buildrequests", self.build.requests[0].id, "builds"))
+        number = len(builds)
+        for build in builds if self.check else ():
+            its = yield self.master.data.get(("builds", build["buildid"], "properties"))
+            number -= bool(its.get("busy", ("",))[0])
+        if number > self.attempts:
+            self.descriptionDone = [f"lost {number - 1} times: given up"]
+            why = (
+                f"This was begun {number - 1} times, and each time its worker or its master was lost, a person had the board for all of "
+                "the wait, or what surrounds it (labgrid's coordinator, the results) did not answer. `lab jobs list` shows how far it "
+                "came; find out why, then start it again: what was measured is kept.\n"
+            )
+            yield self.addCompleteLog("given up", why)
+            return EXCEPTION
+        self.setProperty("attempt", number, "boardlab")
+        result = yield super().run()
+        for name in ("job", "verdicts", "busy", "lab", *(() if self.check else ("unjudged",))):
+            self.setProperty(name, getattr(self.said, name), "boardlab")
+        return result
+
+    def getResultSummary(self):
+        if self.results == WARNINGS and self.said.verdicts:
+            return {"step": "worse for sure", "build": "; ".join(self.said.verdicts)}
+        if self.results == SUCCESS and not self.check and self.said.unjudged:
+            return {"step": "not judged", "build": f"measured, not judged: {self.said.unjudged}"}
+        if self.results == RETRY and self.said.busy:
+            return {"step": "busy", "build": self.said.busy}
+        return super().getResultSummary()
+
+
+class Ending(Build):
+    """A build that ends whenever its worker goes, and whose exception keeps the worker from no other build.
+
+    Buildbot 4.3 leaves a build unended, or its request incomplete, if the worker goes while it is prepared or as it ends. After an
+    exception it takes no builds for the worker for 10 s, then twice as long, up to an hour; here that is one board's fault, and the host
+    has others. A worker that cannot prepare a build stays without builds.
+    """
+
+    @defer.inlineCallbacks
+    def startBuild(self, workerforbuilder):
+        try:
+            yield super().startBuild(workerforbuilder)
+        except Exception:  # noqa: BLE001 - whatever it is, the build would hang
+            log.err(None, "while a build was being prepared; it is queued again")
+            if not self.finished:
+                yield self.buildFinished(["worker", "lost"], RETRY)
+
+    @defer.inlineCallbacks
+    def buildFinished(self, text, results):
+        worker = self.workerforbuilder.worker
+        takes_builds = worker is not None and worker.quarantine_timer is None
+        pause_s = takes_builds and worker.quarantine_timeout
+        yield super().buildFinished(text, results)
+        if takes_builds and worker.quarantine_timer is not None:
+            worker.quarantine_timeout = pause_s
+            worker.stopQuarantineTimer()
+        if self in self.builder.building:
+            self.workerforbuilder.buildFinished()
+            self.builder.buildFinished(self, self.workerforbuilder)
+
+
+def measuring(attempts, **kwargs):
+    factory = util.BuildFactory([Measure(attempts, **kwargs)])
+    factory.buildClass = Ending
+    return factory
+
+
+# --- Requests: nights that went by, the check of the reference board first, and each release once ---
+
+POLL_S = 5
+CHECK_WAIT = dt.timedelta(hours=1)  # a check that cannot get its board for so long holds up nobody any more
+AGAIN_S = 60  # between two questions about a file that is wrong: its images may still come
+READ_S = 7200  # all images of a release
+
+
+def same_night(timers):
+    """Skip a timer's request (`collapseRequests`) that was never begun, where a later one has the same order."""
+
+    @defer.inlineCallbacks
+    def collapse(master, _builder, later, earlier):
+        if later["buildrequestid"] < earlier["buildrequestid"] or later["priority"] != earlier["priority"]:
+            return False
+        orders = []
+        for each in (later, earlier):
+            orders.append((yield master.data.get(("buildsets", str(each["buildsetid"]), "properties"))))
+        begun = yield master.data.get(("buildrequests", earlier["buildrequestid"], "builds"))
+        return orders[0] == orders[1] and orders[0].get("scheduler", ("",))[0] in timers and not begun
+
+    return collapse
+
+
+def after_check(check, below):
+    """Hold back requests of a lower priority (`canStartBuild`) while a builder's check of the reference board waits or runs."""
+    looking = set()
+
+    def look(builder):
+        looking.discard(builder.name)
+        builder.master.botmaster.maybeStartBuildsForBuilder(builder.name)
+
+    @defer.inlineCallbacks
+    def may_begin(builder, _worker, request):
+        if request.priority >= below:
+            return True
+        number = yield builder.master.botmaster.builders[check].getBuilderId()
+        waiting = yield builder.master.db.buildrequests.getBuildRequests(builderid=number, complete=False)
+        if not any(each.submitted_at > dt.datetime.now(dt.UTC) - CHECK_WAIT for each in waiting):
+            return True
+        if builder.name not in looking:  # Buildbot asks again when something changes, which may be late
+            looking.add(builder.name)
+            reactor.callLater(POLL_S, look, builder)
+        return False
+
+    return may_begin
+
+
+def there(folder):
+    """The release files of a folder, the oldest first; none that is hidden, gone, or a link to nothing."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no folder: make it, or change farm.yaml")
+    paths = [path for path in folder.glob("*.yaml") if not path.name.startswith(".")]
+    return sorted((path for path in paths if written(path)), key=lambda path: (written(path), path.name))
+
+
+def written(path):
+    """When, in ns; 0: it cannot be looked at."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+class Released(ReconfigurableBaseScheduler):
+    """Each release file that appears in a folder, whole and right, is measured once; those that were there first are not."""
+
+    compare_attrs = ("folder", "env", "farm", "priority")
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._looking, self._wrong, self._said = task.LoopingCall(self.look), {}, {}
+
+    def checkConfig(self, builderNames, properties=None, codebases=None, priority=None, **_settings):
+        super().checkConfig(builderNames, properties, codebases, priority)
+
+    @defer.inlineCallbacks
+    def reconfigService(self, folder, env, farm, **kwargs):
+        yield super().reconfigService(**kwargs)
+        self.folder, self.env, self.farm = Path(folder), env, farm
+
+    @defer.inlineCallbacks
+    def activate(self):
+        yield super().activate()
+        if self.enabled and not self._looking.running:
+            self._looking.start(POLL_S).addErrback(log.err, f"{self.name}: looking for releases ended")
+
+    @defer.inlineCallbacks
+    def deactivate(self):
+        yield super().deactivate()
+        if self._looking.running:
+            self._looking.stop()
+
+    @defer.inlineCallbacks
+    def look(self):
+        try:
+            known = yield self.getState("known", None)
+            if known is None:
+                yield self.setState("known", [path.name for path in there(self.folder)])
+                return
+            for path in there(self.folder):
+                state, at = self._wrong.get(path.name, (None, 0))
+                again = state != written(path) or reactor.seconds() - at >= AGAIN_S
+                if path.name not in known and again and (yield self._measured(path)):
+                    known.append(path.name)
+                    yield self.setState("known", known)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may do
+            self._say(str(self.folder), f"{type(error).__name__}: {error}")
+
+    @defer.inlineCallbacks
+    def _measured(self, path):
+        """Whether nothing is left to do with a file: it is another board's, or its request is there."""
+        state, command = written(path), ["release", "check", "--settled", "--json", "--env", self.env, str(path)]
+        code, out, err = yield runprocess.run_process(
+            reactor,
+            [self.farm["program"], *command],
+            workdir=self.farm["directory"],
+            env=self.farm["environ"],
+            io_timeout=READ_S,
+            runtime_timeout=READ_S,
+        )
+        try:
+            (found,) = json.loads(out)
+        except ValueError:
+            why = err.decode(errors="replace").strip()[-400:] or f"`lab release check` ended with {code}"
+            found = {"problems": [why]}
+        if found["problems"]:
+            self._wrong[path.name] = (state, reactor.seconds())
+            self._say(path.name, f"{path} is not measured before it is right: {'; '.join(found['problems'])}")
+            return False
+        if found["fits"]:
+            yield self._take(path)
+        return True
+
+    @defer.inlineCallbacks
+    def _take(self, path):
+        # A master that was killed before it knew the file may have made the request.
+        called = f"{self.name}: {path.name}"
+        if (yield self.master.data.get(("buildsets",), filters=[Filter("external_idstring", "eq", [called])])):
+            return
+        properties = Properties()
+        properties.setProperty("provision", str(path), "Release file")
+        properties.setProperty("release", path.name.removesuffix(".yaml"), "Release file")
+        yield self.addBuildsetForSourceStampsWithDefaults(
+            reason=f"{path.name} appeared",
+            external_idstring=called,
+            sourcestamps=[{"codebase": "", "revision": (yield commit_of(path)), **sourcestamp(self.farm["told"])}],
+            properties=properties,
+            priority=self.priority,
+        )
+
+    def _say(self, what, text):
+        """Once."""
+        if self._said.get(what) != text:
+            self._said[what] = text
+            log.msg(f"{self.name}: {text}")
+
+
+@defer.inlineCallbacks
+def commit_of(path):
+    """The commit that a file is of, where its folder is in a checkout of git; else None."""
+    command = ["git", "-C", str(path.parent), "log", "-1", "--format=%H", "--", path.name]
+    try:
+        code, out, _ = yield runprocess.run_process(reactor, command, env=dict(os.environ))
+    except OSError:  # no git here
+        return None
+    return out.decode().strip() or None if code == 0 else None
+
+
+# --- Reports: a commit's status at GitHub or GitLab, a webhook, and Alertmanager of builds that failed ---
+
+PAUSES_S = (1, 10, 60)
+LONGEST = 140  # of GitHub's descriptions
+FAILED = ("failing", "exception")
+ENDED = ("passing", "warnings", *FAILED, "cancelled")  # and not those that are queued again
+ALERT_LASTS = dt.timedelta(hours=1)  # longer than Alertmanager waits for what says more
+OUTCOMES = {SUCCESS: "measured", WARNINGS: "worse", FAILURE: "failed", CANCELLED: "cancelled", RETRY: "queued again"}
+
+
+def value(build, name, default=""):
+    return build["properties"].get(name, (default,))[0]
+
+
+def unjudged(build):
+    """Why a build that measured all says nothing of its numbers; empty: it does, or it measured nothing."""
+    return value(build, "unjudged") if build["results"] == SUCCESS else ""
+
+
+def labs_fault(build):
+    """The lab's faults for which alone a build failed; empty: it did not, something else failed, too, or it was judged."""
+    return value(build, "lab") if build["results"] == FAILURE and not value(build, "verdicts", []) else ""
+
+
+def outcome(build):
+    """In a word of OUTCOMES, "broken" or "unjudged"."""
+    if unjudged(build):
+        return "unjudged"
+    return "broken" if labs_fault(build) else OUTCOMES.get(build["results"], "broken")
+
+
+def described(context):
+    """One line for a commit."""
+    build = context["build"]
+    verdicts = value(build, "verdicts", [])
+    line = OUTCOMES.get(build["results"], "broken")
+    if verdicts:
+        line += f": {verdicts[0]}" + (f" (and {len(verdicts) - 1} more)" if verdicts[1:] else "")
+    if why := unjudged(build):
+        line = f"measured, not judged: {why}"
+    elif faults := labs_fault(build):
+        line = f"failed by the lab: {faults}"
+    elif build["results"] == SUCCESS and not verdicts:
+        line += ", no number is worse for sure"
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+
+def document(context):
+    """A build's end for the webhook."""
+    build = context["build"]
+    revisions = [stamp["revision"] for stamp in build["buildset"]["sourcestamps"] if stamp["revision"]]
+    return {
+        **{name: value(build, name) for name in ("board", "suite", "schedule", "release", "job")},
+        "revision": revisions[0] if revisions else None,
+        "outcome": outcome(build),
+        "unjudged": unjudged(build),
+        "verdicts": value(build, "verdicts", []),
+        "attempt": value(build, "attempt", 1),
+        "url": build["url"],
+    }
+
+
+def alert_of(documents):
+    """What Alertmanager gets (its API v2, `POST alerts`) of a build that failed; documents: the address of the runbooks."""
+
+    def alert(context):
+        build = context["build"]
+        schedule, why = value(build, "scheduler"), f"{outcome(build)}, {build['state_string']}"
+        labels = {"schedule": schedule, "board": value(build, "board")}
+        annotations = {
+            "summary": f"{value(build, 'buildername')}: a build of {schedule} failed",
+            "description": f"Buildbot does not begin it again: {why}. {build['url']} has what it said.",
+            "runbook": "docs/runbooks.md#boardlabbuildfailed",
+            "runbook_url": f"{documents}/runbooks/#boardlabbuildfailed",
+        }
+        return [
+            {
+                "labels": {"alertname": "BoardlabBuildFailed", "severity": "ticket", **labels},
+                "annotations": annotations,
+                "endsAt": (dt.datetime.now(dt.UTC) + ALERT_LASTS).isoformat(),
+            }
+        ]
+
+    return alert
+
+
+@defer.inlineCallbacks
+def patiently(send):
+    """Send, and again a bounded number of times where there is no answer: a server is restarted, a connection is cut."""
+    for pause_s in PAUSES_S:
+        try:
+            return (yield send())
+        except Exception as error:  # noqa: BLE001 - what HTTP clients and sockets have; the last one is told
+            log.msg(f"no answer ({type(error).__name__}); it is told again in {pause_s} s")
+        yield task.deferLater(reactor, pause_s, lambda: None)
+    return (yield send())
+
+
+class Sure:
+    """Worse for sure and unjudged are no success of a commit, a fault of the lab is no failure, and a build of no commit is not told."""
+
+    def createStatus(self, **status):
+        return patiently(lambda: super(Sure, self).createStatus(**status))
+
+    def sendMessage(self, reports):
+        (build,) = reports[0]["builds"]
+        stamps = [stamp for stamp in build["buildset"]["sourcestamps"] if stamp["revision"]]
+        results = FAILURE if build["results"] == WARNINGS else build["results"]
+        if unjudged(build) or labs_fault(build):
+            results = EXCEPTION
+        told = {**build, "results": results, "buildset": {**build["buildset"], "sourcestamps": stamps}}
+        return super().sendMessage([{**reports[0], "builds": [told]}])
+
+
+class GitHub(Sure, reporters.GitHubStatusPush):
+    pass
+
+
+class GitLab(Sure, reporters.GitLabStatusPush):
+    pass
+
+
+class Webhook(reporters.HttpStatusPush):
+    secrets = ("headers",)
+
+    def sendMessage(self, reports):
+        return patiently(lambda: super(Webhook, self).sendMessage(reports))
+
+
+def services(farm):
+    """Those that farm.yaml names."""
+    told, end = farm["told"], MessageFormatterFunction(described, "plain", want_properties=True)
+    start = MessageFormatterRenderable("is measured")
+    for name, reporter in (("github", GitHub), ("gitlab", GitLab)):
+        if told[name]:
+            yield reporter(
+                token=util.Secret(name),
+                context=util.Interpolate("boardlab/%(prop:buildername)s"),
+                baseURL=told[name]["url"],
+                generators=[BuildStartEndStatusGenerator(start_formatter=start, end_formatter=end)],
+            )
+    if hook := told["webhook"]:
+        headers = {"Authorization": util.Interpolate("Bearer %(secret:webhook)s")} if hook["token"] else None
+        formatter = MessageFormatterFunction(document, "json", want_properties=True)
+        generators = [BuildStatusGenerator(mode=ENDED, message_formatter=formatter)]
+        yield Webhook(hook["url"], name="webhook", headers=headers, generators=generators)
+    if farm["alertmanager"]:
+        formatter = MessageFormatterFunction(alert_of(farm["documents"]), "json", want_properties=True)
+        schedules = [*(schedule["name"] for schedule in farm["schedules"]), "reference"]
+        generators = [BuildStatusGenerator(mode=FAILED, schedulers=schedules, message_formatter=formatter)]
+        yield Webhook(f"http://{farm['alertmanager']}/api/v2/alerts", name="alertmanager", generators=generators)
+
+
+def sourcestamp(told):
+    """Of which project the commits are."""
+    return {
+        "project": told["github"]["repository"] if told["github"] else "",
+        "repository": f"{told['gitlab']['url']}/{told['gitlab']['repository']}" if told["gitlab"] else "",
+    }
