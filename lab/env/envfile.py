@@ -340,7 +340,10 @@ def _registries() -> tuple[dict[str, Any], ...]:
 
 
 def _unregistered(modules: set[str]) -> list[dict[str, Any]]:
-    """Take the classes of these modules out of labgrid's factory; returns them, by registry."""
+    """Take these modules' classes out of labgrid's factory; returns them.
+
+    They are grouped by registry.
+    """
     found = []
     for registry in _registries():
         found.append({name: cls for name, cls in registry.items() if cls.__module__ in modules})
@@ -372,7 +375,10 @@ def _import(path: Path, name: str, file: Path | None) -> None:
 
 
 def _strategy_of(path: Path) -> str:
-    """BoardStrategy's file, as an environment imports it: the one of its lab's folder, else boardlab's."""
+    """BoardStrategy's file, as an environment imports it.
+
+    It is the one of its lab's folder, else boardlab's.
+    """
     beside = (path.parent / shipped.STRATEGY_BESIDE).is_file()
     return shipped.STRATEGY_BESIDE if beside else str(shipped.strategy_file())
 

@@ -64,7 +64,7 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
 
 
 def assembled(name: str, form: str, document: Document, release: str | None, source: str) -> Guide:
-    """Assemble a guide from its document; tables that do not fit are repaired.
+    """Assemble a guide from its document, and repair its tables.
 
     Args:
         name: its path. form, source: `Guide.format` and `Guide.release_source`.

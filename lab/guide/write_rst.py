@@ -27,7 +27,7 @@ def write(release: GuideRelease) -> str:
 
 
 def document(release: GuideRelease) -> Document:
-    """Content of the written guide, with the lines of its text, as its reader finds it."""
+    """Content of the written guide, with the lines of its text."""
     return _written(release).builder.finish()
 
 

@@ -265,7 +265,9 @@ def exports(options: ExporterOptions) -> dict[str, type]:
 
 
 def run(options: ExporterOptions) -> int:
-    """Wait for the coordinator, export until SIGTERM, SIGINT or its end; return the exit status.
+    """Export until SIGTERM, SIGINT or the coordinator's end.
+
+    It waits for the coordinator first. Returns the exit status.
 
     Raises:
         ConfigurationError: the file of resources is not there, or is wrong; the coordinator's address is invalid, or
