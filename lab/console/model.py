@@ -105,9 +105,9 @@ class LineTiming:
 
     Attributes:
         speed_bd: baud rate of the line.
-        adapter_latency_ns: how long the adapter may hold a byte back (an FTDI adapter: its latency timer).
-        fifo_bytes: how many bytes the receiving UART collects before it hands them over; 1 where it does not.
-        scheduling_ns: how late the reading process usually is at most, see `lab.host.scheduling`.
+        adapter_latency_ns: maximum hold time of a byte in the adapter (FTDI: its latency timer).
+        fifo_bytes: number of bytes that the receiving UART collects before a handover; 1: none.
+        scheduling_ns: usual maximum lateness of the reading process, see `lab.host.scheduling`.
     """
 
     speed_bd: int = field(validator=validators.gt(0))

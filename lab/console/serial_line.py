@@ -229,7 +229,7 @@ class SerialPort:
 
     Attributes:
         low_latency, adapter, lock: as text, for the recording.
-        adapter_latency_ns: how long the adapter may hold a byte back.
+        adapter_latency_ns: maximum hold time of a byte in the adapter.
         fifo_bytes: of the receiving UART; 1: none, or the adapter's latency covers it.
     """
 

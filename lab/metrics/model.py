@@ -110,7 +110,7 @@ class SampleRecord:
 
     Attributes:
         metric: its name in `lab.metrics.catalogue`.
-        params: what distinguishes it from the metric's other numbers, e.g. {"medium": "sd"}.
+        params: distinguish it from the metric's other numbers, e.g. {"medium": "sd"}.
         value: in the metric's unit.
         uncertainty: ±, in the metric's unit.
         flags: values of `lab.metrics.Flag`.

@@ -42,7 +42,7 @@ class ArtifactRef:
     """A file of an attempt, named by its contents.
 
     Attributes:
-        kind: what it is to the attempt, e.g. "console-log"; an attempt has one of a kind.
+        kind: its role in the attempt, e.g. "console-log"; an attempt has one of a kind.
         sha256: of its bytes, in hexadecimal; `ArtifactStore.put` gives it.
         size: in bytes.
     """

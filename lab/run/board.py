@@ -1,4 +1,4 @@
-"""The board, as runs, provisioning and low-power control use it: `strategies/boardstrategy.py` is one."""
+"""The board interface of runs, provisioning and low power (`strategies/boardstrategy.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from lab.errors import BoardTransientError, ConfigurationError
 
 
 class Status(enum.Enum):
-    """What is known of the board. After any failure it is `unknown`, and the next transition power-cycles."""
+    """A board's known state.
+
+    After any failure it is `unknown`, and the next transition power-cycles.
+    """
 
     unknown = 0
     off = 1
@@ -30,7 +33,7 @@ class Status(enum.Enum):
 
     @property
     def asleep(self) -> bool:
-        """Whether it is a low-power mode."""
+        """True for a low-power mode."""
         return Status.deep_sleep.value <= self.value <= Status.partial_io.value
 
     @classmethod
@@ -49,16 +52,16 @@ class Status(enum.Enum):
 
 
 class Board(Protocol):
-    """A board with its drivers bound, which is brought from state to state.
+    """A board with bound drivers that transitions between states.
 
     Attributes:
-        identity: what tells this board from others of its type. security: the state of its device. Both may be empty.
-        medium: what it boots from next.
+        identity: distinguishes it from other boards of its type. security: the state of its device. Both may be empty.
+        medium: of its next boot.
         lives: it was seen to live, and nothing has been done to it since.
         on_at: when it was switched on last, seconds since 1970.
         software: "uboot" and "kernel" -> the version line that the last boot printed.
         expected: medium -> the same of the boot after it was provisioned.
-        recovery: what the release has for its memory, a `lab.provision.release.Recovery`.
+        recovery: the release's files for its memory, a `lab.provision.release.Recovery`.
         from_nothing: brings a board without software to U-Boot's prompt, in place of its medium.
         low_power: its low-power modes, a `lab.control.lowpower.LowPower`.
         target: labgrid's, of this board.
@@ -105,15 +108,18 @@ class Board(Protocol):
         ...
 
     def switch_on(self, boot_mode: int | None = None) -> object:
-        """Switch a board on that is off, from its medium, or with another value on its boot-mode straps."""
+        """Switch on a board that is off.
+
+        From its medium, or with another value on its boot-mode straps.
+        """
         ...
 
     def interrupt(self) -> Any:
-        """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""
+        """Stop a just powered board at U-Boot's prompt; return the UBootDriver."""
         ...
 
     def identify(self) -> BoardIdentity | None:
-        """Log in to a board that has just booted, and ask which one it is."""
+        """Log in to a just booted board and identify it."""
         ...
 
     def select_medium(self, medium: str) -> None:
@@ -125,7 +131,7 @@ class Board(Protocol):
         ...
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-        """Boot from a medium; returns what the board says of itself: "uboot", "kernel", and the answers."""
+        """Boot from a medium; return its "uboot", "kernel" and answers."""
         ...
 
     def activate(self, driver: Any, kind: Any, late: BoardTransientError | None = None) -> None:
@@ -133,7 +139,7 @@ class Board(Protocol):
         ...
 
     def timing(self) -> LineTiming:
-        """How exactly the console's stamps are known."""
+        """The line timing of the console's stamps."""
         ...
 
     def tail(self) -> str:
