@@ -38,13 +38,13 @@ def scrubbed(text: str, url: str) -> str:
 
 def _hidden(scheme: str, rest: str) -> str:
     """Hide the passwords in a URL's part after `://`."""
-    login, at, place = rest.rpartition("@")
+    login, at, location = rest.rpartition("@")
     user, colon, _ = login.partition(":")
     if at and not colon and _is_web(scheme) and "/" not in login:
-        return f"{HIDDEN}@{_fields_hidden(place)}"
+        return f"{HIDDEN}@{_fields_hidden(location)}"
     if not at or not colon:
         return _fields_hidden(rest)
-    return f"{_fields_hidden(user)}:{HIDDEN}@{_fields_hidden(place)}"
+    return f"{_fields_hidden(user)}:{HIDDEN}@{_fields_hidden(location)}"
 
 
 def _fields_hidden(text: str) -> str:

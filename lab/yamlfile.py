@@ -83,8 +83,8 @@ def not_yaml(path: Path, error: Exception) -> ConfigurationError:
     """The error of a file that YAML's reader refuses."""
     mark = getattr(error, "problem_mark", None)
     line = f":{mark.line + 1}" if mark is not None else ""
-    said = " ".join(str(getattr(error, "problem", None) or error).split())
-    return ConfigurationError(f"{path}{line}: not YAML: {plain(said)[:200]}")
+    reason = " ".join(str(getattr(error, "problem", None) or error).split())
+    return ConfigurationError(f"{path}{line}: not YAML: {plain(reason)[:200]}")
 
 
 def _check(path: Path, text: str, *, unique: bool) -> None:

@@ -270,14 +270,14 @@ _OUT = "/run/boardlab.netperf"  # on the board, where nobody but root makes file
 
 def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """Both directions at once: their sum, and the board's load."""
-    there, back = parse(output, "TCP STREAM", "TCP MAERTS")
-    loads = [test.local_cpu for test in (there, back) if test.local_cpu is not None]
+    sending, receiving = parse(output, "TCP STREAM", "TCP MAERTS")
+    loads = [test.local_cpu for test in (sending, receiving) if test.local_cpu is not None]
     if not loads:
         raise missing("netperf", "LOCAL_CPU_UTIL (option -c)", "LOCAL_CPU_UTIL=-1.00")
-    values = {"throughput": there.mbit_s + back.mbit_s, "cpu_load": sum(loads) / len(loads)}
-    end = max(there.end, back.end)
+    values = {"throughput": sending.mbit_s + receiving.mbit_s, "cpu_load": sum(loads) / len(loads)}
+    end = max(sending.end, receiving.end)
     return [
-        ParsedReading(f"ethernet.tcp.{name}", value, params, start=there.start, end=end)
+        ParsedReading(f"ethernet.tcp.{name}", value, params, start=sending.start, end=end)
         for name, value in values.items()
     ]
 
@@ -350,9 +350,9 @@ def _tcp(bench: Bench) -> Iterator[ParsedReading]:
 def _paced(bench: Bench) -> Iterator[ParsedReading]:
     parser = partial(tcp, params={**_tcp_params(bench), "pacing": "interrupt pacing"})
     interface, pacing = bench.site.interface, bench.site.pacing_us
-    said = bench.run(f"ethtool -c {interface}", check=False).decode("utf-8", "replace")
-    shown = re.search(r"^rx-usecs:\s+(\d+)$", said, re.MULTILINE)
-    before = shown[1] if shown else "0"  # as of a driver that shows nothing
+    output = bench.run(f"ethtool -c {interface}", check=False).decode("utf-8", "replace")
+    match = re.search(r"^rx-usecs:\s+(\d+)$", output, re.MULTILINE)
+    before = match[1] if match else "0"  # as of a driver that shows nothing
     bench.run(f"ethtool -C {interface} rx-usecs {pacing}")
     try:
         yield from bench.read(parser, _tcp_command(bench), timeout_s=2 * LONG_S + 60)

@@ -56,9 +56,9 @@ class BoardIdentity:
 def identify(shell: Shell) -> BoardIdentity:
     """Ask the board; a few short commands."""
     serial = _text(shell, _SERIAL).replace("\0", "").strip()
-    words = _text(shell, _ADDRESSES).lower().split()
+    addresses = _text(shell, _ADDRESSES).lower().split()
     macs = sorted(
-        {word for word in words if re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", word) and _is_burnt_in(word)}
+        {word for word in addresses if re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", word) and _is_burnt_in(word)}
     )
     return BoardIdentity(
         serial if re.fullmatch(r"[\x21-\x7e][\x20-\x7e]{0,99}", serial) else "", tuple(macs), _root(shell)
@@ -77,7 +77,7 @@ def from_document(document: object) -> BoardIdentity:
     )
 
 
-def check_board(said: BoardIdentity, board: str, expected: frozenset[str], source: str) -> None:
+def check_board(identity: BoardIdentity, board: str, expected: frozenset[str], source: str) -> None:
     """Compare a board's identity with the expected one, if both are known.
 
     Args:
@@ -86,9 +86,14 @@ def check_board(said: BoardIdentity, board: str, expected: frozenset[str], sourc
     Raises:
         LabStableError: it is another board.
     """
-    if said.names and expected and not said.names & {name.lower() for name in expected} and not said.names & expected:
+    if (
+        identity.names
+        and expected
+        and not identity.names & {name.lower() for name in expected}
+        and not identity.names & expected
+    ):
         raise LabStableError(
-            f"another board than {board} is on this console: it says {', '.join(sorted(said.names))}, and {source} says "
+            f"another board than {board} is on this console: it says {', '.join(sorted(identity.names))}, and {source} says "
             f"{', '.join(sorted(expected))}. Are two consoles swapped? If the board was exchanged, give the new one a name of its own "
             "(BoardStrategy: board), or put its serial number there (BoardStrategy: identity)",
             failure="wrong_board",

@@ -70,16 +70,16 @@ def _first(output: bytes) -> str:
     return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
-def tunnel(algorithm: str, here: str, there: str) -> list[str]:
+def tunnel(algorithm: str, here: str, remote: str) -> list[str]:
     """The commands that make one end of the tunnel."""
     key = "0x" + "a5" * KEY_BYTES[algorithm]
     states = [
         f"ip xfrm state add src {a} dst {b} proto esp spi {spi:#x} mode tunnel enc '{_CIPHERS[algorithm]}' {key} {_AUTH}"
-        for a, b, spi in ((here, there, 0x100), (there, here, 0x200))
+        for a, b, spi in ((here, remote, 0x100), (remote, here, 0x200))
     ]
     policies = [
         f"ip xfrm policy add src {a} dst {b} dir {way} tmpl src {a} dst {b} proto esp mode tunnel"
-        for a, b, way in ((here, there, "out"), (there, here, "in"))
+        for a, b, way in ((here, remote, "out"), (remote, here, "in"))
     ]
     return states + policies
 
@@ -110,8 +110,8 @@ def _rows(bench: Bench, engine: str) -> Rows:
 
 def _tunable(bench: Bench) -> dict[str, str]:
     """The accelerators' tuning files (queue, fallback) -> their present values."""
-    said = bench.run(f"grep -H . {' '.join(f'{_TUNED}/{name}' for name in TUNING)} 2> /dev/null", check=False)
-    return dict(re.findall(r"^(/sys/\S+):(\d+)$", said.decode("utf-8", "replace"), re.MULTILINE))
+    output = bench.run(f"grep -H . {' '.join(f'{_TUNED}/{name}' for name in TUNING)} 2> /dev/null", check=False)
+    return dict(re.findall(r"^(/sys/\S+):(\d+)$", output.decode("utf-8", "replace"), re.MULTILINE))
 
 
 def _algorithms(bench: Bench, engine: str) -> Rows:
@@ -160,8 +160,8 @@ def _wrong_engine(bench: Bench, engine: str) -> str:
 
     It uses the driver of the highest priority in /proc/crypto.
     """
-    said = bench.run("cat /proc/crypto", check=False).decode("utf-8", "replace")
-    drivers = re.findall(r"^name +: cbc\(aes\)\ndriver +: (\S+)\n(?:.*\n)*?priority +: (\d+)", said, re.MULTILINE)
+    text = bench.run("cat /proc/crypto", check=False).decode("utf-8", "replace")
+    drivers = re.findall(r"^name +: cbc\(aes\)\ndriver +: (\S+)\n(?:.*\n)*?priority +: (\d+)", text, re.MULTILINE)
     if not drivers:
         return "the kernel has no cbc(aes) (/proc/crypto); load its module (modprobe aes_generic)"
     driver = max(drivers, key=lambda pair: int(pair[1]))[0]

@@ -117,9 +117,9 @@ def lat_syscall(output: bytes) -> list[ParsedReading]:
     return read(output, "lat_syscall", [rule(rf"^Simple ([\w/]+): {_FLOAT} microseconds$", call)])
 
 
-def _sentence(words: str, metric: str, **params: str) -> Callable[[bytes], list[ParsedReading]]:
+def _sentence(text: str, metric: str, **params: str) -> Callable[[bytes], list[ParsedReading]]:
     def parser(output: bytes) -> list[ParsedReading]:
-        return latency(output, pattern=words, metric=metric, **params)
+        return latency(output, pattern=text, metric=metric, **params)
 
     return parser
 

@@ -26,11 +26,11 @@ def all_cpus_online() -> Need:
 
     def check(bench: Bench) -> str:
         folder = "/sys/devices/system/cpu"
-        there, online = (bench.run(f"cat {folder}/{name}", check=False).strip() for name in ("present", "online"))
-        if there == online or not all(re.fullmatch(rb"[\d,-]+", text) for text in (there, online)):
+        present, online = (bench.run(f"cat {folder}/{name}", check=False).strip() for name in ("present", "online"))
+        if present == online or not all(re.fullmatch(rb"[\d,-]+", text) for text in (present, online)):
             return ""
         return (
-            f"of processors {there.decode('utf-8', 'replace')} only {online.decode('utf-8', 'replace')} are online; take them "
+            f"of processors {present.decode('utf-8', 'replace')} only {online.decode('utf-8', 'replace')} are online; take them "
             f"online ({folder}/cpuN/online), or boot with nr_cpus= instead of maxcpus="
         )
 
@@ -58,8 +58,8 @@ def display() -> Need:
     """
 
     def check(bench: Bench) -> str:
-        said = bench.run("cat /sys/class/drm/*/status 2> /dev/null", check=False)
-        if b"connected" in said.split():
+        output = bench.run("cat /sys/class/drm/*/status 2> /dev/null", check=False)
+        if b"connected" in output.split():
             return ""
         return (
             "no display is connected (/sys/class/drm/*/status); connect one, or force its connector on with "
@@ -239,10 +239,10 @@ def netperf_options(on_tester: bool) -> Need:
 
     def check(bench: Bench) -> str:
         command = "netperf -b 1 -w 10 -V 2>&1"
-        said = bench.tester(command, check=False) if on_tester else bench.run(command, check=False)
-        if b"not compiled in" in said:
+        output = bench.tester(command, check=False) if on_tester else bench.run(command, check=False)
+        if b"not compiled in" in output:
             return (
-                f"the {where}'s netperf ignores -b and -w ({_line(said)}): it would send without a limit. Install one "
+                f"the {where}'s netperf ignores -b and -w ({_line(output)}): it would send without a limit. Install one "
                 "built with --enable-intervals --enable-burst"
             )
         return ""
@@ -250,7 +250,7 @@ def netperf_options(on_tester: bool) -> Need:
     return Need(f"netperf intervals on the {where}", check)
 
 
-def _line(said: bytes) -> str:
+def _line(output: bytes) -> str:
     return next(
-        (text for text in said.decode("utf-8", "replace").splitlines() if "not compiled in" in text), ""
+        (text for text in output.decode("utf-8", "replace").splitlines() if "not compiled in" in text), ""
     ).strip()

@@ -142,9 +142,11 @@ def refused(program: str, why: str) -> TestTransientError:
 
 def missing(program: str, wanted: str, line: str) -> TestTransientError:
     """The error of an output without an expected part."""
-    shown = f"the first line that is not understood is {line.strip()!r}" if line.strip() else "there is no whole line"
+    finding = (
+        f"the first line that is not understood is {line.strip()!r}" if line.strip() else "there is no whole line"
+    )
     return TestTransientError(
-        f"{program}: expected {wanted}; {shown}. Look at the kept output: the program may have failed, or its version "
+        f"{program}: expected {wanted}; {finding}. Look at the kept output: the program may have failed, or its version "
         "writes another format",
         failure=FAILURE,
     )
@@ -216,11 +218,11 @@ def parse(output: bytes) -> CpuLoad:
     """
     names: list[str] = []
     for line in lines(output):
-        words = line.text.split()
-        if "CPU" in words[:3] and "%idle" in words:
-            names = words[words.index("CPU") :]
-        if words[:2] == ["Average:", "all"] and len(words) - 1 == len(names):
-            values = dict(zip(names[1:], words[2:], strict=True))
+        columns = line.text.split()
+        if "CPU" in columns[:3] and "%idle" in columns:
+            names = columns[columns.index("CPU") :]
+        if columns[:2] == ["Average:", "all"] and len(columns) - 1 == len(names):
+            values = dict(zip(names[1:], columns[2:], strict=True))
             try:
                 whole = sum(map(float, values.values()))
                 load = 100 - float(values["%iowait"]) - float(values["%idle"])

@@ -59,19 +59,19 @@ def flash_bytes(output: bytes) -> int:
 
 
 def buffers(bench: Bench) -> tuple[int, int]:
-    said = bench.run("printenv loadaddr")
-    found = re.search(rb"loadaddr=(?:0x)?([0-9a-fA-F]+)", said)
+    output = bench.run("printenv loadaddr")
+    found = re.search(rb"loadaddr=(?:0x)?([0-9a-fA-F]+)", output)
     if not found:
-        raise missing("U-Boot", "the variable loadaddr", said.decode("utf-8", "replace"))
+        raise missing("U-Boot", "the variable loadaddr", output.decode("utf-8", "replace"))
     first = int(found[1], 16)
     return first, first + APART
 
 
 def _compare(bench: Bench, first: int, second: int, size: int, what: str) -> None:
-    said = bench.run(f"cmp.b {first:x} {second:x} {size:x}", timeout_s=120, check=False)
-    if f"Total of {size} byte(s) were the same".encode() not in said:
+    output = bench.run(f"cmp.b {first:x} {second:x} {size:x}", timeout_s=120, check=False)
+    if f"Total of {size} byte(s) were the same".encode() not in output:
         raise BoardStableError(
-            f"{what} does not hold what was written ({said.decode('utf-8', 'replace').strip()!r}). The medium may be worn "
+            f"{what} does not hold what was written ({output.decode('utf-8', 'replace').strip()!r}). The medium may be worn "
             "out or damaged, and this range of it is no longer what it was",
             failure="restore_failed",
         )
@@ -105,30 +105,30 @@ def _rows(transfer: Callable[[int], Iterator[ParsedReading]], sizes: Iterable[in
 
 def _emmc(bench: Bench) -> Rows:
     block = int(bench.site.scratch["emmc_blocks"], 16)
-    kept, second = buffers(bench)
+    original, second = buffers(bench)
     mmc = _choose(bench, "emmc", "0")
 
     def transfer(size: int) -> Iterator[ParsedReading]:
         count = size // BLOCK
-        yield from _timed(bench, f"{mmc} read {kept:x} {block:x} {count:x}", size, "emmc", "read")
-        yield from _timed(bench, f"{mmc} write {kept:x} {block:x} {count:x}", size, "emmc", "write")
+        yield from _timed(bench, f"{mmc} read {original:x} {block:x} {count:x}", size, "emmc", "read")
+        yield from _timed(bench, f"{mmc} write {original:x} {block:x} {count:x}", size, "emmc", "write")
         bench.run(f"{mmc} read {second:x} {block:x} {count:x}", timeout_s=120)
-        _compare(bench, kept, second, size, f"eMMC from block {block:#x}")
+        _compare(bench, original, second, size, f"eMMC from block {block:#x}")
 
     yield from _rows(transfer, EMMC_BYTES)
 
 
 def _flash(bench: Bench) -> Rows:
     offset = int(bench.site.scratch["ospi"], 16)
-    kept, second = buffers(bench)
+    original, second = buffers(bench)
     total = flash_bytes(bench.run("sf probe"))
 
     def transfer(size: int) -> Iterator[ParsedReading]:
-        bench.run(f"sf read {kept:x} {offset:x} {size:x}", timeout_s=120)
+        bench.run(f"sf read {original:x} {offset:x} {size:x}", timeout_s=120)
         bench.run(f"sf erase {offset:x} {size:x}", timeout_s=600)
-        yield from _timed(bench, f"sf write {kept:x} {offset:x} {size:x}", size, "ospi", "write")
+        yield from _timed(bench, f"sf write {original:x} {offset:x} {size:x}", size, "ospi", "write")
         yield from _timed(bench, f"sf read {second:x} {offset:x} {size:x}", size, "ospi", "read")
-        _compare(bench, kept, second, size, f"SPI flash from {offset:#x}")
+        _compare(bench, original, second, size, f"SPI flash from {offset:#x}")
 
     yield from _rows(transfer, (total // 16, total // 8, total // 4, total // 2))
 
@@ -220,14 +220,14 @@ def parse_read(
         TestTransientError: the line is missing, or has another number of bytes.
     """
     text = output.decode("utf-8", "replace")
-    said = re.search(pattern, text)
-    if said is None or not int(said[1]) or span.seconds <= 0:
+    match = re.search(pattern, text)
+    if match is None or not int(match[1]) or span.seconds <= 0:
         raise missing(
             "U-Boot", "a read that ends well", next((line for line in text.splitlines() if line.strip()), "")
         )
-    size = int(said[1]) * unit
+    size = int(match[1]) * unit
     if asked and size != asked:
-        raise refused("U-Boot", f"it was told to read {asked} bytes, and {said[0]!r} is another number of them")
+        raise refused("U-Boot", f"it was told to read {asked} bytes, and {match[0]!r} is another number of them")
     value = size / 1024 / span.seconds
     unsure_s = span.uncertainty_s + span.line_s + span.between_s
     surest_s = max(span.seconds - unsure_s, span.seconds * (1 - MOST_SHARE))
@@ -275,7 +275,7 @@ def parse_tftp(output: bytes, span: OutputSpan) -> list[ParsedReading]:
         LabTransientError: U-Boot waited for lost packets, 5 s each: the time does not measure the link.
     """
     readings, text = parse_read(output, span, LOADED, _TRANSFERRED, {}, 1), output.decode("utf-8", "replace")
-    if any(int(said[1]) != int(said[2], 16) for said in re.finditer(_TRANSFERRED, text)):
+    if any(int(match[1]) != int(match[2], 16) for match in re.finditer(_TRANSFERRED, text)):
         raise refused("U-Boot", "it says one number of bytes in decimal and another one in hex: characters were lost")
     if _LOST.search(text):
         raise LabTransientError(

@@ -114,10 +114,10 @@ def _types() -> Path:
 
 
 def _parts(path: Path, names: object) -> list[Path]:
-    there = {part.stem: part for part in sorted((_types() / "parts").glob("*.toml"))}
-    if not isinstance(names, list) or not all(name in there for name in names):
-        raise ConfigurationError(f"{path}: based_on = {names!r}: expected a list of: {', '.join(there)}")
-    return [there[name] for name in names]
+    available = {part.stem: part for part in sorted((_types() / "parts").glob("*.toml"))}
+    if not isinstance(names, list) or not all(name in available for name in names):
+        raise ConfigurationError(f"{path}: based_on = {names!r}: expected a list of: {', '.join(available)}")
+    return [available[name] for name in names]
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

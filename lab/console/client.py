@@ -225,9 +225,9 @@ class ConsoleClient:
 
     def silent(self) -> LabTransientError:
         """Return the error of a missing answer."""
-        said = f"the console server at {self._way.label} gave no answer in {self._timeout_s:g} s"
+        text = f"the console server at {self._way.label} gave no answer in {self._timeout_s:g} s"
         return LabTransientError(
-            f"{said}; is the host overloaded? See {self._way.log}", failure="console_server_silent"
+            f"{text}; is the host overloaded? See {self._way.log}", failure="console_server_silent"
         )
 
     def fileno(self) -> int:

@@ -145,11 +145,11 @@ class Backfill:
         live = self._recording()
         if position > live.position:
             raise self._out_of_reach(f"the stream begins anew: it has {live.position} bytes, and {position} were read")
-        kept = [*_older(live), self._cursor]
-        before = [cursor for cursor in kept if cursor.meta.start < position]
-        first = [cursor for cursor in kept if cursor.meta.start == position]
+        cursors = [*_older(live), self._cursor]
+        before = [cursor for cursor in cursors if cursor.meta.start < position]
+        first = [cursor for cursor in cursors if cursor.meta.start == position]
         chosen = max(before, key=Cursor.begins) if before else min(first, key=Cursor.begins, default=None)
-        self._take(chosen or self._cursor, kept)
+        self._take(chosen or self._cursor, cursors)
         if chosen is None:
             raise self._out_of_reach(f"what came from byte {position} on is not kept any more")
         cursor, is_live = self._cursor, self._live is not None
@@ -200,9 +200,9 @@ class Backfill:
         """Continue with the following recording."""
         here = self._cursor.begins()
         newest = Cursor(live.base)
-        kept = [*_older(live), newest]
-        later = [cursor for cursor in kept if cursor.begins() > here]
-        self._take(min(later, key=Cursor.begins, default=newest), [*kept, self._cursor])
+        cursors = [*_older(live), newest]
+        later = [cursor for cursor in cursors if cursor.begins() > here]
+        self._take(min(later, key=Cursor.begins, default=newest), [*cursors, self._cursor])
         self._tell_missing(self._cursor.meta.start)  # where those between were thrown away meanwhile
 
     def _tell_missing(self, position: int) -> None:

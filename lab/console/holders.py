@@ -101,8 +101,8 @@ def _holder(entry: Path, target: Path, names: set[str]) -> PortHolder | None:
     try:
         descriptors = list(_descriptors(entry))
     except PermissionError:
-        words = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
-        return _described(entry, reads=True, guessed=True) if not names.isdisjoint(words) else None
+        argv = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
+        return _described(entry, reads=True, guessed=True) if not names.isdisjoint(argv) else None
     held = [fd for fd, name in descriptors if name == os.fspath(target) and _is_it(fd, target)]
     if not held or any(name in _MASTERS and _is_other_end(fd, target) for fd, name in descriptors):
         return None

@@ -183,10 +183,10 @@ class PublishedPort:
         Raises:
             ConfigurationError: our exporter wrote it, and a field is missing or wrong.
         """
-        said = {name.removeprefix(PREFIX): value for name, value in extra.items() if name.startswith(PREFIX)}
-        if not said:
+        published = {name.removeprefix(PREFIX): value for name, value in extra.items() if name.startswith(PREFIX)}
+        if not published:
             return None
-        known = {name: value for name, value in said.items() if name in {each.name for each in fields(cls)}}
+        known = {name: value for name, value in published.items() if name in {each.name for each in fields(cls)}}
         try:
             return cls(**known)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:

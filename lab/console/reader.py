@@ -80,7 +80,7 @@ class ReconnectingReader:
         self._connect, self._reset, self._order, self._host = connect, reset, order, host
         self._write_wanted, self._patience_s = write, patience_s
         self._session = secrets.token_hex(8)
-        self._place: StreamPosition | None = None  # None until the first attach
+        self._position: StreamPosition | None = None  # None until the first attach
         self._queued: deque[Event] = deque()  # read already, for the next that ask
         self._cut_at: float | None = None
         self._tried_at = 0.0
@@ -180,8 +180,8 @@ class ReconnectingReader:
         self._watch.forget()
 
     def _no_answer(self) -> LabTransientError:
-        said = f"the console server on {self._host} gives no answer"
-        return self._why or LabTransientError(said, failure="console_link")
+        text = f"the console server on {self._host} gives no answer"
+        return self._why or LabTransientError(text, failure="console_link")
 
     def _next(self, client: ConsoleClient, deadline: float) -> Event | None:
         """Return the next event; read missed bytes first, query the clock meanwhile.
@@ -204,10 +204,10 @@ class ReconnectingReader:
                 self._queued.append(event)
 
     def _is_behind(self, position: int) -> bool:
-        return self._place is not None and self._place.position < position
+        return self._position is not None and self._position.position < position
 
     def _is_new(self, event: Event) -> bool:
-        return self._place is not None and self._place.is_new(event)
+        return self._position is not None and self._position.is_new(event)
 
     def _next_missed(self, client: ConsoleClient, position: int) -> Event:
         """Return the next event on the way to this position.
@@ -263,19 +263,19 @@ class ReconnectingReader:
     def _attach(self) -> PortInfo:
         client = self._connect()
         try:
-            questions = _READINGS if self._place is None else 1  # what was missed waits behind them
+            questions = _READINGS if self._position is None else 1  # what was missed waits behind them
             began_ns = min(self._watch.ask(client).there_ns for _ in range(questions))
             order = self._order
             info = client.open(
                 order.device, order.speed_bd, order.adapter_latency_ns, board=order.board, elsewhere=True
             )
-            place = self._place or StreamPosition(f"{info.name} on {self._host}", began_ns, info.position)
-            client.attach(info.name, write=self._write_wanted, since=place.position, session=self._session)
+            position = self._position or StreamPosition(f"{info.name} on {self._host}", began_ns, info.position)
+            client.attach(info.name, write=self._write_wanted, since=position.position, session=self._session)
         except BaseException:
             client.close()
             raise
-        place.begin_again()
-        self._place = place
+        position.begin_again()
+        self._position = position
         self._client = client
         self._cut_at = None
         return info

@@ -46,9 +46,9 @@ class LiveText:
     def feed(self, data: bytes) -> str:
         """Return the text that is complete so far."""
         text = self._held + self._decoder.decode(data)
-        shown = text.rstrip("\r")
-        self._held = text[len(shown) :]
-        return plain_text(_RETURNS.sub("\r\n", shown))
+        complete = text.rstrip("\r")
+        self._held = text[len(complete) :]
+        return plain_text(_RETURNS.sub("\r\n", complete))
 
 
 # --- The terminal ---
@@ -81,7 +81,7 @@ class Terminal:
     """Connects keyboard and screen (file descriptors) with a port.
 
     Attributes:
-        lines: what is typed is sent when its line ends, with a carriage return in place of the newline; what comes is shown
+        lines: typed text is sent when its line ends, with a carriage return in place of the newline; output is shown
             as text in which nothing acts on a terminal. Else every byte goes through as it is.
     """
 
@@ -109,9 +109,9 @@ class Terminal:
 
     def show(self, data: bytes) -> None:
         """Write the board's output to the screen."""
-        shown = self._text.feed(data).replace("\r\n", "\n").encode() if self.lines else data
-        while shown:
-            shown = shown[os.write(self.screen, shown) :]
+        output = self._text.feed(data).replace("\r\n", "\n").encode() if self.lines else data
+        while output:
+            output = output[os.write(self.screen, output) :]
 
     def _run(self) -> bool:
         person = os.isatty(self.keyboard)

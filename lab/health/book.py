@@ -44,7 +44,7 @@ class HealthBook:
             if check.passed:
                 lift(session, check.board, self.now(), f"health check {row.id}")
             else:
-                kept(session, check.board, self.now(), self.rule)
+                holds_of(session, check.board, self.now(), self.rule)
             return evolve(check, id=row.id)
 
         return self.store._write(insert)
@@ -192,8 +192,8 @@ def check_of(row: HealthCheckRow) -> Check:
 
 
 def _part(found: Mapping[str, Any]) -> CheckedPart:
-    words = {key: str(found.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
-    return CheckedPart(outcome=cast(Outcome, found["outcome"]), **words)
+    texts = {key: str(found.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
+    return CheckedPart(outcome=cast(Outcome, found["outcome"]), **texts)
 
 
 # --- Quarantine ---
@@ -207,7 +207,7 @@ _ATTEMPTS: Final = 200
 _CHECKS: Final = 50
 
 
-def kept(session: Session, board: str, now: dt.datetime, rule: QuarantineRule) -> list[Hold]:
+def holds_of(session: Session, board: str, now: dt.datetime, rule: QuarantineRule) -> list[Hold]:
     """The board's holds, after a due quarantine. `session`: writes."""
     holds = standing(session, board, now)
     if any(hold.kind == QUARANTINE for hold in holds):

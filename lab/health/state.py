@@ -47,10 +47,10 @@ def _shows_the_lab_works(event: HealthEvent) -> bool:
 def quarantine(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime) -> str:
     """The reason for a quarantine; empty: none is due."""
     row = in_a_row(events, rule, now)
-    return told(row) if len(row) >= rule.faults else ""
+    return fault_summary(row) if len(row) >= rule.faults else ""
 
 
-def told(row: Sequence[HealthEvent]) -> str:
+def fault_summary(row: Sequence[HealthEvent]) -> str:
     """`5 faults of the lab in a row: pdu_timeout 4 times, port_lost`."""
     found = Counter(event.failure for event in row).most_common()
     classes = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in found)
@@ -181,7 +181,7 @@ def _judged(
         reasons += [f"{part.name}: {part.message} ({part.failure})" for part in last.failed] or [SHOWN_BY_NOTHING]
     if row and not kept:
         state = "bad" if len(row) >= rule.faults or state == "bad" else "suspect"
-        reasons.append(told(row))
+        reasons.append(fault_summary(row))
     if last is not None and stands and last.passed and last.failed:
         state = "suspect" if state == "healthy" else state
         what = ", ".join(part.failure for part in last.failed)
@@ -304,8 +304,8 @@ class Check:
     @property
     def passed(self) -> bool:
         """True if the board can take runs: power, console, equipment work."""
-        shown = {part.name for part in self.parts if part.outcome == "ok"}
-        return {"power", "console"} <= shown and not any(part.name in EQUIPMENT for part in self.failed)
+        good = {part.name for part in self.parts if part.outcome == "ok"}
+        return {"power", "console"} <= good and not any(part.name in EQUIPMENT for part in self.failed)
 
     @property
     def fault(self) -> CheckedPart | None:

@@ -148,15 +148,15 @@ def user_name(uid: int) -> str:
 def program(pid: int, proc: Path = PROC) -> str:
     """The command of a process, e.g. `lab console attach`; empty: gone."""
     try:
-        words = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-        if not words:
+        argv = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+        if not argv:
             return (proc / str(pid) / "comm").read_text("utf-8", "replace").strip()
     except OSError:
         return ""
-    if Path(words[0]).name.startswith("python"):
-        words = _script(words[1:]) or words[:1]
-    plain = [word for word in words[1:3] if word.isalpha()]
-    return " ".join([Path(words[0]).name, *plain])[:_PROGRAM_CHARACTERS]
+    if Path(argv[0]).name.startswith("python"):
+        argv = _script(argv[1:]) or argv[:1]
+    plain = [word for word in argv[1:3] if word.isalpha()]
+    return " ".join([Path(argv[0]).name, *plain])[:_PROGRAM_CHARACTERS]
 
 
 def described(pid: int, proc: Path = PROC) -> str:
@@ -166,15 +166,15 @@ def described(pid: int, proc: Path = PROC) -> str:
     return f"{who} ({inside})" if who else f"pid {pid}"
 
 
-def _script(words: list[str]) -> list[str]:
+def _script(arguments: list[str]) -> list[str]:
     """The script of a Python command line: a file, or `-m MODULE`."""
-    for at, word in enumerate(words):
+    for at, word in enumerate(arguments):
         if word == "-m":
-            return words[at + 1 :]
+            return arguments[at + 1 :]
         if word == "-c":
             return []
         if not word.startswith("-"):
-            return words[at:]
+            return arguments[at:]
     return []
 
 
@@ -204,8 +204,8 @@ class CpuTimes:
 def cpu_times(stat: Path = STAT) -> CpuTimes | None:
     """The current times; None: the kernel does not tell."""
     try:
-        words = stat.read_text("ascii").splitlines()[0].split()
-        times = [int(word) for word in words[1:9]]  # guest time, which follows, is counted in user time
+        columns = stat.read_text("ascii").splitlines()[0].split()
+        times = [int(word) for word in columns[1:9]]  # guest time, which follows, is counted in user time
     except (OSError, ValueError, IndexError):
         return None
     return CpuTimes(sum(times), sum(times[3:5])) if len(times) == 8 else None

@@ -113,13 +113,13 @@ def _is_master(pid: int | str, control: Path, proc: Path) -> bool:
     try:
         if entry.stat().st_uid != os.getuid():
             return False
-        words = (entry / "cmdline").read_bytes().split(b"\0")
+        argv = (entry / "cmdline").read_bytes().split(b"\0")
     except OSError:  # it ended just now
         return False
     path = os.fsencode(control)
-    if words[0].startswith(b"ssh: " + path + b" [mux]"):
+    if argv[0].startswith(b"ssh: " + path + b" [mux]"):
         return True
-    return b"-M" in words and (b"-S", path) in pairwise(words)
+    return b"-M" in argv and (b"-S", path) in pairwise(argv)
 
 
 @contextmanager
@@ -216,7 +216,7 @@ class SshLink:
         """Maximum duration of `ran` with a reconnect."""
         return self.answer_s + GONE_S + _LIMIT_S + timeout_s + _KILL_S + CONNECT_S
 
-    def ran(self, words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    def ran(self, argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         """Run a program on the host over the shared connection.
 
         No shell interprets its arguments.
@@ -225,7 +225,7 @@ class SshLink:
             LabTransientError: ssh fails, or the connection hangs: the host has not confirmed the program's end.
             subprocess.TimeoutExpired: the program was too slow, and the host has ended it (timeout(1), which is required there).
         """
-        session = self._session(["timeout", f"--kill-after={_KILL_S}", f"{timeout_s:g}", *words])
+        session = self._session(["timeout", f"--kill-after={_KILL_S}", f"{timeout_s:g}", *argv])
         began_s = time.monotonic()
         limit_s = timeout_s + _KILL_S + CONNECT_S
         try:
@@ -240,20 +240,20 @@ class SshLink:
             )
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
-                f"ssh to {self.host}: {words[0]}, which had {timeout_s:g} s, has not ended after {limit_s:g} s; the connection hangs, or "
+                f"ssh to {self.host}: {argv[0]}, which had {timeout_s:g} s, has not ended after {limit_s:g} s; the connection hangs, or "
                 "that host does. Is it up, and the network?",
                 failure="console_link",
             ) from error
         if done.returncode in _TIMED_OUT and time.monotonic() - began_s >= timeout_s:
-            raise subprocess.TimeoutExpired(list(words), timeout_s)
+            raise subprocess.TimeoutExpired(list(argv), timeout_s)
         if done.returncode == _SSH_FAILED:
             raise LabTransientError(
-                f"ssh to {self.host} does not run {words[0]}: {done.stderr.strip() or 'it said nothing'}",
+                f"ssh to {self.host} does not run {argv[0]}: {done.stderr.strip() or 'it said nothing'}",
                 failure="console_link",
             )
         return done
 
-    def started(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+    def started(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a program on the host with pipes.
 
         Its standard input ends with this process.
@@ -262,15 +262,15 @@ class SshLink:
             LabTransientError: ssh fails.
         """
         return subprocess.Popen(
-            self._session(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            self._session(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
 
-    def _session(self, words: Sequence[str]) -> list[str]:
+    def _session(self, argv: Sequence[str]) -> list[str]:
         with self._locked():
             if not self._is_up():
                 self._connect()
         config = ["-F", self.config] if self.config else []
-        return ["ssh", *config, *_OPTIONS, "-S", str(self._control), self.host, "--", shlex.join(words)]
+        return ["ssh", *config, *_OPTIONS, "-S", str(self._control), self.host, "--", shlex.join(argv)]
 
     def generation(self) -> str:
         """The identity of the current connection, for `reset`; empty: none."""
@@ -321,8 +321,8 @@ class SshLink:
     def _is_up(self) -> bool:
         if not self._control.exists():
             return False
-        said = self._asked("check")
-        return said is not None and said.returncode == 0
+        answer = self._asked("check")
+        return answer is not None and answer.returncode == 0
 
     def _asked(self, *words: str) -> subprocess.CompletedProcess[str] | None:
         """The master's answer (ssh(1), -O); None: it hung and was killed."""
@@ -374,9 +374,9 @@ class SshLink:
                 f"{makes}: longer than the path of a socket that ssh makes may be; set BOARDLAB_RUNTIME to a folder with a shorter path"
             )
         if done.returncode:
-            said = done.stderr.strip().replace("\n", "; ") or f"exit status {done.returncode}"
+            reason = done.stderr.strip().replace("\n", "; ") or f"exit status {done.returncode}"
             raise LabTransientError(
-                f"ssh to {self.host} cannot {doing}: {said}. `ssh {self.host} true` must work without a password for this user, and "
+                f"ssh to {self.host} cannot {doing}: {reason}. `ssh {self.host} true` must work without a password for this user, and "
                 "the console server there must run as the user that ssh logs in as",
                 failure="console_link",
             )
@@ -385,13 +385,13 @@ class SshLink:
         """Run ssh; raises (among others) subprocess.TimeoutExpired."""
         config = ["-F", self.config] if self.config else []
         log = self.folder / f"{self._name(self.host)}.log"
-        with log.open("w", encoding="utf-8") as said:  # a pipe would stay open in the master
+        with log.open("w", encoding="utf-8") as output:  # a pipe would stay open in the master
             try:
                 done = subprocess.run(
                     ["ssh", *config, *_OPTIONS, "-S", str(self._control), *words, self.host],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=said,
+                    stderr=output,
                     timeout=limit_s,
                     check=False,
                     start_new_session=True,  # Ctrl-C in a terminal is not for it

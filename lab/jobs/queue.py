@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, QuarantineRule
-from lab.health.book import allowed, kept
+from lab.health.book import allowed, holds_of
 from lab.jobs.records import (
     BY_LAB_RUN,
     HEARTBEAT_S,
@@ -205,7 +205,7 @@ class JobQueue:
             # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here.
             rows = session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()).all()
             mine.heartbeat_at = now = self.now()
-            holds = kept(session, mine.board, now, self.rule)
+            holds = holds_of(session, mine.board, now, self.rule)
             for row in filter(lambda row: row.id != job_id, rows):
                 if self._dead(row):
                     row.state, row.finished_at = ended_as(row, "interrupted"), row.heartbeat_at
@@ -290,7 +290,7 @@ class JobQueue:
             if row.holder == self.holder and row.state in {"queued", "running"}:
                 went_on = state == "refused" and measured(session, row, LEASE_S)  # what it has can be gone on with
                 row.state, row.finished_at = ended_as(row, "interrupted" if went_on else state), self.now()
-                kept(session, row.board, self.now(), self.rule)
+                holds_of(session, row.board, self.now(), self.rule)
 
         self.store._write(end)
 
@@ -328,12 +328,12 @@ class JobQueue:
 
         The store's clock may have jumped, and a board must not be taken from a job that lives.
         """
-        told = False
+        reported = False
         while doubtful := self._doubtful(*which):
-            if not told:
+            if not reported:
                 jobs = ", ".join(f"job {job.called} of {job.who}" for job in doubtful)
                 _log.warning("%s: no sign of life; watched for %g s before it counts as dead", jobs, LEASE_S)
-                told = True
+                reported = True
             self.pause(LOOK_S)
 
     def _doubtful(self, *which: ColumnElement[bool]) -> list[Job]:

@@ -84,8 +84,10 @@ def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str
 
     Before a published guide come the earlier releases of its kernel, one run of each, in whichever order they were imported.
     """
-    kept = [each for each in place(heads, head) if decisions.get(each.id) != REJECTED]
-    return releases_before(kept, head.release) if head.kind == PUBLISHED else [e for e in kept if e.id < head.id]
+    counting = [each for each in place(heads, head) if decisions.get(each.id) != REJECTED]
+    return (
+        releases_before(counting, head.release) if head.kind == PUBLISHED else [e for e in counting if e.id < head.id]
+    )
 
 
 def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:
@@ -137,7 +139,7 @@ def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
 
 def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:
     """The earlier runs from the last accepted one on, oldest first."""
-    accepted = [place for place, each in enumerate(before) if decisions.get(each.id) == ACCEPTED]
+    accepted = [index for index, each in enumerate(before) if decisions.get(each.id) == ACCEPTED]
     return list(before[accepted[-1] :] if accepted else before)
 
 
@@ -180,8 +182,8 @@ def judge(
     last = wanted[-1:] if head.kind == PUBLISHED else wanted[-model.history.window :]
     had = [average for each in last for average in found.get(each.id, ())]
     flows = flows_of(average for each in wanted[-most:] for average in found.get(each.id, ()))
-    told = tuple(_told(number, flows) for number in numbers)
-    return JudgedRun(head, against, told, missing=_missing(own, had, model))
+    explained = tuple(_explained(number, flows) for number in numbers)
+    return JudgedRun(head, against, explained, missing=_missing(own, had, model))
 
 
 def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
@@ -212,11 +214,11 @@ def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) 
     )
 
 
-def _told(number: JudgedNumber, flows: Flows) -> JudgedNumber:
+def _explained(number: JudgedNumber, flows: Flows) -> JudgedNumber:
     """Explain a number whose only baseline is of another flow."""
     why = "" if number.baseline else another_flow(number.average, flows)
-    said = Judgement(Verdict.NOT_COMPARABLE, f"not compared: {why}", rule="flow")
-    return evolve(number, judgement=said) if why else number
+    judgement = Judgement(Verdict.NOT_COMPARABLE, f"not compared: {why}", rule="flow")
+    return evolve(number, judgement=judgement) if why else number
 
 
 def _read(
@@ -318,25 +320,25 @@ def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: No
     *like, last = [number if is_history(number, new, usual) else None for number in (*earlier, old)]
     known = [number for number in like if number is not None]
     noise = model.of_releases(usual, [number.value or 0.0 for number in (*known, *([last] if last else []))])
-    said = compare(old, new, noise)
-    if said.verdict.moved or said.verdict is Verdict.SUSPECT:
-        return _returned(known, new, noise, said)
-    return _crept([*known, old], new, noise, said) if last and said.verdict is Verdict.NOISE else said
+    judgement = compare(old, new, noise)
+    if judgement.verdict.moved or judgement.verdict is Verdict.SUSPECT:
+        return _returned(known, new, noise, judgement)
+    return _crept([*known, old], new, noise, judgement) if last and judgement.verdict is Verdict.NOISE else judgement
 
 
-def _returned(like: Sequence[Number], new: Number, noise: Noise, said: Judgement) -> Judgement:
+def _returned(like: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
     for number in reversed(like):
         if compare(number, new, noise).verdict in _SAME:
             level = f"{number.value:g} {new.metric.unit if new.metric else ''}".strip()
-            reason = f"{said.reason}; this only returns to the level of {number.source}, {level}"
-            return evolve(said, reason=reason, returns_to=number.source)
-    return said
+            reason = f"{judgement.reason}; this only returns to the level of {number.source}, {level}"
+            return evolve(judgement, reason=reason, returns_to=number.source)
+    return judgement
 
 
-def _crept(before: Sequence[Number], new: Number, noise: Noise, said: Judgement) -> Judgement:
+def _crept(before: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
     """Detect a change that crept in by small steps of one direction."""
     if len(before) < 2:
-        return said
+        return judgement
     steps = [new]
     way = _difference(before[-1], new)
     for number in reversed(before):
@@ -346,10 +348,10 @@ def _crept(before: Sequence[Number], new: Number, noise: Noise, said: Judgement)
         steps.insert(0, number)
     first = compare(steps[0], new, noise)
     if not first.verdict.moved or first.effect is None:
-        return said
+        return judgement
     change = f"{1 + first.effect:.2f} times {steps[0].source}, beyond noise, in steps that are none alone"
-    reason = f"{said.reason}; {change}"
-    return evolve(said, verdict=first.verdict, reason=reason, rule="crept", crept_from=steps[0].source)
+    reason = f"{judgement.reason}; {change}"
+    return evolve(judgement, verdict=first.verdict, reason=reason, rule="crept", crept_from=steps[0].source)
 
 
 def _difference(one: Number, other: Number) -> float:

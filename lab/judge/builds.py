@@ -103,10 +103,10 @@ def _another_build(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
         theirs = found.get(each.id, Build())
         if each.release != head.release or not (own.is_same(theirs) or own.differences(theirs)):
             continue
-        told = "; ".join(
+        text = "; ".join(
             f"{_TITLES[part]} {mine!r}, then {other!r}" for part, (mine, other) in own.differences(theirs).items()
         )
-        return [f"release {head.release!r} was another build in run {each.id}: now {told}"] if told else []
+        return [f"release {head.release!r} was another build in run {each.id}: now {text}"] if text else []
     return []
 
 

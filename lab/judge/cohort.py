@@ -63,7 +63,7 @@ class Cohort:
         first, known = runs[0], causes(runs[0])
         tried = [self._run(row, runs, known) for row in range(len(self.numbers))]
         made = night(tried, self.seen)
-        said = self.walk.step(made)
+        result = self.walk.step(made)
         counts = np.isfinite(made.logs).sum(axis=1)
         self.runs.append(first.run.id)
         self.known.append(known)
@@ -72,7 +72,7 @@ class Cohort:
         found = []
         for row, number in enumerate(self.numbers):
             if tried[row] is not None:
-                words = outcome("", t, said, row, bool(counts[row]), higher_is_better=self.higher[row])
+                words = outcome("", t, result, row, bool(counts[row]), higher_is_better=self.higher[row])
                 since = words.since
                 if words.outcome is Outcome.NO_HISTORY:
                     n = sum(bool(count[row]) for count in self.counts[:t])
@@ -83,7 +83,7 @@ class Cohort:
                     version=number.version,
                     params=dict(number.params),
                     outcome=words.outcome.value,
-                    direction=int(said.level[row]),
+                    direction=int(result.level[row]),
                     since_run=None if since is None else self.runs[since],
                     n=n,
                     effect=words.effect,

@@ -233,9 +233,9 @@ def _clock(pair: _Pair) -> _Said | None:
 
 def _suspect(pair: _Pair) -> _Said | None:
     """A suspect number gets neither worse nor better."""
-    said = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
+    reasons = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
     change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else "from zero"
-    return (Verdict.SUSPECT, "; ".join([change, *said])) if said else None
+    return (Verdict.SUSPECT, "; ".join([change, *reasons])) if reasons else None
 
 
 def _moved(pair: _Pair) -> _Said:

@@ -9,11 +9,11 @@ from lab.judge.baseline import JudgedNumber, JudgedRun
 from lab.results.averages import Average
 
 
-def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> dict[str, Any]:
+def document(judged: JudgedRun, notes: Sequence[str], numbers: Sequence[JudgedNumber]) -> dict[str, Any]:
     """A run's numbers with their judgements.
 
     Args:
-        notes: on its label. shown: the numbers to include.
+        notes: on its label. numbers: the numbers to include.
     """
     return {
         "run": judged.head.id,
@@ -37,7 +37,7 @@ def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumb
                 "high": each.judgement.high,
                 "reason": each.judgement.reason,
             }
-            for each in shown
+            for each in numbers
         ],
         "not_measured": [missing_document(each) for each in judged.missing],
     }

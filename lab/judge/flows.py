@@ -33,7 +33,7 @@ def another_flow(average: Average, flows: Flows) -> str:
     """`flow quiet now, normal before` if only other flows were measured."""
     before = flows.get(_conditions(average), set()) if average.metric.name in _BOOTS else set()
     now = average.params.get(FLOW, USUAL)
-    return _said(now, before) if before and now not in before else ""
+    return _flows_text(now, before) if before and now not in before else ""
 
 
 def flow_remark(head: RunHead, details: Mapping[int, Mapping[str, Any]], latest: Iterable[RunHead]) -> list[str]:
@@ -48,14 +48,14 @@ def flow_remark(head: RunHead, details: Mapping[int, Mapping[str, Any]], latest:
     if not now or not known or now in known.values():
         return []
     return [
-        f"not compared: {_said(now, [next(iter(known.values()))])} (run {next(iter(known))}); numbers of two flows never are"
+        f"not compared: {_flows_text(now, [next(iter(known.values()))])} (run {next(iter(known))}); numbers of two flows never are"
     ]
 
 
-def _said(now: str, before: Iterable[str]) -> str:
+def _flows_text(now: str, before: Iterable[str]) -> str:
     return f"flow {now} now, {', '.join(sorted(before))} before"
 
 
 def _conditions(average: Average) -> _Conditions:
-    kept = ((name, value) for name, value in average.params.items() if name not in _OF_FLOW)
-    return frozenset(kept), average.simulated
+    conditions = ((name, value) for name, value in average.params.items() if name not in _OF_FLOW)
+    return frozenset(conditions), average.simulated

@@ -86,6 +86,6 @@ def release_before(labels: Sequence[str], release: str) -> str | None:
     lower = [each for each in labels if is_numbered(each) and precedes(each, release)]
     if is_numbered(release) and lower:
         return max(lower, key=release_key)
-    own = next((place for place, each in enumerate(labels) if same_release(each, release)), len(labels))
+    own = next((index for index, each in enumerate(labels) if same_release(each, release)), len(labels))
     earlier = (each for each in reversed(labels[:own]) if is_real_time(each) == is_real_time(release))
     return next((each for each in earlier if not (is_numbered(each) and is_numbered(release))), None)

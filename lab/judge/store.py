@@ -53,11 +53,11 @@ def write_verdicts(
         for row in reported:
             if row.run_id < run_id and row.judged_at in instants:
                 row.judged_at = now
-        kept = [(run_id, verdict, before.pop(verdict.number, None)) for verdict in verdicts]
+        matched = [(run_id, verdict, before.pop(verdict.number, None)) for verdict in verdicts]
         for night, verdict in found:
             if not any(_is_same_change(row, night, verdict) for row in reported):
-                kept.append((night, verdict, _rows(session, night).get(verdict.number)))
-        for night, verdict, old in kept:
+                matched.append((night, verdict, _rows(session, night).get(verdict.number)))
+        for night, verdict, old in matched:
             if old is None:
                 new.append({"run_id": night, **_values(verdict, now)})
                 continue
@@ -79,8 +79,10 @@ def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictR
 
 def _called(session: Session, run: RunRow) -> Sequence[VerdictRow]:
     """All verdicts with a change, of a run's board and kind."""
-    place = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
-    return session.scalars(select(VerdictRow).join(VerdictRow.run).where(*place, VerdictRow.outcome.in_(CALLED))).all()
+    same_series = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
+    return session.scalars(
+        select(VerdictRow).join(VerdictRow.run).where(*same_series, VerdictRow.outcome.in_(CALLED))
+    ).all()
 
 
 def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
@@ -103,17 +105,17 @@ def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
         return []
     run, judged_at = own[0].run, max(verdict.judged_at for verdict in own)
     same = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
-    place = (run.board_type, run.kind)
+    series = (run.board_type, run.kind)
     found: dict[object, list[StoredVerdict]] = {}
     later = {verdict.number: _size(verdict) for verdict in own if verdict.direction}
     for verdict in same:
-        if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == place:
+        if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == series:
             since = later.get(verdict.number, 0.0)
             later[verdict.number] = since + _size(verdict)
             if not is_undone(_size(verdict), since):
                 found.setdefault(verdict.number, []).append(verdict)
-    kept = [verdict for verdict in own if verdict.direction or verdict.number not in found]
-    return [*kept, *(verdict for verdict in same if verdict in found.get(verdict.number, ()))]
+    remaining = [verdict for verdict in own if verdict.direction or verdict.number not in found]
+    return [*remaining, *(verdict for verdict in same if verdict in found.get(verdict.number, ()))]
 
 
 def _size(verdict: StoredVerdict) -> float:
@@ -367,15 +369,15 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
     wanted = wanted.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), RunRow.started_at >= since)
     later: dict[tuple[Any, ...], float] = {}  # number -> by how much it moved since
     for row in session.execute(wanted.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
-        place = (row.board_type, row.board, row.kind)
+        series = (row.board_type, row.board, row.kind)
         decided = reviews.get(row.run_id)
         if decided is not None and decided.decision == "rejected":
             continue
-        number = (*place, row.metric, row.version, tuple(sorted(row.params.items())))
+        number = (*series, row.metric, row.version, tuple(sorted(row.params.items())))
         effect = row.direction if row.effect is None else row.effect
         undone = is_undone(effect, later.get(number, 0.0))
         later[number] = effect + later.get(number, 0.0)
-        if row.outcome in _TOLD and not undone and decided is None and row.run_id > accepted.get(place, 0):
+        if row.outcome in _TOLD and not undone and decided is None and row.run_id > accepted.get(series, 0):
             yield row.id
 
 

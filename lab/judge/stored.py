@@ -160,13 +160,13 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     (target,) = read_numbers(store, [run_id])
     path = path_of(store, run, remember or folder(), simulated=target.simulated)
     heads = run_heads(store, run)
-    kept = load(path)
+    memory = load(path)
     earlier = next((n for n, head in enumerate(heads) if head.id == run_id), 0)
-    usable = kept.holds(heads, rejected)
-    further = usable and len(kept.walked) > earlier  # an old run is judged again: what is remembered stays
-    history = _History(store, heads, rejected, target, kept if usable and not further else Memory())
+    usable = memory.holds(heads, rejected)
+    further = usable and len(memory.walked) > earlier  # an old run is judged again: what is remembered stays
+    history = _History(store, heads, rejected, target, memory if usable and not further else Memory())
     night = history.walk_to()
-    remembered = None if further else dumped(history.kept)
+    remembered = None if further else dumped(history.memory)
     judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
     if remembered is not None:
@@ -198,7 +198,7 @@ class _History:
     heads: list[HistoryRunHead]
     rejected: frozenset[int]
     target: RunNumbers
-    kept: Memory
+    memory: Memory
     found: list[tuple[int, NewVerdict]] = field(factory=list)
 
     def walk_to(self) -> Night:
@@ -215,15 +215,15 @@ class _History:
                 self._walk(night)
                 night = (run,)
         walked = tuple(head for head in self.heads if head.id < night[0].run.id)
-        self.kept.walked, self.kept.rejected = walked, self.rejected & {head.id for head in walked}
+        self.memory.walked, self.memory.rejected = walked, self.rejected & {head.id for head in walked}
         return night
 
     def cohorts_of(self, night: Night) -> list[Cohort]:
         """Cohorts with numbers of a night, a new one included."""
-        made = new_cohort(self.kept.cohorts, night[0])
+        made = new_cohort(self.memory.cohorts, night[0])
         if made is not None:
-            self.kept.cohorts.append(made)
-        return [cohort for cohort in self.kept.cohorts if cohort.concerns(night)]
+            self.memory.cohorts.append(made)
+        return [cohort for cohort in self.memory.cohorts if cohort.concerns(night)]
 
     def _walk(self, night: Night) -> None:
         for cohort in self.cohorts_of(night):
@@ -232,7 +232,7 @@ class _History:
 
     def _runs(self) -> Iterator[RunNumbers]:
         """The counting runs after the remembered ones."""
-        ids = [head.id for head in self.heads[len(self.kept.walked) :] if head.id not in self.rejected]
+        ids = [head.id for head in self.heads[len(self.memory.walked) :] if head.id not in self.rejected]
         for part in _parts(ids):
             found = {
                 run.run.id: run

@@ -50,14 +50,14 @@ class VerdictSummary:
         if _NO_SAMPLES in self.others:
             found.append(_counted(_NO_SAMPLES, self.others[_NO_SAMPLES]))
         if found:
-            said = "; ".join(found)
+            text = "; ".join(found)
         elif _UNSURE in self.others:
-            said = _counted(_UNSURE, self.others[_UNSURE])
+            text = _counted(_UNSURE, self.others[_UNSURE])
         elif self.muted or _UNCHANGED in self.others:
-            said = "Nothing moved"
+            text = "Nothing moved"
         else:
-            said = f"Nothing could be compared: {self.needs}" if self.needs else "Nothing was judged"
-        return f"{said[0].upper()}{said[1:]} (run {self.run.id}, {plain(self.run.board)}, release {plain(self.run.release)})"
+            text = f"Nothing could be compared: {self.needs}" if self.needs else "Nothing was judged"
+        return f"{text[0].upper()}{text[1:]} (run {self.run.id}, {plain(self.run.board)}, release {plain(self.run.release)})"
 
     @property
     def rest(self) -> str:
@@ -110,13 +110,13 @@ def form_of(path: Path) -> Form:
     return FORMS[path.suffix.lower()]
 
 
-def write(said: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
+def write(summary: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
     """Write the summary in the format of the file's name.
 
     Raises:
         BoardlabError: the extension is unknown, or the file cannot be written.
     """
-    text = render(said, form_of(path), evidence)
+    text = render(summary, form_of(path), evidence)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -68,11 +68,11 @@ class VerdictChange:
         by_metric: dict[str, list[StoredVerdict]] = {}
         for verdict in self.verdicts:
             by_metric.setdefault(verdict.metric, []).append(verdict)
-        shown = [_line(metric, its) for metric, its in list(by_metric.items())[:MAX_LINES]]
+        found = [_line(metric, its) for metric, its in list(by_metric.items())[:MAX_LINES]]
         left = list(by_metric.values())[MAX_LINES:]
         if left:
-            shown.append(f"and {sum(map(len, left))} numbers of {len(left)} more metrics")
-        return shown
+            found.append(f"and {sum(map(len, left))} numbers of {len(left)} more metrics")
+        return found
 
     @property
     def boards(self) -> str:
@@ -119,10 +119,10 @@ class EvidenceLinks:
     def log(self, change: VerdictChange) -> str:
         """The log windows of the first number."""
         first = change.verdicts[0]
-        place = {name: value for name, value in first.params.items() if name == _TRIED}
+        params = {name: value for name, value in first.params.items() if name == _TRIED}
         if self.address:
-            return f"{self._of(change.began.run)}#{anchor(place or first.params)}"
-        medium = f" --medium {shlex.quote(plain(place[_TRIED]))}" if place else ""
+            return f"{self._of(change.began.run)}#{anchor(params or first.params)}"
+        medium = f" --medium {shlex.quote(plain(params[_TRIED]))}" if params else ""
         return f"lab results show {change.began.run} --log --metric {first.metric}{medium}"
 
     def run(self, run: int) -> str:
@@ -162,9 +162,9 @@ def failing_title(failing: Failing) -> str:
 
     Release, kind of failure, cause with its line, frequency and first run.
     """
-    words = failing.cause.outcome.replace("_", " ")
+    failure = failing.cause.outcome.replace("_", " ")
     line = _PANIC.sub("", failing.line)
-    cause = f"{words} '{plain(line)[:_LINE]}'" if line else words
+    cause = f"{failure} '{plain(line)[:_LINE]}'" if line else failure
     release = f"release {plain(failing.release)}" if failing.release else "its software"
     where = "" if failing.every or not any(failing.items) else f" {', '.join(map(plain, failing.items))}"
     if failing.fault not in {"", "board"}:
@@ -181,8 +181,8 @@ def failing_title(failing: Failing) -> str:
 
 def failing_lines(failing: Failing) -> list[str]:
     """The failure's console line, or the newest failure's message."""
-    shown = plain(failing.line or failing.message)
-    return [f"{failing.cause.outcome}: {shown}"] if shown else []
+    text = plain(failing.line or failing.message)
+    return [f"{failing.cause.outcome}: {text}"] if text else []
 
 
 def _since(failing: Failing) -> str:

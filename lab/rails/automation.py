@@ -133,19 +133,19 @@ class AutomationInterface:
             os.read(fd, 1)
 
     def _until_prompt(self, fd: int, text: str, seconds: float) -> list[str]:
-        said = b""
+        output = b""
         deadline = time.monotonic() + seconds
-        while not said.endswith(PROMPT):
+        while not output.endswith(PROMPT):
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
                 raise LabTransientError(
-                    f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: {said[-80:]!r}. "
+                    f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: {output[-80:]!r}. "
                     "Its watchdog resets it after 11 s: ask for fewer samples",
                     failure="automation_interface",
                 )
-            said += os.read(fd, 4096)
+            output += os.read(fd, 4096)
         return [
-            line.strip() for line in said.removesuffix(PROMPT).decode(errors="replace").splitlines() if line.strip()
+            line.strip() for line in output.removesuffix(PROMPT).decode(errors="replace").splitlines() if line.strip()
         ]
 
 

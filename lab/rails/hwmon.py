@@ -73,9 +73,9 @@ class HwmonSensor:
             }
             if wanted in names:
                 return folder
-        there = ", ".join(folder.name for folder in sorted(self._root.glob("hwmon*"))) or "none"
+        available = ", ".join(folder.name for folder in sorted(self._root.glob("hwmon*"))) or "none"
         raise ConfigurationError(
-            f"{self._root}: no hwmon folder is called or labelled {wanted!r} for rail {rail.name}; there are: {there}. "
+            f"{self._root}: no hwmon folder is called or labelled {wanted!r} for rail {rail.name}; there are: {available}. "
             "Name it with the rail's `channel`"
         )
 

@@ -108,14 +108,14 @@ class IioSensor:
         del self._attributes, self._context
 
     def _number(self, where: str, name: str, attributes: Mapping[str, iio.ChannelAttr | iio.DeviceAttr]) -> float:
-        said = attributes[name].value if name in attributes else "nothing"
+        text = attributes[name].value if name in attributes else "nothing"
         try:
-            found = float(said)
+            found = float(text)
         except ValueError:
             found = math.nan
         if not (math.isfinite(found) and found > 0):
             raise ConfigurationError(
-                f"{self._port}: {where}: expected a positive number in `{name}`, got {said!r:.60}; is it a current monitor, and is its driver right?"
+                f"{self._port}: {where}: expected a positive number in `{name}`, got {text!r:.60}; is it a current monitor, and is its driver right?"
             )
         return found
 

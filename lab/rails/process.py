@@ -109,9 +109,9 @@ def sampling(config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.
         raise
     else:
         alive = process.poll() is None
-        said = _end(process)
+        reason = _end(process)
         if not alive or process.returncode:
-            raise _error(process.returncode, said, "ended on the way; what it has sampled is in its trace")
+            raise _error(process.returncode, reason, "ended on the way; what it has sampled is in its trace")
     finally:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
@@ -132,9 +132,9 @@ def _start(process: subprocess.Popen[bytes], config: RailsConfig) -> None:
         more = os.read(process.stdout.fileno(), 100) if ready else b""
         if not more:
             late = process.poll() is None and not ready
-            said = _end(process)
+            reason = _end(process)
             raise _error(
-                process.returncode, said, f"gave no sample within {START_S:.0f} s" if late else "did not start"
+                process.returncode, reason, f"gave no sample within {START_S:.0f} s" if late else "did not start"
             )
         heard += more
 
@@ -152,8 +152,8 @@ def _end(process: subprocess.Popen[bytes]) -> str:
     return process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
 
 
-def _error(status: int, said: str, what: str) -> ConfigurationError | LabTransientError:
+def _error(status: int, reason: str, what: str) -> ConfigurationError | LabTransientError:
     if status == EXIT_CONFIGURATION:
-        return ConfigurationError(said)
-    last = said.splitlines()[-1] if said else f"it left no message, its exit status is {status}"
+        return ConfigurationError(reason)
+    last = reason.splitlines()[-1] if reason else f"it left no message, its exit status is {status}"
     return LabTransientError(f"the power sampler {what}: {last}", failure="power_sampler")

@@ -241,26 +241,28 @@ class RailsServer:
                 connection was cut for too long; the trace has the samples until then.
         """
         try:
-            kept = trace_path.open("wb", buffering=0)
+            file = trace_path.open("wb", buffering=0)
         except OSError as error:
             raise ConfigurationError(
                 f"{trace_path}: cannot be written: {error.strerror}; choose another place"
             ) from error
         question = {"config": asdict(config), "range": wanted.value, "keeps": True}
-        with kept, self._asked(question, START_S) as (stream, said):
+        with file, self._asked(question, START_S) as (stream, answer):
             here_ns = MonotonicRaw().now_ns()
-            if line and said.get("line") != line:
+            if line and answer.get("line") != line:
                 raise LabTransientError(
                     f"the rails server of {self.host} stamps by another clock than the console server there: one of them is in a container, "
                     "or ran before the host was restored. Start both anew, side by side",
                     failure="clock_unrelated",
                 )
-            copier = Copier(stream, kept, str(said.get("trace", "")), self._again, self.patience_s)
+            copier = Copier(stream, file, str(answer.get("trace", "")), self._again, self.patience_s)
             copier.start()
             try:
                 copier.begun.wait(_ANSWER_S)  # a trace without its first line is none
-                ahead_ns = int(said.get("now_ns", here_ns)) - here_ns
-                with self._told(SamplerStatus(config.board, str(trace_path.absolute()), process.identity(), ahead_ns)):
+                ahead_ns = int(answer.get("now_ns", here_ns)) - here_ns
+                with self._published(
+                    SamplerStatus(config.board, str(trace_path.absolute()), process.identity(), ahead_ns)
+                ):
                     yield Sampler(trace_path, copier, LAG_S + self.patience_s)
                 was_over = copier.poll() is not None
             finally:
@@ -279,15 +281,15 @@ class RailsServer:
             ConfigurationError, LabTransientError: as `sampling`.
         """
         asked = {"config": asdict(config), "range": AdcRange.ACTIVE.value, "seconds": seconds}
-        with self._asked(asked, seconds) as (_, said):
-            return {str(rail): float(volts) for rail, volts in said.get("volts", {}).items()}
+        with self._asked(asked, seconds) as (_, answer):
+            return {str(rail): float(volts) for rail, volts in answer.get("volts", {}).items()}
 
     @contextlib.contextmanager
     def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[RailsConnection, dict[str, Any]]]:
         """A connection with the server's answer; it is closed at the end."""
-        stream, said = self._answered(question, takes_s)
+        stream, answer = self._answered(question, takes_s)
         with contextlib.closing(stream):
-            yield stream, said
+            yield stream, answer
 
     def _again(self, name: str, offset: int) -> RailsConnection:
         """A new connection to a sampling, from this byte on.
@@ -303,18 +305,20 @@ class RailsServer:
                 stream = unless_good.enter_context(contextlib.closing(self.connect(CONNECT_S)))
                 stream.sendall(json.dumps(question).encode() + b"\n")
                 stream.settimeout(takes_s + _ANSWER_S)
-                said = json.loads(first_line(stream.recv, _LINE_BYTES) or b"{}")
+                answer = json.loads(first_line(stream.recv, _LINE_BYTES) or b"{}")
             except (OSError, ValueError) as error:
                 raise self._silent(error) from error
             stream.settimeout(None)
-            if not said:
+            if not answer:
                 raise self._silent("it closed the connection")
-            if "error" in said:
-                if said.get("configuration"):
-                    raise ConfigurationError(f"on {self.host}: {said['error']}")
-                raise LabTransientError(f"on {self.host}: {said['error']}", failure=str(said.get("failure", "lab")))
+            if "error" in answer:
+                if answer.get("configuration"):
+                    raise ConfigurationError(f"on {self.host}: {answer['error']}")
+                raise LabTransientError(
+                    f"on {self.host}: {answer['error']}", failure=str(answer.get("failure", "lab"))
+                )
             unless_good.pop_all()
-        return stream, said
+        return stream, answer
 
     def _silent(self, why: object) -> SilentServerError:
         return SilentServerError(
@@ -324,7 +328,7 @@ class RailsServer:
         )
 
     @contextlib.contextmanager
-    def _told(self, status: SamplerStatus) -> Iterator[None]:
+    def _published(self, status: SamplerStatus) -> Iterator[None]:
         if self.runtime is None:
             yield
             return

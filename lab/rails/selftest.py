@@ -75,11 +75,11 @@ def survey(config: RailsConfig, bus: I2cBus) -> list[SensorCheck]:
     chip = CHIPS[config.backend]
     rails = {rail.address: rail for rail in config.measured}
     found = {address: _ask(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
-    there = {address: answer for address, answer in found.items() if answer is not None}
-    volts = {rails[address].name: there[address].volts for address in there if address in rails}
+    answers = {address: answer for address, answer in found.items() if answer is not None}
+    volts = {rails[address].name: answers[address].volts for address in answers if address in rails}
     rows = []
-    for address in sorted({*there, *rails}):
-        rail, answer = rails.get(address), there.get(address)
+    for address in sorted({*answers, *rails}):
+        rail, answer = rails.get(address), answers.get(address)
         rows.append(_answer(config, f"{address:#04x}", rail, answer, volts))
     return rows
 
@@ -147,8 +147,8 @@ def _answer(
     config: RailsConfig, where: str, rail: RailConfig | None, found: _Found | None, volts: Mapping[str, float]
 ) -> SensorCheck:
     if rail is None:
-        shown = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
-        verdict, good = f"answers, and no rail is configured here{shown}", True
+        guess = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
+        verdict, good = f"answers, and no rail is configured here{guess}", True
     elif found is None:
         verdict, good = (
             "does not answer, or says no number: check its address, the wiring, the sensor's supply and its driver",
@@ -190,9 +190,9 @@ def _judged(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping
     return f"expected {wanted}; {_like(config.measured, volts, 'it reads as')}", False
 
 
-def _like(rails: Sequence[RailConfig], volts: float, words: str) -> str:
+def _like(rails: Sequence[RailConfig], volts: float, phrase: str) -> str:
     names = [rail.name for rail in rails if _near(volts, rail.volts)]
-    return f"{words} {' or '.join(names)}" if names else "no rail of the board has this voltage"
+    return f"{phrase} {' or '.join(names)}" if names else "no rail of the board has this voltage"
 
 
 def _near(volts: float, nominal: float) -> bool:

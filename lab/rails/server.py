@@ -236,11 +236,11 @@ class _Sampling:
                 return False  # the client comes back and is told of the error
             if not select.select([connection], [], [], NAP_S)[0]:
                 continue
-            said = connection.recv(1)
-            if (not said and self.keeps) or said == DONE:
-                return said == DONE
+            message = connection.recv(1)
+            if (not message and self.keeps) or message == DONE:
+                return message == DONE
             self._heard_s = time.monotonic()
-            if said != LIVES and not self._over:
+            if message != LIVES and not self._over:
                 self._end(end)
         return False
 
@@ -322,20 +322,20 @@ class KeptSamplings:
             LabTransientError: the sampling has ended, or its sampler failed.
         """
         with self._lock:
-            kept = self._by_name.get(name)
-        if kept is None:
+            sampling = self._by_name.get(name)
+        if sampling is None:
             raise LabTransientError(
                 f"the sampling that the client comes back to has ended: it was away for more than {self.keep_s:g} s, or the rails server "
                 "was started anew",
                 failure="power_sampler",
             )
-        if kept.error is not None:
-            kept.make_room()
-            raise kept.error
+        if sampling.error is not None:
+            sampling.make_room()
+            raise sampling.error
         begin()
         line = _Line(connection, offset)
-        kept.take_over(line)
-        while not line.over.wait(1.0) and not kept.gone.is_set():
+        sampling.take_over(line)
+        while not line.over.wait(1.0) and not sampling.gone.is_set():
             pass
 
     def _clear(self, board: str) -> None:

@@ -243,8 +243,10 @@ class TraceWriter:
             raise broken
 
     def _broken(self) -> LabStableError:
-        said = os.read(self._complaint, 1 << 16).decode()
-        return LabStableError(said or f"pid {self._pid}, which keeps the samples, ended too early", failure="disk")
+        complaint = os.read(self._complaint, 1 << 16).decode()
+        return LabStableError(
+            complaint or f"pid {self._pid}, which keeps the samples, ended too early", failure="disk"
+        )
 
 
 def _work(source: int, complaint: int, store: Callable[[bytes], None]) -> None:

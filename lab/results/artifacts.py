@@ -114,7 +114,7 @@ class ArtifactStore:
         _verify(data, sha256, str(path))
         return data
 
-    def kept(self) -> list[str]:
+    def hashes(self) -> list[str]:
         """Return the SHA-256 of all artifacts on this host."""
         return sorted(f"{path.parent.name}{path.name}" for path in self.root.glob("[0-9a-f][0-9a-f]/[0-9a-f]*"))
 
@@ -206,14 +206,14 @@ def upload(
         raise ConfigurationError(
             f"artifacts are not shared: set ${location.SHARED_VARIABLE} to {location.FORMS} (docs/results.md)"
         )
-    there = location.at(artifacts.shared)
+    shared = location.at(artifacts.shared)
     count = size = 0
     with _alone(artifacts) as ours:
         if not ours:
             return Brought(0, 0, busy=True)
         if everything:
-            known = there.names()
-            for sha256 in artifacts.kept():
+            known = shared.names()
+            for sha256 in artifacts.hashes():
                 if sha256 not in known:
                     artifacts.mark(sha256)
         tried: set[str] = set()
@@ -227,7 +227,7 @@ def upload(
                     continue
                 if data is None:  # it is marked first, and written then
                     continue
-                there.put(sha256, data)
+                shared.put(sha256, data)
                 count, size = count + 1, size + len(data)
                 artifacts.unmark(sha256)
     return Brought(count, size)

@@ -87,16 +87,16 @@ class Audit:
     @contextmanager
     def acting(self, act: Acting, action: str, *, person: str, address: str = "", board: str = "") -> Iterator[Acting]:
         """Log the action's outcome when the block ends or fails."""
-        said = {"person": person, "address": address, "board": board}
+        context = {"person": person, "address": address, "board": board}
         try:
             yield act
         except BoardlabError as error:
-            self.note(action, about=act.about, outcome=str(error), **said)
+            self.note(action, about=act.about, outcome=str(error), **context)
             raise
         except Exception as error:
-            self.note(action, about=act.about, outcome=f"failed: {error or type(error).__name__}", **said)
+            self.note(action, about=act.about, outcome=f"failed: {error or type(error).__name__}", **context)
             raise
-        self.note(action, about=act.about, **said)
+        self.note(action, about=act.about, **context)
 
     def entries(
         self,

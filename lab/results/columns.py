@@ -21,8 +21,8 @@ class DamagedValueError(ValueError):
 
 
 def _damaged(wanted: str, value: object) -> DamagedValueError:
-    shown = repr(value)
-    return DamagedValueError(f"expected {wanted}, found {shown[:60]}")
+    text = repr(value)
+    return DamagedValueError(f"expected {wanted}, found {text[:60]}")
 
 
 class Words(TypeDecorator[str]):

@@ -112,8 +112,8 @@ def _server(location: Location, **options: Any) -> Engine:
     try:
         return create_engine(location.url, **options)
     except (SQLAlchemyError, TypeError, ValueError) as error:
-        said = location.without_secrets(str(error))
-        raise ConfigurationError(f"{location.name}: {said}; mend the URL of the results") from None
+        reason = location.without_secrets(str(error))
+        raise ConfigurationError(f"{location.name}: {reason}; mend the URL of the results") from None
 
 
 def _keep_room(engine: Engine, database: Path) -> None:
@@ -242,13 +242,13 @@ _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
 def explain(error: DBAPIError, location: Location) -> BoardlabError:
     """Convert a database's error to ours with cause and remedy."""
     cause = error.orig
-    said = location.without_secrets(printable(str(cause)))
+    reason = location.without_secrets(printable(str(cause)))
     if isinstance(error, IntegrityError):
-        return TestStableError(f"results in {location.name}: two writers recorded the same thing: {said}")
+        return TestStableError(f"results in {location.name}: two writers recorded the same thing: {reason}")
     kind, hint = _meaning(error)
     folder = location.path.parent if location.path else ""
     hint = hint.format(path=location.path, folder=folder)
-    return kind(f"results in {location.name}: {said}: {hint}", failure="results")
+    return kind(f"results in {location.name}: {reason}: {hint}", failure="results")
 
 
 def busy(location: Location) -> BoardlabError:
@@ -265,8 +265,8 @@ def damaged(error: Exception, location: Location) -> BoardlabError:
         hint = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
     else:
         hint = _DAMAGED.format(path=location.path)
-    said = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
-    return LabStableError(f"results in {location.name}: {said[:_SAID_CHARACTERS]}: {hint}", failure="results")
+    reason = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
+    return LabStableError(f"results in {location.name}: {reason[:_SAID_CHARACTERS]}: {hint}", failure="results")
 
 
 @contextmanager
@@ -286,8 +286,8 @@ def understood(location: Location) -> Iterator[None]:
 
 def misread(error: Exception, location: Location) -> LabStableError:
     """Return the error of contents that boardlab did not write."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{PurePath(place.filename).name}, line {place.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{PurePath(frame.filename).name}, line {frame.lineno}"
     return LabStableError(
         f"{damaged(error, location)}. Where a sound copy says the same, it is a fault of boardlab: report this line ({where})",
         failure="results",
@@ -317,14 +317,14 @@ def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
     return LabStableError, f"unexpected ({code or type(cause).__name__}); look at the database's log"
 
 
-def _no_connection(said: str) -> tuple[type[BoardlabError], str]:
+def _no_connection(reason: str) -> tuple[type[BoardlabError], str]:
     """Explain an error while connecting.
 
     Such errors carry no code (psycopg 3); only "FATAL" means that the server answered and refused.
     """
-    if "FATAL" not in said:
+    if "FATAL" not in reason:
         return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
-    if re.search("starting up|shutting down|recovery|too many", said):
+    if re.search("starting up|shutting down|recovery|too many", reason):
         return LabTransientError, "the server takes no connection now; look at its log, and at max_connections"
     return ConfigurationError, "the server refused; mend user, password and database in the URL, or: createdb NAME"
 

@@ -42,7 +42,7 @@ class Failing:
     Attributes:
         line: the console's last line for this cause; empty: the class has no line. message: of the newest such attempt.
         fault: party at fault. items: failing media, modes or sections. every: no other items were tried.
-        dead: whether all attempts at these items failed.
+        dead: all attempts at these items failed.
         failed: attempts that failed for this cause, of `attempts` at these items since the run `since`.
         since: the first run of it without a gap. last: the newest. params: of its newest failed attempt.
     """
@@ -190,11 +190,11 @@ def _failing(runs: Sequence[_Tried]) -> list[Failing]:
         now = [cause for cause, items in runs[0].failed.items() if any(items[item] for item in dead)]
         cause = max(now, key=lambda cause: counts[cause])
         found.append(_made(cause, _streak(runs, partial(_fails, cause), 1), dead, dead=True))
-    told = {each.cause for each in found}
+    causes = {each.cause for each in found}
     for run in runs[:GOOD_RUNS]:
         for cause, items in run.failed.items():
-            if cause not in told and any(items[item] and item not in run.dead for item in items):
-                told.add(cause)
+            if cause not in causes and any(items[item] and item not in run.dead for item in items):
+                causes.add(cause)
                 streak = _streak(runs, partial(_fails, cause), GOOD_RUNS)
                 hit = frozenset(item for run in streak for item in run.failed.get(cause, ()))
                 found.append(_made(cause, streak, hit, dead=False))

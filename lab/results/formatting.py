@@ -74,8 +74,8 @@ def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> lis
 
 def _flags(measurement: Measurement) -> str:
     """Format flags; highlight all but `simulated`."""
-    said = ", ".join(sorted(measurement.flags))
-    return said if measurement.flags <= {Flag.SIMULATED} else doubtful(said)
+    text = ", ".join(sorted(measurement.flags))
+    return text if measurement.flags <= {Flag.SIMULATED} else doubtful(text)
 
 
 def _stages(stages: dict[str, list[Stage]]) -> list[str]:
@@ -379,13 +379,13 @@ def headline(own: Sequence[Measurement]) -> str:
     if not own:
         return "-"
     metric = own[0].metric
-    shown, summaries = readable(metric, [summarise(m.samples) for m in own])
+    fitting, summaries = readable(metric, [summarise(m.samples) for m in own])
     averages = [
-        f"{label(m.params)} {number(s.mean, s.uncertainty, shown)}".strip()
+        f"{label(m.params)} {number(s.mean, s.uncertainty, fitting)}".strip()
         for m, s in zip(own[:_MOST_AVERAGES], summaries, strict=False)
     ]
     more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
-    return f"{metric.name} [{shown.unit}] {', '.join(averages)}{more}"
+    return f"{metric.name} [{fitting.unit}] {', '.join(averages)}{more}"
 
 
 def _places(value: float, digits: int) -> int:

@@ -58,9 +58,9 @@ class Location:
         """The identity as eight letters, for a file's or holder's name."""
         return tag_of(self.identity)
 
-    def without_secrets(self, said: str) -> str:
+    def without_secrets(self, text: str) -> str:
         """Remove the URL's passwords from a driver's message."""
-        return scrubbed(said, self.url.render_as_string(hide_password=False))
+        return scrubbed(text, self.url.render_as_string(hide_password=False))
 
 
 def tag_of(identity: str) -> str:

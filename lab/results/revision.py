@@ -41,8 +41,8 @@ class RunRevision:
 def run_revision(store: Store, run_id: int) -> RunRevision:
     """The revision of a run's page with its comparisons."""
     its = aliased(RunRow)
-    place = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
-    ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*place))
+    same_series = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
+    ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*same_series))
     ended = ended.where(its.id == run_id, RunRow.status == "completed")
     its_type = select(its.board_type).where(its.id == run_id).scalar_subquery()
     begun = select(RunRow.id, RunRow.board_type == its_type).where(GOES_ON, RunRow.id + 0 < run_id)

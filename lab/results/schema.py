@@ -140,9 +140,9 @@ def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Calla
     if migrate is None or found is None:
         _log.info("%s has schema %s now", location.name, newest)
         return
-    kept = f"as it was: {copy}" if copy is not None else "no copy was made"
+    copied = f"as it was: {copy}" if copy is not None else "no copy was made"
     migrate(
-        f"{location.name}: migrated from schema {found} to {newest} ({kept}); "
+        f"{location.name}: migrated from schema {found} to {newest} ({copied}); "
         "a host with an older boardlab cannot use it until boardlab is updated there"
     )
 
@@ -179,8 +179,8 @@ def _copied(engine: Engine, path: Path, schema: str) -> Path:
         part.unlink(missing_ok=True)  # of one that was killed
         part.touch(mode=path.stat().st_mode & 0o777)
         with reader(engine).connect() as source, contextlib.closing(sqlite3.connect(part)) as target:
-            there: Any = source.connection.driver_connection
-            there.backup(target)
+            origin: Any = source.connection.driver_connection
+            origin.backup(target)
         part.replace(copy)
     except (sqlite3.Error, OSError) as error:
         part.unlink(missing_ok=True)

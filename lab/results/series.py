@@ -48,9 +48,9 @@ def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
     return next((RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id == run_id))), None)
 
 
-def runs_at(snapshot: StoreSnapshot, place: BoardSeries) -> list[RunHead]:
+def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     """All runs of a series, the oldest first."""
-    its = (RunRow.board == place.board, RunRow.board_type == place.board_type, RunRow.kind == place.kind)
+    its = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id))]
 
 
@@ -132,9 +132,11 @@ def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mappi
 
 def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:
     """The state of every series with completed runs."""
-    place = (RunRow.board, RunRow.board_type, RunRow.kind)
-    reviewed = select(*place, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*place)
+    columns = (RunRow.board, RunRow.board_type, RunRow.kind)
+    reviewed = (
+        select(*columns, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*columns)
+    )
     reviews = {BoardSeries(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
-    wanted = select(*place, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
-    found = ((BoardSeries(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*place)))
+    wanted = select(*columns, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
+    found = ((BoardSeries(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*columns)))
     return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in found}

@@ -70,11 +70,11 @@ class RunOption:
         """The attribute of pytest's options."""
         return f"lab_{self.name}"
 
-    def read(self, given: object, shown: str) -> Value | None:
+    def read(self, given: object, label: str) -> Value | None:
         """Check a value and convert it for a job; None: not given.
 
         Args:
-            shown: how a message calls the option.
+            label: how a message calls the option.
 
         Raises:
             ConfigurationError: the value is of another kind, or out of its range.
@@ -85,23 +85,23 @@ class RunOption:
             case "flag":
                 if given is True:
                     return True
-                raise ConfigurationError(f"{shown} {_cut(given)}: true or false")
+                raise ConfigurationError(f"{label} {_cut(given)}: true or false")
             case "number":
                 if type(given) is int and self.minimum <= given <= self.maximum:
                     return given
                 raise ConfigurationError(
-                    f"{shown} {_cut(given)}: a whole number from {self.minimum} to {self.maximum}"
+                    f"{label} {_cut(given)}: a whole number from {self.minimum} to {self.maximum}"
                 )
             case "word":
                 if isinstance(given, str) and re.fullmatch(self.pattern, given):
                     return given
-                raise ConfigurationError(f"{shown} {_cut(repr(given))}: {self.wanted}")
+                raise ConfigurationError(f"{label} {_cut(repr(given))}: {self.wanted}")
             case "names":
                 parts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [None]
                 names = [name for part in parts for name in (part.split(",") if isinstance(part, str) else [""])]
                 if all(map(_NAME.fullmatch, names)):
                     return list(dict.fromkeys(names))
-                raise ConfigurationError(f"{shown} {_cut(repr(given))}: a name, or several with commas between them")
+                raise ConfigurationError(f"{label} {_cut(repr(given))}: a name, or several with commas between them")
 
 
 TABLE: Final = (
@@ -259,9 +259,9 @@ def words(options: Mapping[str, Value]) -> list[str]:
 
 def idle(options: Mapping[str, Value], kinds: Iterable[str]) -> Iterator[RunOption]:
     """The options without effect on runs of these kinds."""
-    there = set(kinds)
+    wanted = set(kinds)
     for option in TABLE:
-        if option.name in options and not there & set(option.kinds):
+        if option.name in options and not wanted & set(option.kinds):
             yield option
 
 

@@ -68,7 +68,7 @@ def check(run: Run) -> None:
             if value.required:
                 raise ConfigurationError(f"the plan of run {run.id} has no {key!r} ({value.described}): {hint}")
         elif not value.fits(run.plan[key]):
-            shown = repr(run.plan[key])[:60]
+            text = repr(run.plan[key])[:60]
             raise ConfigurationError(
-                f"the plan of run {run.id}: {key}: expected {value.described}, got {shown}: {hint}"
+                f"the plan of run {run.id}: {key}: expected {value.described}, got {text}: {hint}"
             )

@@ -156,5 +156,5 @@ class _Following:
         earlier = [event for event in self._coming if event.t_ns <= t_ns]
         later = [event for event in self._coming if event.t_ns > t_ns]
         last = next((event for event in reversed([*self.captured, *earlier]) if isinstance(event, Chunk)), None)
-        said = Chunk(t_ns, last.end if last else 0, answer.text)
-        self._coming = deque([*earlier, said, *(evolve(event, position=event.position + size) for event in later)])
+        reply = Chunk(t_ns, last.end if last else 0, answer.text)
+        self._coming = deque([*earlier, reply, *(evolve(event, position=event.position + size) for event in later)])

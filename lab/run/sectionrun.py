@@ -101,8 +101,8 @@ def _cards(bench: Bench) -> Iterator[tuple[str, str]]:
 def _tools(bench: Bench) -> Iterator[tuple[str, str]]:
     for command in _TOOLS:
         name = command.split()[0]
-        said = bench.run(f"command -v {name} > /dev/null && {command} 2>&1", check=False)
-        if version := _VERSION.search(said.decode("utf-8", "replace")):
+        output = bench.run(f"command -v {name} > /dev/null && {command} 2>&1", check=False)
+        if version := _VERSION.search(output.decode("utf-8", "replace")):
             yield f"tool {name}", version[0]
 
 
@@ -152,7 +152,7 @@ class SectionRun:
     _rows: AttemptRecorder = field(init=False)
     _session: BoardSession | None = field(default=None, init=False)
     _row: Mapping[str, str] = field(factory=dict, init=False)  # that is being measured; empty: what is around the rows
-    _kept: int = field(default=0, init=False)  # so much of the session's transcript is in the store
+    _stored_bytes: int = field(default=0, init=False)  # so much of the session's transcript is in the store
 
     def __attrs_post_init__(self) -> None:
         self._whole, self._rows = (AttemptRecorder(self.store, self.run.id, self.clock) for _ in range(2))
@@ -186,7 +186,7 @@ class SectionRun:
         """
         retries = Retries(self.retries)
         for number in count(1):
-            self._session, self._row, self._kept = None, {}, 0
+            self._session, self._row, self._stored_bytes = None, {}, 0
             self._whole.start()
             try:
                 with self.judged():
@@ -248,7 +248,7 @@ class SectionRun:
 
     def _try(self, section: Section, cycle: int, ledger: RowLedger, tries: Counter[RowKey]) -> Measured:
         """Measure the cycle's missing rows; return a rowless section's readings."""
-        self._session, self._row, self._kept = None, {}, 0
+        self._session, self._row, self._stored_bytes = None, {}, 0
         self._whole.start()
         found: Measured = ()
         with self.judged():
@@ -280,10 +280,10 @@ class SectionRun:
 
     def _record(self, section: Section, attempt: CycleAttempt[Measured]) -> None:
         """Store an attempt with its own part of the transcript."""
-        base, logs = self._kept, list[ArtifactRef]()
+        base, logs = self._stored_bytes, list[ArtifactRef]()
         if self._session is not None:
             log = bytes(self._session.transcript[base:])
-            logs, self._kept = [self.store.artifacts.put(log, kind=CONSOLE_LOG)], base + len(log)
+            logs, self._stored_bytes = [self.store.artifacts.put(log, kind=CONSOLE_LOG)], base + len(log)
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
         evidence = AttemptResult(
             params={SECTION: section.name, **self._row},
@@ -462,7 +462,7 @@ class RowLedger:
             rows.setdefault(key, ([], error))[0].append(cycle)
         if not rows:
             return
-        told = [
+        failures = [
             f"{row_name(dict(key))} (cycle {', '.join(map(str, cycles))}): [{error.failure}] {error}"
             for key, (cycles, error) in rows.items()
         ]
@@ -470,7 +470,7 @@ class RowLedger:
         kind = BoardTransientError if isinstance(first, BoardError) else TestTransientError
         raise kind(
             f"{len(rows)} of {len({key for _, key in (*self.good, *self.bad)})} rows could not be measured, the others are in "
-            f"the store: {'; '.join(told)}. What each try printed: lab results show {run_id} --log. pytest "
+            f"the store: {'; '.join(failures)}. What each try printed: lab results show {run_id} --log. pytest "
             f"--lab-resume {run_id} tries these rows again",
             failure=first.failure,
         )

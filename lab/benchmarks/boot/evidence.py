@@ -32,7 +32,7 @@ class BootEvidence:
     seen: dict[str, str] = field(factory=dict, init=False)
     software: dict[str, str] = field(factory=dict, init=False)
     init: str = field(default="", init=False)
-    _said: dict[str, str] = field(factory=dict, init=False)  # source -> what waits to be confirmed
+    _unconfirmed: dict[str, str] = field(factory=dict, init=False)  # source -> what waits to be confirmed
     _closed: set[str] = field(factory=set, init=False)
 
     def whole_line(self, line: str) -> LabTransientError | None:
@@ -44,12 +44,12 @@ class BootEvidence:
                 continue
             match = re.search(evidence.pattern, line)
             if match:
-                self._said[source] = match[1]
-            if source in self._said and (not evidence.confirmed_by or re.search(evidence.confirmed_by, line)):
-                said = self._said.pop(source)
+                self._unconfirmed[source] = match[1]
+            if source in self._unconfirmed and (not evidence.confirmed_by or re.search(evidence.confirmed_by, line)):
+                value = self._unconfirmed.pop(source)
                 if evidence.confirmed_by:
                     self._closed.add(source)
-                error = error or self._witness(source, said, evidence.media.get(said))
+                error = error or self._witness(source, value, evidence.media.get(value))
         match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
         if match:
             self.init = match[1]
@@ -62,8 +62,8 @@ class BootEvidence:
     def root_is_on(self, device: str) -> LabTransientError | None:
         """Take the root file system's device; return a wrong medium's error."""
         known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
-        words = [word for word in known if device.startswith(word)]
-        return self._witness(SHELL, device, known[max(words, key=len)]) if words else None
+        prefixes = [word for word in known if device.startswith(word)]
+        return self._witness(SHELL, device, known[max(prefixes, key=len)]) if prefixes else None
 
     @property
     def verified(self) -> bool:
@@ -76,13 +76,13 @@ class BootEvidence:
             ROOT not in sources or bool({ROOT, SHELL} & self.seen.keys())
         )
 
-    def _witness(self, source: str, said: str, medium: str | None) -> LabTransientError | None:
+    def _witness(self, source: str, value: str, medium: str | None) -> LabTransientError | None:
         others = {name: seen for name, seen in self.seen.items() if name != source}
         if medium is not None:
             self.seen[source] = medium
         if medium == self.medium:
             return None
-        wrong = f"{source} says {said!r}{f' ({medium})' if medium else ''}"
+        wrong = f"{source} says {value!r}{f' ({medium})' if medium else ''}"
         if self.medium in others.values():
             named = ", ".join(f"{name} names {seen}" for name, seen in others.items())
             return LabTransientError(

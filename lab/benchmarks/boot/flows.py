@@ -25,7 +25,7 @@ class RuledOut:
     board: BoardType
     flows: set[str] = field(factory=set, init=False)
     _past: set[str] = field(factory=set, init=False)  # moments that came
-    _shown: dict[str, Counter[str]] = field(factory=dict, init=False)  # flow -> the lines that show it
+    _proofs: dict[str, Counter[str]] = field(factory=dict, init=False)  # flow -> the lines that show it
     _shows: dict[str, list[str]] = field(init=False)  # flow -> what is in such a line
 
     @_shows.default
@@ -39,13 +39,13 @@ class RuledOut:
             if flow.unlike and flow.until not in self._past and re.search(flow.unlike, line):
                 self.flows.add(name)
             if any(re.search(regex, line) for regex in self._shows[name]):
-                self._shown.setdefault(name, Counter())[line.strip()] += 1
+                self._proofs.setdefault(name, Counter())[line.strip()] += 1
 
     def shown(self, name: str) -> bool:
         """True if a flow is proved: neither another nor begun twice."""
         if name == NORMAL or not self.board.flows[name].shown_by:
             return True
-        return max(self._shown.get(name, Counter()).values(), default=0) == 1
+        return max(self._proofs.get(name, Counter()).values(), default=0) == 1
 
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment."""

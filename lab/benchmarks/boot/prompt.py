@@ -135,15 +135,15 @@ class PromptWatch:
 
     def _look_for_answer(self, last: PromptCandidate, since_ns: int) -> None:
         """Judge the output after a carriage return without a prompt."""
-        said = _TERMINAL.sub(b"", self._since_asked)
+        output = _TERMINAL.sub(b"", self._since_asked)
         if since_ns <= (
-            UNANSWERED_NS if _KERNEL_LINES.sub(b"", said).strip() == b"" and not last.waits else SILENT_NS
+            UNANSWERED_NS if _KERNEL_LINES.sub(b"", output).strip() == b"" and not last.waits else SILENT_NS
         ):
             return
-        if _KERNEL_LINES.sub(b"", said).strip():  # somebody goes on with something else
+        if _KERNEL_LINES.sub(b"", output).strip():  # somebody goes on with something else
             last.take(self._since_asked)
             last.passed = True
             self.asked_ns = None
         else:
             self.unanswered = True
-            self.settled = last.waits and not said.strip()
+            self.settled = last.waits and not output.strip()

@@ -128,9 +128,9 @@ def alike(line: str, banner: str) -> float:
     spare = len(line) - len(banner)
     if spare < -len(banner) // 10:
         return 0.0
-    places = {max(0, place) for place in (0, 1, 2, *range(spare - 2, spare + 3))}
+    places = {max(0, offset) for offset in (0, 1, 2, *range(spare - 2, spare + 3))}
     return max(
-        sum(one == other for one, other in zip(line[place:], banner, strict=False)) / len(banner) for place in places
+        sum(one == other for one, other in zip(line[offset:], banner, strict=False)) / len(banner) for offset in places
     )
 
 

@@ -34,8 +34,8 @@ def of_mcu(text: str | None) -> ModeEvidence:
     """
     if text is None:
         return ModeEvidence(MCU_UART, "", "the env has no SideConsoleDriver for it")
-    said = _MCU_SUSPENDED in text
-    return ModeEvidence(MCU_UART, MCU_ONLY if said else "", "" if said else "it said nothing of MCU-only")
+    suspended = _MCU_SUSPENDED in text
+    return ModeEvidence(MCU_UART, MCU_ONLY if suspended else "", "" if suspended else "it said nothing of MCU-only")
 
 
 def of_power(total_mw: float | None, board: BoardType, why_none: str = "") -> ModeEvidence:
@@ -58,9 +58,9 @@ def verify(mode: str, evidence: Sequence[ModeEvidence]) -> str:
     """
     wrong = [each for each in evidence if each.says not in {"", mode}]
     if wrong:
-        said = "; ".join(f"{each.source}: {each.says}" for each in wrong)
+        text = "; ".join(f"{each.source}: {each.says}" for each in wrong)
         raise BoardTransientError(
-            f"{mode} was asked for and not reached ({said}): how the mode is selected depends on the run's release "
+            f"{mode} was asked for and not reached ({text}): how the mode is selected depends on the run's release "
             "(lab/boards: releases.*.low_power), and the device manager's firmware has the last word",
             failure="wrong_sleep_mode",
         )

@@ -43,7 +43,7 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
         BoardStableError: the kernel has no such mode, or something is known to keep this board from it.
         TestTransientError: the board's answer is unreadable.
     """
-    if "PREEMPT_RT" in _said(shell, "uname -v"):
+    if "PREEMPT_RT" in _output(shell, "uname -v"):
         raise BoardStableError(
             "the kernel is a real-time one (PREEMPT_RT), whose SDK has no low-power modes: boot the default kernel",
             failure="rt_kernel",
@@ -55,8 +55,8 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
         if concerned and shell.run(blocker.check)[2] == 0:
             raise BoardStableError(f"{name}: {blocker.says}", failure="sleep_blocked")
     ttys = [uart.linux for uart in board.uarts if uart.linux]
-    attached = [tty for tty in ttys if _said(shell, f"cat /sys/class/tty/{tty}/console 2>/dev/null").strip() == "Y"]
-    return PrintkSettings(" ".join(_said(shell, f"cat {_PRINTK}").split()), tuple(attached))
+    attached = [tty for tty in ttys if _output(shell, f"cat /sys/class/tty/{tty}/console 2>/dev/null").strip() == "Y"]
+    return PrintkSettings(" ".join(_output(shell, f"cat {_PRINTK}").split()), tuple(attached))
 
 
 def stats(shell: Shell) -> Stats:
@@ -65,13 +65,13 @@ def stats(shell: Shell) -> Stats:
     Raises:
         TestTransientError: the board's answer is unreadable.
     """
-    said = _said(shell, f"cat {_STATS}/success {_STATS}/fail").split()
-    if len(said) != 2 or not all(number.isdigit() for number in said):
+    numbers = _output(shell, f"cat {_STATS}/success {_STATS}/fail").split()
+    if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
         raise TestTransientError(
-            f"{_STATS}: expected two numbers, got {' '.join(said)!r}; does the kernel have CONFIG_PM_SLEEP?",
+            f"{_STATS}: expected two numbers, got {' '.join(numbers)!r}; does the kernel have CONFIG_PM_SLEEP?",
             failure="no_suspend_stats",
         )
-    return Stats(int(said[0]), int(said[1]))
+    return Stats(int(numbers[0]), int(numbers[1]))
 
 
 def arm(shell: Shell, board: BoardType, wake: str) -> None:
@@ -94,7 +94,7 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
         BoardStableError: the file has another value; `otherwise` explains it.
     """
     shell.run(f"echo {value} > {path}")
-    got = _said(shell, f"cat {path} 2>/dev/null").strip()
+    got = _output(shell, f"cat {path} 2>/dev/null").strip()
     if got != value:
         raise BoardStableError(
             f"{path} was set to {value!r} and reads {got!r}: {otherwise}. Look at the device tree of this release",
@@ -104,8 +104,8 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
 
 def _check_states(shell: Shell, plan: SuspendPlan) -> None:
     entry = SUSPEND_STATES[plan.mode]
-    states = _said(shell, f"cat {_STATE}").split()
-    variants = _said(shell, f"cat {_MEM_SLEEP} 2>/dev/null").split()
+    states = _output(shell, f"cat {_STATE}").split()
+    variants = _output(shell, f"cat {_MEM_SLEEP} 2>/dev/null").split()
     if entry.state not in states or (
         entry.state == "mem" and not {entry.variant, f"[{entry.variant}]"} & set(variants)
     ):
@@ -119,5 +119,5 @@ def _check_states(shell: Shell, plan: SuspendPlan) -> None:
         shell.run(f"echo {entry.variant} > {_MEM_SLEEP}")
 
 
-def _said(shell: Shell, command: str) -> str:
+def _output(shell: Shell, command: str) -> str:
     return "\n".join(shell.run(command)[0])

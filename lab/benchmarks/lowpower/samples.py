@@ -81,16 +81,18 @@ def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list
     return [SampleRecord(metric, params(plan), whole.value * 1e3, whole.uncertainty * 1e3, flags, 0, whole.log_end)]
 
 
-def of_rails(off: Off | None, plan: SuspendPlan, flags: frozenset[Flag], said: tuple[int, int]) -> list[SampleRecord]:
+def of_rails(
+    off: Off | None, plan: SuspendPlan, flags: frozenset[Flag], window: tuple[int, int]
+) -> list[SampleRecord]:
     """The voltage of the highest rail that must be off, if measured.
 
     Args:
-        said: the window of the kernel's line on entering the mode, in the console's stream.
+        window: the window of the kernel's line on entering the mode, in the console's stream.
     """
     metric = RESUMES[PARTIAL_IO].rail_voltage
     if off is None or metric is None:
         return []
-    return [SampleRecord(metric.name, params(plan), off.volts, off.uncertainty_v, flags | off.flags, *said)]
+    return [SampleRecord(metric.name, params(plan), off.volts, off.uncertainty_v, flags | off.flags, *window)]
 
 
 def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:

@@ -30,52 +30,52 @@ def judge(
     walk = Walk(len(series), known)
     verdicts: list[list[StepVerdict]] = [[] for _ in series]
     for t, night in enumerate(nights(series, known)):
-        said = walk.step(night)
+        result = walk.step(night)
         has = np.isfinite(night.logs).sum(axis=1) > 0
-        speaks = np.ones(len(series), dtype=bool) if everything else said.speaks() | ~has
+        speaks = np.ones(len(series), dtype=bool) if everything else result.speaks() | ~has
         for row in np.flatnonzero(speaks).tolist():
             if t < len(series[row].runs):
-                verdicts[row].append(verdict(series[row], t, said, row, bool(has[row])))
+                verdicts[row].append(verdict(series[row], t, result, row, bool(has[row])))
     return verdicts
 
 
-def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> StepVerdict:
+def verdict(series: Series, t: int, result: Said, row: int, has: bool) -> StepVerdict:
     """The verdict on one run of a series."""
-    found = outcome(series.name, t, said, row, has, higher_is_better=series.higher_is_better)
+    found = outcome(series.name, t, result, row, has, higher_is_better=series.higher_is_better)
     if found.since is None:
         return found
     n = sum(len(run.samples) for run in series.runs[found.since : t + 1])
     return evolve(found, n=n, differs=dict(_differences(series, found.since)))
 
 
-def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_better: bool) -> StepVerdict:
+def outcome(name: str, t: int, result: Said, row: int, has: bool, *, higher_is_better: bool) -> StepVerdict:
     """The verdict without sample count and differences.
 
     Args:
         has: the run has a number.
     """
-    reruns = int(said.reruns[row])
-    if not said.level[row]:
+    reruns = int(result.reruns[row])
+    if not result.level[row]:
         found = Outcome.UNCHANGED
         if not has:
             found = Outcome.NO_SAMPLES
-        elif said.young[row]:
+        elif result.young[row]:
             found = Outcome.NO_HISTORY
-        elif said.unsure[row]:
+        elif result.unsure[row]:
             found = Outcome.UNSURE
         return StepVerdict(name, t, found, reruns)
-    effect, error = float(said.effect[row]), float(said.error[row])
-    worse = (said.level[row] > 0) != higher_is_better
+    effect, error = float(result.effect[row]), float(result.error[row])
+    worse = (result.level[row] > 0) != higher_is_better
     found = Outcome.REGRESSION if worse else Outcome.IMPROVEMENT
-    if said.environment[row]:
+    if result.environment[row]:
         found = Outcome.ENVIRONMENT
-    mode = bool(said.mode[row])
+    mode = bool(result.mode[row])
     return StepVerdict(
         name,
         t,
         found,
         reruns,
-        since=int(said.since[row]),
+        since=int(result.since[row]),
         effect=_relative(effect),
         low=None if mode else _relative(effect - error),
         high=None if mode else _relative(effect + error),

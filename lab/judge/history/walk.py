@@ -85,12 +85,12 @@ class Walk:
         self._update(np.flatnonzero(here), y, noise)
         self._rivals.night(here)
         used = self._confirm(night, here)
-        said = self._decide(night, here, used, ~ready)
-        self._slow_modes(samples, here, said)
+        result = self._decide(night, here, used, ~ready)
+        self._slow_modes(samples, here, result)
         self._begin(y, noise, has & ~ready)
         self._runs += has
         self._learn()
-        return said
+        return result
 
     def _take_scale(self, samples: Spread) -> None:
         usable = np.isfinite(samples.deviation)
@@ -228,12 +228,12 @@ class Walk:
             columns = np.arange(max(since[row], self._t - self._known.learn_runs + 1), self._t + 1)
             self._residuals[row, columns % self._known.learn_runs] = np.nan
 
-    def _slow_modes(self, samples: Spread, here: Bools, said: Said) -> None:
+    def _slow_modes(self, samples: Spread, here: Bools, result: Said) -> None:
         """Report new modes of single boots where nothing else changed."""
         side, since, size = self._slow.take(samples, self._sigma(), here, self._t)
-        rows = np.flatnonzero((side != 0) & (said.level == 0))
-        said.level[rows], said.since[rows], said.effect[rows] = side[rows], since[rows], size[rows]
-        said.error[rows], said.mode[rows], said.unsure[rows] = np.nan, True, False
+        rows = np.flatnonzero((side != 0) & (result.level == 0))
+        result.level[rows], result.since[rows], result.effect[rows] = side[rows], since[rows], size[rows]
+        result.error[rows], result.mode[rows], result.unsure[rows] = np.nan, True, False
 
     def _begin(self, y: Floats, noise: Floats, rows: Bools) -> None:
         """Store the first runs; the last of them starts the filters."""
@@ -331,8 +331,8 @@ def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constan
     found = hits >= known.mode_least_hits - 0.5
     learned.mode, learned.mode_rate = np.where(found, mode, 0.0), np.where(found, rate, 0.0)
     learned.odd, learned.night = odd, np.sqrt(night2)
-    kept = np.where(usable, is_plain * away + is_mode * (away - mode[:, None]), 0.0)
-    together = (worth[:, 1:] * kept[:, 1:] * kept[:, :-1]).sum(axis=1)
+    residue = np.where(usable, is_plain * away + is_mode * (away - mode[:, None]), 0.0)
+    together = (worth[:, 1:] * residue[:, 1:] * residue[:, :-1]).sum(axis=1)
     pairs = (worth[:, 1:] * (usable[:, 1:] & usable[:, :-1])).sum(axis=1)
     correlation = (known.night_correlation * known.night_correlation_worth + together / night2) / (
         known.night_correlation_worth + pairs

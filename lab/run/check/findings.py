@@ -61,10 +61,10 @@ def candidates(
 def _candidate(board: BoardType, name: str, moments: Sequence[MomentLike], end: int) -> FlowCandidate:
     patterns = board.flow(name)
     came = {moment.name for moment in moments}
-    there = [number for number, pattern in enumerate(patterns) if pattern.name in came]
-    if not there:
+    found = [number for number, pattern in enumerate(patterns) if pattern.name in came]
+    if not found:
         return FlowCandidate("none of its moments is there")
-    first, last = there[0], there[-1]
+    first, last = found[0], found[-1]
     behind = tuple(p.name for p in patterns[last + 1 :] if p.required)
     middle = [p for p in patterns[first : last + 1] if p.name not in ENDS]
     before = tuple(p.name for p in patterns[:first] if p.required)

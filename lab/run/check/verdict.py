@@ -115,10 +115,10 @@ def _of_evidence(findings: Findings) -> Iterator[Reason]:
                 f"If the board is to boot from there, add the word to `media` of the evidence {witness.source!r}",
             )
     if len(findings.media) > 1:
-        said = ", ".join(f"{w.source} names {w.medium}" for w in findings.witnesses if w.confirmed and w.medium)
+        named = ", ".join(f"{w.source} names {w.medium}" for w in findings.witnesses if w.confirmed and w.medium)
         yield Reason(
             Fit.NOT,
-            f"a mixed boot: {said}",
+            f"a mixed boot: {named}",
             "No run accepts it: see where U-Boot's environment loads Linux from, and the kernel's root=. If the board booted from one "
             "medium all the same, mend `media` of the `evidence`",
         )
@@ -127,17 +127,17 @@ def _of_evidence(findings: Findings) -> Iterator[Reason]:
 def _of_flows(findings: Findings, failure: str) -> Iterator[Reason]:
     often = findings.too_often
     if failure == RESET and not any(known.means == RESET for known in findings.failures):
-        said = ", ".join(f"{found.pattern.name} {len(found.lines)} × (lines {_list(found.lines)})" for found in often)
+        text = ", ".join(f"{found.pattern.name} {len(found.lines)} × (lines {_list(found.lines)})" for found in often)
         yield Reason(
             Fit.NOT,
-            f"it looks like a reset: {said or findings.result.error}",
+            f"it looks like a reset: {text or findings.result.error}",
             "If the log holds several boots, cut one out. If one healthy boot prints it that often, mend `times` in `moments`, or give "
             "the type a `planned_reset`",
         )
         return
     if not findings.flow:
-        said = "; ".join(f"{name}: {candidate.why_not}" for name, candidate in findings.flows.items())
-        yield Reason(Fit.NOT, f"it is none of the type's flows ({said})", _mend_moments(findings))
+        text = "; ".join(f"{name}: {candidate.why_not}" for name, candidate in findings.flows.items())
+        yield Reason(Fit.NOT, f"it is none of the type's flows ({text})", _mend_moments(findings))
         return
     before = findings.flows[findings.way].before
     wrong = [f"{name} (line {line})" for name in before if (line := nearly(findings, name))]
@@ -157,7 +157,7 @@ def _mend_moments(findings: Findings) -> str:
     return f"Mend `pattern` or `required` in `moments`{also}, or describe this way to boot as a flow: `[flows.NAME]`"
 
 
-def _of_the_end(findings: Findings, failure: str, said: str) -> Iterator[Reason]:
+def _of_the_end(findings: Findings, failure: str, text: str) -> Iterator[Reason]:
     """The reasons of a missing prompt."""
     line = nearly(findings, "login")
     last = max((number for found in findings.moments for number in found.lines), default=0)
@@ -175,10 +175,10 @@ def _of_the_end(findings: Findings, failure: str, said: str) -> Iterator[Reason]
             "Check a log that does",
         )
     elif failure != RESET:
-        yield Reason(Fit.NOT, said)
+        yield Reason(Fit.NOT, text)
 
 
-def _of_a_run(failure: str, said: str) -> Iterator[Reason]:
+def _of_a_run(failure: str, text: str) -> Iterator[Reason]:
     """The reason of a failure after the prompt."""
     if failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
         yield Reason(
@@ -187,7 +187,7 @@ def _of_a_run(failure: str, said: str) -> Iterator[Reason]:
             "Check a log that ends at the prompt. If a program prints that text, let the pattern of `login` in `moments` fit less",
         )
     elif failure not in {RESET, "moment_missing", "moment_order", "mixed_boot", "wrong_medium"}:
-        yield Reason(Fit.NOT, said)
+        yield Reason(Fit.NOT, text)
 
 
 def _list(numbers: tuple[int, ...]) -> str:
@@ -316,8 +316,10 @@ def _known(title: str, found: tuple[Known, ...]) -> Iterator[str]:
 
 
 def _prompt(findings: Findings) -> str:
-    said = [f"{found.pattern.name}, line {', '.join(map(str, found.lines[:SHOWN]))}" for found in findings.prompts]
-    return "; ".join(said) or "not found"
+    found_prompts = [
+        f"{found.pattern.name}, line {', '.join(map(str, found.lines[:SHOWN]))}" for found in findings.prompts
+    ]
+    return "; ".join(found_prompts) or "not found"
 
 
 def _cut(text: str) -> str:
