@@ -18,7 +18,7 @@ from lab.provision.ways.uboot import UbootWay
 from lab.provision.writer import Plan, Verified
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache
-from lab.virtual.qemu import builds
+from lab.virtual.qemu import releases
 from support.measuring_lab import ROOT, Lab
 
 LAB: Final = Path(sys.executable).with_name("lab")
@@ -32,7 +32,7 @@ _WRITERS: Final = {"UBootWriterDriver", "MultiplexedCardDriver", "VirtualSDMuxDr
 
 def release(folder: Path, board_type: str, name: str, *, other: bool = False) -> Path:
     """The release file of a build of the board's software; `other`: with another kernel of Debian's, where it has two."""
-    build = builds.write(board_type, name, folder / f"build-{name}", cache.default_root(), print, other=other)
+    build = releases.write_builds(board_type, name, folder / f"build-{name}", cache.default_root(), print, other=other)
     images = [word for medium, image in build.images.items() for word in ("--image", f"{medium}={image}")]
     identity = ["--kernel", f"Linux version {re.escape(build.kernel)} ", "--build-id", f"^{re.escape(name)}$"]
     words = [LAB, "release", "make", build.folder, "--board", board_type, "--name", name, "--output", folder]

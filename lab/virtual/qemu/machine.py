@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,10 @@ from lab.host.clock import Clock
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache
 from lab.virtual.process import Child
-from lab.virtual.qemu import libraries, recipe
+from lab.virtual.qemu import program, recipe
 from lab.virtual.qemu.activity import Activity
 from lab.virtual.qemu.cable import Cable
 from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.qmp import Qmp
-from lab.virtual.qemu.serial import Serial
 from lab.virtual.qemu.uboottests import UBoot
 from lab.virtual.rails.sensors import RailTrouble
 from lab.virtual.uart import UartAdapter
@@ -151,7 +150,7 @@ class QemuBoard:
                         command(self._program, self._folder, self._model.words(self._folder, straps, tap), *fds),
                         self._folder.qemu_log,
                         pass_fds=fds if tap is None else (*fds, tap),
-                        env=libraries.environment(self._program),
+                        env=program.environment(self._program),
                         ended_hook=self._ended,
                     )
                 async with asyncio.timeout(_START_S):
@@ -222,3 +221,132 @@ class QemuBoard:
             if lines:
                 return f"its last words are {lines[-1]!r} ({log})"
         return f"it left no message ({log})"
+
+
+# --- The few words of QMP that a power input needs (QEMU: docs/interop/qmp-spec) ---
+
+
+class Qmp:
+    """A QMP connection over a socket; events are logged."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, sock: socket.socket) -> Qmp:
+        """Wait for QEMU's greeting and negotiate; takes the socket over.
+
+        Raises:
+            LabTransientError: QEMU ended instead.
+        """
+        qmp = cls(*await asyncio.open_unix_connection(sock=sock))
+        try:
+            await qmp._message("QMP")
+            await qmp.execute("qmp_capabilities")
+        except BaseException:
+            qmp.close()
+            raise
+        return qmp
+
+    async def execute(self, command: str) -> None:
+        """Run a command and wait until QEMU has done it.
+
+        Raises:
+            LabTransientError: QEMU refused it or ended.
+        """
+        self._writer.write(json.dumps({"execute": command}).encode() + b"\n")
+        await self._message("return")
+
+    async def follow(self) -> None:
+        """Log events until QEMU ends."""
+        with contextlib.suppress(ConnectionError):  # it was killed before it had read all that we said
+            while line := await self._reader.readline():
+                _log.info("QEMU: %s", line.decode().strip())
+
+    def close(self) -> None:
+        """Close the connection; QEMU goes on."""
+        self._writer.close()
+
+    async def _message(self, key: str) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await self._reader.readline():
+                message = json.loads(line)
+                if key in message:
+                    return
+                if "error" in message:
+                    raise LabTransientError(f"QEMU refused: {message['error']['desc']}", failure="virtual_board")
+        raise LabTransientError("QEMU ended before the board was powered", failure="virtual_board")
+
+
+# --- QEMU's serial port on a UART adapter, with flow control ---
+
+
+# A queued byte costs a socket buffer of about 0.8 kB, which SO_SNDBUF counts; so this holds some sixteen bytes.
+_SEND_BUFFER_BYTES = 6144  # the kernel doubles it
+
+
+class Serial:
+    """Connects an adapter with a QEMU character device over a socket pair.
+
+    Bytes are read only as the UART model has room for them. QEMU then blocks in the guest's write to the UART, so the
+    guest really prints at the line's speed.
+
+    Attributes:
+        remote: QEMU's end, to be closed once QEMU has inherited it, or after `wait_for_room`.
+    """
+
+    def __init__(self, adapter: UartAdapter) -> None:
+        self._adapter = adapter
+        self._loop = asyncio.get_running_loop()
+        self._local, self.remote = socket.socketpair()
+        self._local.setblocking(False)
+        self.remote.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self._waiting = False
+        adapter.room_hook = self._fill
+        adapter.receive_hook = self._send
+        self._wait(readable=True)
+
+    def wait_for_room(self) -> None:
+        """Make QEMU wait while the line is full.
+
+        It has opened its end, and makes it non-blocking. Most of its UARTs then try again; some drop the byte
+        (hw/char/sifive_uart.c up to 9.1). The flag is of the open file, which `remote` and QEMU share.
+        """
+        self.remote.setblocking(True)
+
+    def close(self) -> None:
+        """Drop the unsent bytes: the board has no power."""
+        self._wait(readable=False)
+        self._adapter.discard()
+        self._local.close()
+        self.remote.close()
+
+    def _fill(self) -> None:
+        open_ = True
+        if self._adapter.room:
+            with contextlib.suppress(BlockingIOError):
+                data = self._receive(self._adapter.room)
+                open_ = bool(data)
+                self._adapter.transmit(data)
+        self._wait(readable=open_ and self._adapter.room > 0)
+
+    def _receive(self, count: int) -> bytes:
+        try:
+            return self._local.recv(count)
+        except ConnectionError:
+            return b""  # QEMU is gone; its process says so
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._local.send(data)
+        except (BlockingIOError, ConnectionError):
+            _log.warning("%s: the board does not take its input; lost %d bytes", self._adapter.path, len(data))
+
+    def _wait(self, *, readable: bool) -> None:
+        if readable != self._waiting:
+            self._waiting = readable
+            if readable:
+                self._loop.add_reader(self._local, self._fill)
+            else:
+                self._loop.remove_reader(self._local)

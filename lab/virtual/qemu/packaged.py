@@ -14,9 +14,10 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import LabTransientError
-from lab.virtual.images import cache, debian, initramfs, tools
+from lab.virtual.images import cache, debian, tools
+from lab.virtual.images import tree as images_tree
 from lab.virtual.qemu import benchtools, rootfs
-from lab.virtual.qemu.busybox import quiet
+from lab.virtual.qemu.rootfs import quiet
 
 KERNEL: Final = "kernel"
 DEVICE_TREE: Final = "board.dtb"
@@ -120,7 +121,7 @@ class Software:
             "lab.virtual.images",
             __name__,
             "lab.virtual.qemu.rootfs",
-            "lab.virtual.qemu.busybox",
+            "lab.virtual.qemu.rootfs",
             "lab.virtual.qemu.data",
         )
         recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script, more=more)
@@ -153,7 +154,7 @@ class Software:
             network=network,
             build_id=build_id,
         )
-        return initramfs.build(
+        return images_tree.build(
             {**tree, **(rootfs.with_usr(tools_modules, usr, self.triplet, self.loader) if usr else {})}
         )
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab.virtual.images import cache, debian, disk, flash, initramfs, module, tools
+from lab.virtual.images import cache, debian, disk, tools, uboot
+from lab.virtual.images import tree as images_tree
 from lab.virtual.images.tree import File, Tree
-from lab.virtual.qemu import benchtools, loadinguboot, rootfs
-from lab.virtual.qemu.busybox import quiet
+from lab.virtual.qemu import benchtools, rootfs, uboottests
+from lab.virtual.qemu.rootfs import quiet
 
 SUITE = "bookworm"
 ARCHITECTURE = "arm64"
@@ -49,7 +50,7 @@ FIRMWARE = "u-boot.bin"
 _MADE_BY = (
     __name__,
     "lab.virtual.qemu.benchtools",
-    "lab.virtual.qemu.busybox",
+    "lab.virtual.qemu.rootfs",
     "lab.virtual.qemu.rootfs",
     "lab.virtual.qemu.data",
     "lab.virtual.ramlinux",
@@ -72,7 +73,7 @@ def obtain(
         with_tools: SD and eMMC have a second partition with the benchmark programs of `lab.virtual.qemu.benchtools`, a
             third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that
             these need, and its U-Boot has the command `time`.
-        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.loadinguboot`). kernel_meta:
+        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.uboottests`). kernel_meta:
             Debian's package of its kernel.
 
     Raises:
@@ -81,7 +82,7 @@ def obtain(
         ConfigurationError: a tool is not installed.
     """
     packages = sources(root, report, kernel_meta)
-    loading = loadinguboot.obtain(root, SUITE, ARCHITECTURE, report) if with_network else None
+    loading = uboottests.obtain(root, SUITE, ARCHITECTURE, report) if with_network else None
     facts = json.loads((packages / cache.MANIFEST).read_text())
     programs = benchtools.obtain(root, SUITE, ARCHITECTURE, report) if with_tools else None
     more = json.loads((programs / cache.MANIFEST).read_text()) if programs else {"packages": {}, "files": {}}
@@ -187,17 +188,17 @@ def build(
         more = with_programs(sources, medium) if programs else loads
         tree: Tree = {
             "boot/Image": File(kernel),
-            "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **more})),
+            "boot/initrd.gz": File(images_tree.build({**root_file_system(busybox, lpm, medium), **more})),
         }
         behind = benchtools.partitions(programs) if programs else []
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
-    initrd = initramfs.build({**root_file_system(busybox, lpm, FLASH), **loads})
+    initrd = images_tree.build({**root_file_system(busybox, lpm, FLASH), **loads})
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
     variables = environment(
         kernel_offset=_KERNEL_OFFSET, kernel_bytes=len(kernel), initrd_offset=initrd_offset, initrd_bytes=len(initrd)
     )
-    parts = {0: flash.environment_image(variables, ENV_BYTES), _KERNEL_OFFSET: kernel, initrd_offset: initrd}
-    flash.build(folder / f"{FLASH}.img", parts, size_bytes=FLASH_BYTES)
+    parts = {0: uboot.environment_image(variables, ENV_BYTES), _KERNEL_OFFSET: kernel, initrd_offset: initrd}
+    uboot.build_flash(folder / f"{FLASH}.img", parts, size_bytes=FLASH_BYTES)
     return {
         "kernel": [_KERNEL_OFFSET, len(kernel)],
         "initrd": [initrd_offset, len(initrd)],
@@ -214,7 +215,7 @@ def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, in
         "initrd": f"{_FLASH_BASE + initrd_offset:#x}",
         "initrd_size": f"{initrd_bytes:#x}",
     }
-    return flash.environment(rootfs.data("u-boot.env").decode(), values)
+    return uboot.environment(rootfs.data("u-boot.env").decode(), values)
 
 
 def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
@@ -250,4 +251,4 @@ def _modules(sources: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 
 def _module(name: str, sources: Path) -> bytes:
-    return module.build(name, rootfs.data(f"{name}.c"), sorted(sources.glob(_HEADERS.format("*"))))
+    return debian.build(name, rootfs.data(f"{name}.c"), sorted(sources.glob(_HEADERS.format("*"))))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Final
 
+from lab.errors import LabStableError
 from lab.virtual.images.tree import File, Folder, Link, Tree
 
 MODULES: Final = "lib/modules/media"  # what /etc/init.d/load-media loads, in the order of their names
@@ -26,7 +27,7 @@ def tree(
     """The root file system of a medium; /etc/medium says which.
 
     Args:
-        busybox: the program (`lab.virtual.qemu.busybox`).
+        busybox: the program (`lab.virtual.qemu.rootfs`).
         console: the kernel's name of the UART where one logs in.
         modules: drivers of the media and what they need, in this order; /etc/init.d/load-media loads them.
         network: those of the network; /etc/init.d/network loads them and the media's, and asks DHCP.
@@ -100,3 +101,36 @@ def _modules(folder: str, modules: Mapping[str, bytes]) -> dict[str, File]:
 def data(name: str) -> bytes:
     """A file of lab/virtual/qemu/data."""
     return (resources.files("lab.virtual.qemu") / "data" / name).read_bytes()
+
+
+# --- Debian's busybox, made to hold its tongue at the prompt ---
+
+
+CURSOR_QUERY: Final = b"\x1b[6n"
+
+
+def quiet(program: bytes) -> bytes:
+    """Remove the cursor query behind each prompt from busybox.
+
+    Debian builds busybox with FEATURE_EDITING_ASK_TERMINAL. Its line editor (libbb/lineedit.c, ask_terminal) then
+    prints `ESC [ 6 n` after a prompt, whatever TERM says and unless somebody has typed ahead. A reader that expects a
+    prompt at the end of the output, as tbot does, waits for ever; and no setting at run time turns it off but one that
+    turns the echo off too. So the text is made an empty string.
+
+    It may also be the end of the longer text with which `resize` asks how large the terminal is; where that has a copy
+    of its own, it stays.
+
+    Raises:
+        LabStableError: the text is not there exactly once.
+    """
+    alone = b"\0" + CURSOR_QUERY + b"\0"
+    if program.count(alone) == 1:
+        return program.replace(alone, alone.replace(CURSOR_QUERY, b"\0" + CURSOR_QUERY[1:]))
+    found = program.count(CURSOR_QUERY + b"\0")
+    if found != 1 or program.count(CURSOR_QUERY) != 1:
+        raise LabStableError(
+            f"Debian's busybox has the text {CURSOR_QUERY!r} {program.count(CURSOR_QUERY)} times instead of once at the end of "
+            "a string; look at ask_terminal in libbb/lineedit.c of its source, then at lab/virtual/qemu/rootfs.py",
+            failure="image_build",
+        )
+    return program.replace(CURSOR_QUERY, b"\0" + CURSOR_QUERY[1:])

@@ -11,7 +11,7 @@ from typing import Final
 
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
-from lab.virtual.images import cache, debian, disk, flash
+from lab.virtual.images import cache, debian, disk, uboot
 from lab.virtual.images.tree import File
 from lab.virtual.qemu import benchtools, packaged, recipe
 from lab.virtual.qemu.machine import drive, network
@@ -115,7 +115,7 @@ class HiFive:
             packaged.grow(folder / "sd.img")
         disk.patch(folder / "sd.img", {_SD_OFFSET: files["u-boot.itb"]})
         parts = {FLASH_PARTS[name]: content for name, content in self.files(packages, "spi_nor").items()}
-        flash.build(folder / "spi_nor.img", parts, size_bytes=FLASH_BYTES)
+        uboot.build_flash(folder / "spi_nor.img", parts, size_bytes=FLASH_BYTES)
 
     def files(self, packages: Path, medium: str) -> dict[str, bytes]:
         """Boot files of a medium: the names of FLASH_PARTS, and bytes."""
@@ -138,10 +138,10 @@ class HiFive:
             "initrd_size": len(initrd),
         }
         text = packaged.text("sifive_u.env")
-        variables = flash.environment(text, {name: f"{value:#x}" for name, value in values.items()})
+        variables = uboot.environment(text, {name: f"{value:#x}" for name, value in values.items()})
         return {
             "u-boot.itb": (packages / "u-boot.itb").read_bytes(),
-            "u-boot.env": flash.environment_image(variables, ENV_BYTES),
+            "u-boot.env": uboot.environment_image(variables, ENV_BYTES),
             "kernel": kernel,
             "initrd": initrd,
             "board.dtb": device_tree,

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError
-from lab.virtual.images import cache, debian, initramfs
+from lab.virtual.images import cache, debian
+from lab.virtual.images import tree as images_tree
 from lab.virtual.images.tree import File, Folder, Link, Tree
-from lab.virtual.qemu.busybox import quiet
+from lab.virtual.qemu.rootfs import quiet
 
 SUITE: Final = "bookworm"
 ARCHITECTURES: Final = ("arm64", "armhf")
@@ -29,9 +30,9 @@ _TOOLS: Final = (
     *("ubiattach", "ubidetach", "ubiformat", "ubimkvol", "ubinfo", "ubiupdatevol"),
 )
 _MADE_BY: Final = (
-    "lab.virtual.images.initramfs",
     "lab.virtual.images.tree",
-    "lab.virtual.qemu.busybox",
+    "lab.virtual.images.tree",
+    "lab.virtual.qemu.rootfs",
     "lab.virtual.ramlinux",
 )
 
@@ -50,7 +51,7 @@ def obtain(root: Path, architecture: str, report: cache.Report) -> Path:
     facts = json.loads((packages / cache.MANIFEST).read_text())
 
     def fill(folder: Path) -> Mapping[str, object]:
-        (folder / FILE.format(architecture)).write_bytes(initramfs.build(tree(packages)))
+        (folder / FILE.format(architecture)).write_bytes(images_tree.build(tree(packages)))
         return {"packages": facts["packages"], "mirror": facts["mirror"]}
 
     recipe = cache.recipe_hash(*_MADE_BY, sources=facts["files"])

@@ -10,7 +10,7 @@ import pytest
 from lab import boards
 from lab.errors import ConfigurationError
 from lab.provision import bmap
-from lab.virtual.qemu import builds, packaged, sifive_u
+from lab.virtual.qemu import packaged, releases, sifive_u
 
 BLOCK = 4096
 
@@ -22,7 +22,7 @@ def test_a_block_map_has_all_that_is_no_hole_of_the_image(tmp_path: Path) -> Non
         for block in (0, 1, 40):
             file.seek(block * BLOCK)
             file.write(bytes([block + 1]) * BLOCK)
-    found = bmap.parse(builds._block_map(image).encode(), "sd.bmap")
+    found = bmap.parse(releases._block_map(image).encode(), "sd.bmap")
     assert found.image_bytes == 64 * BLOCK
     written = dict(bmap.ranges([image.read_bytes()], found, "sd.bmap"))
     copy = bytearray(64 * BLOCK)
@@ -35,7 +35,7 @@ def test_an_image_of_nothing_has_an_empty_map(tmp_path: Path) -> None:
     image = tmp_path / "sd.img"
     with image.open("wb") as file:
         file.truncate(8 * BLOCK)
-    assert bmap.parse(builds._block_map(image).encode(), "sd.bmap").mapped_bytes in {0, 8 * BLOCK}  # tmpfs, others
+    assert bmap.parse(releases._block_map(image).encode(), "sd.bmap").mapped_bytes in {0, 8 * BLOCK}  # tmpfs, others
 
 
 def test_the_places_on_the_flash_are_those_of_the_board_type() -> None:
@@ -50,4 +50,4 @@ def test_media_with_an_image_are_those_of_the_board_type(board_type: str) -> Non
 
 def test_a_board_without_builds_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are: bpim2u, sifive_u"):
-        builds.write("qemu-virt", "1", tmp_path / "x", tmp_path, print)
+        releases.write_builds("qemu-virt", "1", tmp_path / "x", tmp_path, print)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import LabStableError
-from lab.virtual.qemu.busybox import CURSOR_QUERY, quiet
+from lab.virtual.qemu.rootfs import CURSOR_QUERY, quiet
 
 PROGRAM = b"\x7fELF\0before\0\x1b[999;999H" + CURSOR_QUERY + b"\0behind\0"
 
@@ -25,5 +25,5 @@ def test_a_longer_question_of_another_program_stays() -> None:
     ids=["missing", "twice", "not at an end"],
 )
 def test_a_busybox_that_is_built_otherwise_is_refused_with_the_place_to_look(program: bytes) -> None:
-    with pytest.raises(LabStableError, match=r"lab/virtual/qemu/busybox\.py"):
+    with pytest.raises(LabStableError, match=r"lab/virtual/qemu/rootfs\.py"):
         quiet(program)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.virtual.images import EPOCH, debian, disk, flash, initramfs, tools, uboot
+from lab.virtual.images import EPOCH, debian, disk, tools, tree, uboot
 from lab.virtual.images.tree import File, Folder, Link, Tree
 from lab.virtual.qemu import recipe
 
@@ -32,10 +32,10 @@ def disk_image(path: Path, tree: Tree = TREE, identity: int = 1) -> bytes:
 
 
 def test_an_initramfs_has_the_same_bytes_every_time() -> None:
-    first = initramfs.build(TREE)
+    first = tree.build(TREE)
     before = os.umask(0o077)
     try:
-        assert initramfs.build(dict(reversed(TREE.items()))) == first
+        assert tree.build(dict(reversed(TREE.items()))) == first
     finally:
         os.umask(before)
 
@@ -43,7 +43,7 @@ def test_an_initramfs_has_the_same_bytes_every_time() -> None:
 def test_an_initramfs_holds_the_tree_and_belongs_to_root() -> None:
     listing = subprocess.run(
         [tools.find("cpio"), "--list", "--verbose", "--numeric-uid-gid", "--quiet"],
-        input=gzip.decompress(initramfs.build(TREE)),
+        input=gzip.decompress(tree.build(TREE)),
         capture_output=True,
         check=True,
     ).stdout.decode()
@@ -119,7 +119,7 @@ def test_a_tree_that_does_not_fit_is_an_error_with_the_tools_reason(tmp_path: Pa
 
 
 def test_an_environment_is_stored_as_u_boot_reads_it() -> None:
-    image = flash.environment_image({"b": "2", "a": "one"}, 256)
+    image = uboot.environment_image({"b": "2", "a": "one"}, 256)
     assert len(image) == 256
     assert image[4:].startswith(b"a=one\0b=2\0\0")
     assert int.from_bytes(image[:4], "little") == zlib.crc32(image[4:])
@@ -127,7 +127,7 @@ def test_an_environment_is_stored_as_u_boot_reads_it() -> None:
 
 def test_indented_lines_continue_a_variable_and_placeholders_are_filled() -> None:
     text = "# comment\nbootcmd=first;\n  second @place@;\n\tthird\nbootdelay=1\n"
-    assert flash.environment(text, {"place": "0x40"}) == {"bootcmd": "first; second 0x40; third", "bootdelay": "1"}
+    assert uboot.environment(text, {"place": "0x40"}) == {"bootcmd": "first; second 0x40; third", "bootdelay": "1"}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_indented_lines_continue_a_variable_and_placeholders_are_filled() -> Non
 )
 def test_a_wrong_environment_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        flash.environment(text)
+        uboot.environment(text)
 
 
 @given(offset=st.integers(0, 100), length=st.integers(1, 100))
@@ -152,9 +152,9 @@ def test_parts_of_a_flash_land_at_their_offsets_or_are_refused(
     parts = {0: b"E" * 50, offset: b"K" * length} if offset else {0: b"K" * length}
     if (offset and offset < 50) or offset + length > 128:
         with pytest.raises(ConfigurationError):
-            flash.build(path, parts, size_bytes=128)
+            uboot.build_flash(path, parts, size_bytes=128)
     else:
-        flash.build(path, parts, size_bytes=128)
+        uboot.build_flash(path, parts, size_bytes=128)
         image = path.read_bytes()
         assert len(image) == 128
         assert image[offset : offset + length] == b"K" * length

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.virtual.images import debian
-from lab.virtual.qemu import libraries
+from lab.virtual.qemu import program as qemu_program
 
 CONTROL = (
     "Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: a test\nDepends: {depends}\n"
@@ -75,14 +75,14 @@ def test_libraries_that_the_host_has_not_and_those_that_they_want_are_put_beside
     )
     monkeypatch.setattr(debian, "AptRoot", mirror)
 
-    assert libraries.missing(program) == ["libouter.so.62"]
-    assert libraries.environment(program) == {}
-    assert libraries.add(program, own, "bookworm-backports", "amd64") == {"libouter62-turbo": "1", "libinner1": "1"}
+    assert qemu_program.missing(program) == ["libouter.so.62"]
+    assert qemu_program.environment(program) == {}
+    assert qemu_program.add(program, own, "bookworm-backports", "amd64") == {"libouter62-turbo": "1", "libinner1": "1"}
     assert mirror.suites == ["bookworm"]
-    assert libraries.missing(program) == []
-    assert subprocess.run([program], env=dict(libraries.environment(program)), check=False).returncode == 3
+    assert qemu_program.missing(program) == []
+    assert subprocess.run([program], env=dict(qemu_program.environment(program)), check=False).returncode == 3
     assert sorted(path.name for path in tmp_path.glob("*.so*")) == ["libinner.so.1", "libouter.so.62"]
 
 
 def test_a_program_whose_libraries_are_there_needs_nothing() -> None:
-    assert libraries.missing(Path("/bin/true")) == []
+    assert qemu_program.missing(Path("/bin/true")) == []

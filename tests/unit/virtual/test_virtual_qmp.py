@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from lab.errors import LabTransientError
-from lab.virtual.qemu.qmp import Qmp
+from lab.virtual.qemu.machine import Qmp
 
 DEADLINE_S = 10
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.qemu.serial import Serial
+from lab.virtual.qemu.machine import Serial
 from lab.virtual.truth import Truth, TruthLog, read_truth
 from lab.virtual.uart import TX_FIFO_BYTES, Pacer, UartAdapter
 
