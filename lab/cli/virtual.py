@@ -18,7 +18,7 @@ from lab.virtual import control, kinds, pdudaemon
 from lab.virtual.board import BoardFolder
 from lab.virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
 from lab.virtual.panel import PREFIX
-from lab.virtual.qemu import cable, uboottests
+from lab.virtual.qemu import cable, uboot
 from lab.virtual.sim.environment import DEFAULT_SWITCH_PORT
 from lab.virtual.sim.faults.base import parameters
 from lab.virtual.sim.faults.catalogue import FAULTS
@@ -287,7 +287,7 @@ def uboot_tests(
     DIR gets their configuration, too (docs: U-Boot's tests).
     """
     kinds.qemu(board_type).uboot_tests(made(folder), lambda line: echo(line, err=True))
-    echo(f"tests: {folder / uboottests.SOURCE / 'test/py'}, --build-dir {folder / uboottests.BUILD}")
+    echo(f"tests: {folder / uboot.SOURCE / 'test/py'}, --build-dir {folder / uboot.BUILD}")
 
 
 app.command()(faults)

@@ -1,4 +1,4 @@
-"""Debian packages of a foreign architecture, from an own apt root.
+"""Debian packages of a foreign architecture, and modules for their kernels.
 
 The host's dpkg and its list of architectures stay as they are, and no root is needed.
 """

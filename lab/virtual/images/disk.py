@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from lab.virtual.images import EPOCH, tools
-from lab.virtual.images.tree import Tree, stage
+from lab.virtual.images.filetree import Tree, stage
 
 _MIB = 1 << 20
 _SECTOR_BYTES = 512

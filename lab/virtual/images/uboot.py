@@ -1,7 +1,7 @@
-"""U-Boot from its distribution's source package.
+"""U-Boot of Debian's source package, and flash with its environment.
 
-It is built from the upstream archive alone, with more commands than the packaged one has; or unpacked as the packaged
-one was built, with its configuration.
+It is built from the upstream archive alone, with more commands than the packaged one has; or unpacked as the packaged one
+was built, with its configuration. A CFI flash image has its environment at the start.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from typing import Final
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache, disk
-from lab.virtual.images.tree import File
+from lab.virtual.images.filetree import File
 from lab.virtual.qemu import benchtools, packaged, recipe
 from lab.virtual.qemu.machine import drive, network
 from lab.virtual.qemu.packaged import Software
 from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboottests import UBoot
+from lab.virtual.qemu.uboot import UBoot
 
 PROGRAM: Final = Program("qemu-system-arm", "bpim2u", (9, 99), "bookworm-backports", "qemu-system-arm")
 SOFTWARE: Final = Software(

@@ -14,7 +14,8 @@ from lab.host.clock import Clock
 from lab.virtual import environment, straps
 from lab.virtual.board import Backend, BoardAccess, BoardFolder
 from lab.virtual.images import cache, tools, uboot
-from lab.virtual.qemu import cable, packaged, recipe, uboottests
+from lab.virtual.qemu import cable, packaged, recipe
+from lab.virtual.qemu import uboot as qemu_uboot
 from lab.virtual.qemu.bpim2u import BananaPi
 from lab.virtual.qemu.machine import Model, QemuBoard
 from lab.virtual.qemu.sifive_u import HiFive
@@ -77,9 +78,9 @@ class QemuKind:
             ) from error
 
     def uboot_tests(self, folder: Path, report: Callable[[str], None]) -> None:
-        """Write U-Boot's own tests for such boards into `folder`; raises as `lab.virtual.qemu.uboottests.unpack`."""
+        """Write U-Boot's own tests for such boards into `folder`; raises as `lab.virtual.qemu.uboot.unpack`."""
         packages = self._model.packages(self._image_root, report)
-        uboottests.unpack(self._model.uboot, packages, folder, self._image_root, report)
+        qemu_uboot.unpack(self._model.uboot, packages, folder, self._image_root, report)
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
         program = self._model.program.obtain(self._image_root, _log.info)

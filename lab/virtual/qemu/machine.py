@@ -1,4 +1,4 @@
-"""A QEMU board behind its power input."""
+"""A QEMU board behind its power input, its QMP and serial port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.virtual.qemu import program, recipe
 from lab.virtual.qemu.activity import Activity
 from lab.virtual.qemu.cable import Cable
 from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboottests import UBoot
+from lab.virtual.qemu.uboot import UBoot
 from lab.virtual.rails.sensors import RailTrouble
 from lab.virtual.uart import UartAdapter
 

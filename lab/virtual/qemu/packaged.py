@@ -14,8 +14,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import LabTransientError
-from lab.virtual.images import cache, debian, tools
-from lab.virtual.images import tree as images_tree
+from lab.virtual.images import cache, debian, filetree, tools
 from lab.virtual.qemu import benchtools, rootfs
 from lab.virtual.qemu.rootfs import quiet
 
@@ -121,7 +120,6 @@ class Software:
             "lab.virtual.images",
             __name__,
             "lab.virtual.qemu.rootfs",
-            "lab.virtual.qemu.rootfs",
             "lab.virtual.qemu.data",
         )
         recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script, more=more)
@@ -154,7 +152,7 @@ class Software:
             network=network,
             build_id=build_id,
         )
-        return images_tree.build(
+        return filetree.build(
             {**tree, **(rootfs.with_usr(tools_modules, usr, self.triplet, self.loader) if usr else {})}
         )
 

@@ -1,4 +1,4 @@
-"""QEMU of a machine: the host's, else a Debian suite's.
+"""The QEMU that a machine runs in, and its shared libraries.
 
 The latter is unpacked into the image cache.
 """
@@ -54,8 +54,8 @@ class Program:
         if own is not None and self._fits(Path(own)):
             return Path(own)
         unpacked = self._unpacked(root, report)
-        if missing_ := missing(unpacked):
-            unpacked = self._unpacked(root, report, missing_)
+        if absent := missing(unpacked):
+            unpacked = self._unpacked(root, report, absent)
         if not self._fits(unpacked):
             raise ConfigurationError(
                 f"{unpacked} of Debian {self.suite} does not run here: {_said(unpacked, '--version').strip()}. Install a "

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab.virtual.images import cache, debian, disk, tools, uboot
-from lab.virtual.images import tree as images_tree
-from lab.virtual.images.tree import File, Tree
-from lab.virtual.qemu import benchtools, rootfs, uboottests
+from lab.virtual.images import cache, debian, disk, filetree, tools, uboot
+from lab.virtual.images.filetree import File, Tree
+from lab.virtual.qemu import benchtools, rootfs
+from lab.virtual.qemu import uboot as qemu_uboot
 from lab.virtual.qemu.rootfs import quiet
 
 SUITE = "bookworm"
@@ -51,7 +51,6 @@ _MADE_BY = (
     __name__,
     "lab.virtual.qemu.benchtools",
     "lab.virtual.qemu.rootfs",
-    "lab.virtual.qemu.rootfs",
     "lab.virtual.qemu.data",
     "lab.virtual.ramlinux",
 )
@@ -73,7 +72,7 @@ def obtain(
         with_tools: SD and eMMC have a second partition with the benchmark programs of `lab.virtual.qemu.benchtools`, a
             third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that
             these need, and its U-Boot has the command `time`.
-        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.uboottests`). kernel_meta:
+        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.uboot`). kernel_meta:
             Debian's package of its kernel.
 
     Raises:
@@ -82,7 +81,7 @@ def obtain(
         ConfigurationError: a tool is not installed.
     """
     packages = sources(root, report, kernel_meta)
-    loading = uboottests.obtain(root, SUITE, ARCHITECTURE, report) if with_network else None
+    loading = qemu_uboot.obtain(root, SUITE, ARCHITECTURE, report) if with_network else None
     facts = json.loads((packages / cache.MANIFEST).read_text())
     programs = benchtools.obtain(root, SUITE, ARCHITECTURE, report) if with_tools else None
     more = json.loads((programs / cache.MANIFEST).read_text()) if programs else {"packages": {}, "files": {}}
@@ -188,11 +187,11 @@ def build(
         more = with_programs(sources, medium) if programs else loads
         tree: Tree = {
             "boot/Image": File(kernel),
-            "boot/initrd.gz": File(images_tree.build({**root_file_system(busybox, lpm, medium), **more})),
+            "boot/initrd.gz": File(filetree.build({**root_file_system(busybox, lpm, medium), **more})),
         }
         behind = benchtools.partitions(programs) if programs else []
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
-    initrd = images_tree.build({**root_file_system(busybox, lpm, FLASH), **loads})
+    initrd = filetree.build({**root_file_system(busybox, lpm, FLASH), **loads})
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
     variables = environment(
         kernel_offset=_KERNEL_OFFSET, kernel_bytes=len(kernel), initrd_offset=initrd_offset, initrd_bytes=len(initrd)

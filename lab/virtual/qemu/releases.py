@@ -1,4 +1,4 @@
-"""Release files of a QEMU board, with its expected identity."""
+"""Releases and build outputs of a QEMU board, as files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
-from lab.virtual.images import cache
-from lab.virtual.images import tree as images_tree
+from lab.virtual.images import cache, filetree
 from lab.virtual.qemu import bpim2u, packaged, recipe, sifive_u
 from lab.virtual.qemu.bpim2u import BananaPi
 from lab.virtual.qemu.machine import Model
@@ -109,7 +108,7 @@ def obtain(root: Path, report: cache.Report) -> Path:
 
     def fill(folder: Path) -> Mapping[str, object]:
         tree = ramlinux_image.tree(packages, {**recipe.media_modules(kernel), **recipe.network_modules(kernel)})
-        (folder / INITRAMFS).write_bytes(images_tree.build(tree))
+        (folder / INITRAMFS).write_bytes(filetree.build(tree))
         shutil.copyfile(kernel / "Image", folder / KERNEL)
         return {"packages": facts[0]["packages"] | facts[1]["packages"], "mirror": facts[0]["mirror"]}
 

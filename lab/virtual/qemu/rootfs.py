@@ -1,4 +1,4 @@
-"""Root file system of QEMU boards: busybox and a console login."""
+"""The root file system of QEMU boards, and its busybox."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Final
 
 from lab.errors import LabStableError
-from lab.virtual.images.tree import File, Folder, Link, Tree
+from lab.virtual.images.filetree import File, Folder, Link, Tree
 
 MODULES: Final = "lib/modules/media"  # what /etc/init.d/load-media loads, in the order of their names
 TOOLS: Final = "lib/modules/tools"  # what /etc/init.d/bench-tools loads, likewise

@@ -12,12 +12,12 @@ from typing import Final
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache, debian, disk, uboot
-from lab.virtual.images.tree import File
+from lab.virtual.images.filetree import File
 from lab.virtual.qemu import benchtools, packaged, recipe
 from lab.virtual.qemu.machine import drive, network
 from lab.virtual.qemu.packaged import Software
 from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboottests import UBoot
+from lab.virtual.qemu.uboot import UBoot
 
 # From 8 on the SD card hangs in SPL (seen with 10.0).
 PROGRAM: Final = Program("qemu-system-riscv64", "sifive_u", (7, 7), "bookworm", "qemu-system-misc")

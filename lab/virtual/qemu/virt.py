@@ -11,7 +11,7 @@ from lab.virtual.images import cache
 from lab.virtual.qemu import recipe
 from lab.virtual.qemu.machine import drive
 from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboottests import UBoot
+from lab.virtual.qemu.uboot import UBoot
 
 PROGRAM: Final = Program("qemu-system-aarch64", "virt")
 _MEMORY_MIB, _MEMORY_WITH_TOOLS_MIB = 256, 512

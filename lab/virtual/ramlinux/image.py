@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError
-from lab.virtual.images import cache, debian
-from lab.virtual.images import tree as images_tree
-from lab.virtual.images.tree import File, Folder, Link, Tree
+from lab.virtual.images import cache, debian, filetree
+from lab.virtual.images.filetree import File, Folder, Link, Tree
 from lab.virtual.qemu.rootfs import quiet
 
 SUITE: Final = "bookworm"
@@ -30,8 +29,7 @@ _TOOLS: Final = (
     *("ubiattach", "ubidetach", "ubiformat", "ubimkvol", "ubinfo", "ubiupdatevol"),
 )
 _MADE_BY: Final = (
-    "lab.virtual.images.tree",
-    "lab.virtual.images.tree",
+    "lab.virtual.images.filetree",
     "lab.virtual.qemu.rootfs",
     "lab.virtual.ramlinux",
 )
@@ -51,7 +49,7 @@ def obtain(root: Path, architecture: str, report: cache.Report) -> Path:
     facts = json.loads((packages / cache.MANIFEST).read_text())
 
     def fill(folder: Path) -> Mapping[str, object]:
-        (folder / FILE.format(architecture)).write_bytes(images_tree.build(tree(packages)))
+        (folder / FILE.format(architecture)).write_bytes(filetree.build(tree(packages)))
         return {"packages": facts["packages"], "mirror": facts["mirror"]}
 
     recipe = cache.recipe_hash(*_MADE_BY, sources=facts["files"])

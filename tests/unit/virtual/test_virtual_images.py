@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.virtual.images import EPOCH, debian, disk, tools, tree, uboot
-from lab.virtual.images.tree import File, Folder, Link, Tree
+from lab.virtual.images import EPOCH, debian, disk, filetree, tools, uboot
+from lab.virtual.images.filetree import File, Folder, Link, Tree
 from lab.virtual.qemu import recipe
 
 TREE: Tree = {
@@ -32,10 +32,10 @@ def disk_image(path: Path, tree: Tree = TREE, identity: int = 1) -> bytes:
 
 
 def test_an_initramfs_has_the_same_bytes_every_time() -> None:
-    first = tree.build(TREE)
+    first = filetree.build(TREE)
     before = os.umask(0o077)
     try:
-        assert tree.build(dict(reversed(TREE.items()))) == first
+        assert filetree.build(dict(reversed(TREE.items()))) == first
     finally:
         os.umask(before)
 
@@ -43,7 +43,7 @@ def test_an_initramfs_has_the_same_bytes_every_time() -> None:
 def test_an_initramfs_holds_the_tree_and_belongs_to_root() -> None:
     listing = subprocess.run(
         [tools.find("cpio"), "--list", "--verbose", "--numeric-uid-gid", "--quiet"],
-        input=gzip.decompress(tree.build(TREE)),
+        input=gzip.decompress(filetree.build(TREE)),
         capture_output=True,
         check=True,
     ).stdout.decode()

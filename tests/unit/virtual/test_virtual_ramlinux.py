@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from lab.cli.release import app
 from lab.errors import ConfigurationError
 from lab.provision import ramlinux
-from lab.virtual.images import cache, tools, tree
+from lab.virtual.images import cache, filetree, tools
 from lab.virtual.qemu.rootfs import CURSOR_QUERY
 from lab.virtual.ramlinux import image
 
@@ -31,7 +31,7 @@ def packages(tmp_path: Path) -> Path:
 
 
 def test_it_has_its_programs_and_its_drivers_in_their_order(packages: Path) -> None:
-    archive = gzip.decompress(tree.build(image.tree(packages, {"b.ko": b"1", "a.ko": b"2"})))
+    archive = gzip.decompress(filetree.build(image.tree(packages, {"b.ko": b"1", "a.ko": b"2"})))
     listed = subprocess.run(
         [tools.find("cpio"), "--list", "--quiet"], input=archive, capture_output=True, check=True
     ).stdout.decode()

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.virtual.images import cache, debian, uboot
-from lab.virtual.qemu import uboottests
+from lab.virtual.qemu import uboot as qemu_uboot
 from lab.virtual.qemu.bpim2u import BananaPi
 from lab.virtual.qemu.virt import Virt
 
@@ -66,9 +66,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def unpack(packages: Path, target: str, of: uboottests.UBoot = Virt.uboot) -> Path:
+def unpack(packages: Path, target: str, of: qemu_uboot.UBoot = Virt.uboot) -> Path:
     folder = packages.parent / target
-    uboottests.unpack(of, packages, folder, packages.parent / "cache", lambda _line: None)
+    qemu_uboot.unpack(of, packages, folder, packages.parent / "cache", lambda _line: None)
     return folder
 
 

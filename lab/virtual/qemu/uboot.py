@@ -1,4 +1,4 @@
-"""U-Boot's own tests (test/py) for a QEMU board's U-Boot."""
+"""A U-Boot that writes releases, and U-Boot's own tests (test/py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File trees of images, without traces of builder or time."""
+"""A file tree that becomes an image, and the initramfs of one."""
 
 from __future__ import annotations
 
