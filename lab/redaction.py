@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 HIDDEN: Final = "***"
-# Of a query: `private_token` of GitLab and `X-Amz-Signature` of a link that was signed let in whoever has them, too.
+# Of a query: `private_token` of GitLab and `X-Amz-Signature` of a signed link give access, too.
 _SECRET: Final = re.compile(
     r"(?:.*[-_.])?(?:(?:ssl)?password|pass|passwd|pwd|secret|token|signature|sig|api[-_]?key|access[-_]?key)",
     re.IGNORECASE,

@@ -120,7 +120,7 @@ def _first(output: bytes) -> str:
     return output.decode("utf-8", "replace").partition("\n")[0]
 
 
-# --- The highest rate without loss: the search of RFC 2544, section 26.1 ---
+# --- Highest rate without loss: RFC 2544, section 26.1 ---
 # The RFC asks for the fastest rate at which the device loses nothing in a trial of 60 s, and leaves the search free. This
 # one halves the bracket between the fastest rate that lost nothing and the slowest that lost something, with short trials,
 # until the bracket is narrower than the tolerance or than the sender's own step; then a long trial has to confirm the
@@ -228,7 +228,7 @@ def search(
         return Throughput(highest, 0.0, tuple(state.trials), is_monotonic=True)
     if not state.holds(lowest):
         raise BoardTransientError(
-            f"even {lowest:g} packets a second lost some: the link is broken, or something else loads it. Look at the "
+            f"even {lowest:g} packets a second lost some: the link is broken, or other traffic loads it. Look at the "
             "cable, the link's errors (ethtool -S), and what else runs on both ends",
             failure="link_lossy",
         )

@@ -154,7 +154,7 @@ def uboot_time() -> Need:
         if b"time - " in bench.run("help time", check=False):
             return ""
         return (
-            "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. What it reads can be timed without: sections uboot-read, "
+            "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. Reads can be timed without it: sections uboot-read, "
             "uboot-tftp"
         )
 

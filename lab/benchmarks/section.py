@@ -180,7 +180,7 @@ class Row:
     params: Mapping[str, str] = field(factory=dict)
 
 
-Rows: TypeAlias = Generator[Row, None, None]  # closed by whoever stops before its end
+Rows: TypeAlias = Generator[Row, None, None]  # a consumer that stops before its end closes it
 
 
 def whole(measure: Callable[[Bench], Iterator[ParsedReading]]) -> Callable[[Bench], Rows]:

@@ -8,7 +8,7 @@ from attrs import field, frozen, validators
 
 NORMAL = "normal"  # the usual way to boot
 QUIET = "quiet"  # the same, with a kernel that prints its errors only
-# What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
+# Invisible bytes for a terminal: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
 _TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
 LINE_START = rf"^(?:\r|{_TERMINAL})*"
 

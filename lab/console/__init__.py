@@ -3,7 +3,7 @@
 A server of its own process owns the serial ports, stamps every read and records it; clients read along, and one of
 them writes. Moments are found in the stamped stream, live or from a recording. Nothing here knows labgrid.
 
-What is named here is imported when it is asked for: a client at a prompt needs no board types and no fits.
+Names of this package are imported at their first use: a client at a prompt needs no board types and no fits.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Connection:
                 self._sent(self._sock.sendmsg(list(islice(self._waiting, _FRAMES_AT_ONCE))))
         except BlockingIOError:
             pass
-        except OSError:  # gone, which the next receive() notices; nobody will take what waits
+        except OSError:  # gone, which the next receive() notices; the waiting bytes are lost
             self._waiting.clear()
             self._waiting_bytes = 0
         hear = not self.closing and self._waiting_bytes <= self._buffer_bytes

@@ -151,7 +151,7 @@ class Backfill:
         chosen = max(before, key=Cursor.begins) if before else min(first, key=Cursor.begins, default=None)
         self._take(chosen or self._cursor, cursors)
         if chosen is None:
-            raise self._out_of_reach(f"what came from byte {position} on is not kept any more")
+            raise self._out_of_reach(f"the bytes from {position} on are not recorded any more")
         cursor, is_live = self._cursor, self._live is not None
         cursor.index_at = live.index_bytes if is_live else cursor.end()
         cursor.log_at = live.size_bytes if is_live else cursor.log_end()

@@ -346,7 +346,7 @@ class DelayTracker:
 # --- Time that is missing in the stamps ---
 # While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They then
 # come at once, as after any stall, but for one thing: since the read before them less time has gone by than the line needed
-# for them. A line that is faster than its speed says (a USB gadget, a pty that nobody paces) does so all the time, and is
+# for them. A line that is faster than its speed says (a USB gadget, an unpaced pty) does so all the time, and is
 # not meant.
 
 

@@ -345,7 +345,7 @@ class Ports:
             meta = request.meta(serial, self._scheduling, self._boot_id)
             port = ServedPort(line, meta, self._store, self._clock, self._queue)
         except BaseException:
-            line.close()  # else epoll would report for ever what nobody reads
+            line.close()  # else epoll would report its unread bytes for ever
             raise
         self._opened += 1
         port.number = self._opened

@@ -233,8 +233,8 @@ class ReconnectingReader:
             now = time.monotonic()
             if self._cut_at is not None and now - self._cut_at > self._patience_s:
                 raise LabTransientError(
-                    f"the console server on {self._host} is out of reach since {now - self._cut_at:.0f} s: {self._why}. What the "
-                    "board says is recorded there",
+                    f"the console server on {self._host} is out of reach since {now - self._cut_at:.0f} s: {self._why}. The "
+                    "board's output is recorded there",
                     failure="console_link",
                 ) from self._why
             time.sleep(max(0.0, self._tried_at + _AGAIN_S - now))

@@ -210,7 +210,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 # --- Store of live recordings ---
 # `NAME` is the recording being written; `older/NAME/<time it began>` are the ones before it. What belongs to a
-# measurement is not kept here: whoever measures stores the window of its attempt as an artifact (`encode`).
+# measurement is not kept here: the measurement stores the window of its attempt as an artifact (`encode`).
 
 
 LIMIT_BYTES = 32 << 20  # three quarters of an hour of a console that never pauses, at 115200 Bd

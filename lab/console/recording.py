@@ -360,7 +360,7 @@ def _breaks_off(records: bytes, count: int) -> bool:
 
 def _damaged(where: str, number: int) -> ConfigurationError:
     return ConfigurationError(
-        f"{where}: damaged: the log and its index do not agree up to record {number}; what they say cannot be trusted. "
+        f"{where}: damaged: the log and its index do not agree up to record {number}; their contents cannot be trusted. "
         "Restore both files from a copy, or measure again"
     )
 

@@ -19,7 +19,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTra
 from lab.host.clock import utc_now
 from lab.host.scheduling import Scheduling
 
-DEFAULT_SPEED_BD = 115200  # of a port that nobody has opened yet, where nobody says
+DEFAULT_SPEED_BD = 115200  # of a port that is opened without a speed
 _CONFIGURED = "; latency as configured"
 OUTGOING_BYTES = 65536  # what the port has not taken yet; six seconds at 115200 Bd
 

@@ -104,7 +104,7 @@ class Terminal:
         try:
             with _raw(self.keyboard, wanted=not self.lines):
                 return self._run()
-        except BrokenPipeError:  # whoever read what we show has seen enough
+        except BrokenPipeError:  # the reader of our output has ended
             return True
 
     def show(self, data: bytes) -> None:

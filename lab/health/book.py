@@ -60,8 +60,10 @@ class HealthBook:
         with self.store._read() as session:
             now = self.now()
             last = max(_latest(session, board), key=lambda check: check.at, default=None)
-            is_kept = any(hold.kind == QUARANTINE for hold in standing(session, board, now))
-            return due(last, events(session, board, now - self.rule.window), self.rule, now, kept=is_kept)
+            is_quarantined = any(hold.kind == QUARANTINE for hold in standing(session, board, now))
+            return due(
+                last, events(session, board, now - self.rule.window), self.rule, now, quarantined=is_quarantined
+            )
 
     def of(self, board: str) -> Health:
         """The health of a board now."""
@@ -128,8 +130,8 @@ def _of(
     now: dt.datetime,
 ) -> Health:
     why = {hold.kind: hold.described for hold in holds}
-    kept_out, maintenance = why.get(QUARANTINE, ""), why.get("maintenance", "")
-    return derive(board, known, checks, rule, now, kept=kept_out, maintenance=maintenance)
+    quarantined, maintenance = why.get(QUARANTINE, ""), why.get("maintenance", "")
+    return derive(board, known, checks, rule, now, quarantined=quarantined, maintenance=maintenance)
 
 
 def _latest(session: Session, board: str | None) -> list[Check]:

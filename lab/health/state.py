@@ -58,14 +58,14 @@ def fault_summary(row: Sequence[HealthEvent]) -> str:
 
 
 def due(
-    last: Check | None, events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime, *, kept: bool
+    last: Check | None, events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime, *, quarantined: bool
 ) -> str:
     """The reason for a check before the next run; empty: none.
 
     Args:
-        events: of the board, its attempts and checks. kept: it is in quarantine.
+        events: of the board, its attempts and checks. quarantined: it is in quarantine.
     """
-    if kept:
+    if quarantined:
         return "it is in quarantine"
     if last is None:
         return "it was never checked"
@@ -85,19 +85,19 @@ def derive(
     rule: QuarantineRule,
     now: dt.datetime,
     *,
-    kept: str = "",
+    quarantined: str = "",
     maintenance: str = "",
 ) -> Health:
     """The health of a board.
 
     Args:
         events: its attempts and checks; `rule` excludes old ones. checks: the latest of each host.
-        kept, maintenance: reason of its quarantine or maintenance; empty: none.
+        quarantined, maintenance: reason of its quarantine or maintenance; empty: none.
     """
     last = max(checks, key=lambda check: check.at, default=None)
     ordered = sorted(events, key=lambda each: each.at)
     row = in_a_row(ordered, rule, now)
-    state, reasons = _judged(ordered, last, row, rule, kept)
+    state, reasons = _judged(ordered, last, row, rule, quarantined)
     if reasons and (blamed := host_blamed(checks)):
         reasons.append(blamed)
     if maintenance:
@@ -107,7 +107,11 @@ def derive(
     return Health(
         board,
         state,
-        tuple(reasons if known or maintenance or kept else ["it was never checked, and has measured nothing lately"]),
+        tuple(
+            reasons
+            if known or maintenance or quarantined
+            else ["it was never checked, and has measured nothing lately"]
+        ),
         since,
         last.at if last is not None else None,
         known,
@@ -168,18 +172,22 @@ def shared(checks: Iterable[Check]) -> dict[str, str]:
 
 
 def _judged(
-    events: Sequence[HealthEvent], last: Check | None, row: Sequence[HealthEvent], rule: QuarantineRule, kept: str
+    events: Sequence[HealthEvent],
+    last: Check | None,
+    row: Sequence[HealthEvent],
+    rule: QuarantineRule,
+    quarantined: str,
 ) -> tuple[State, list[str]]:
     state: State = "healthy"
     reasons: list[str] = []
     good = max((event.at for event in events if event.kind == "ok"), default=None)
     stands = last is not None and (good is None or good <= last.at)  # nothing good came after it
-    if kept:
-        state, reasons = "bad", [kept]
+    if quarantined:
+        state, reasons = "bad", [quarantined]
     if last is not None and stands and not last.passed:
         state = "bad"
         reasons += [f"{part.name}: {part.message} ({part.failure})" for part in last.failed] or [SHOWN_BY_NOTHING]
-    if row and not kept:
+    if row and not quarantined:
         state = "bad" if len(row) >= rule.faults or state == "bad" else "suspect"
         reasons.append(fault_summary(row))
     if last is not None and stands and last.passed and last.failed:
@@ -195,7 +203,7 @@ def _judged(
         reasons.append(
             f"its last {len(tail)} attempts failed on the board's account ({classes}): the release, or the board"
         )
-    if not events and last is None and not kept:
+    if not events and last is None and not quarantined:
         state = "suspect"
     return state, reasons
 

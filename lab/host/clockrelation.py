@@ -190,8 +190,8 @@ class ClockRelation:
 
     def _unrelated(self, why: str) -> LabTransientError:
         return LabTransientError(
-            f"the clock of {self.name} cannot be related to this host's: {why}. What is timed from the power switch to its console "
-            "is not measured; look at that host (suspended? restored?) and at the network, then try again",
+            f"the clock of {self.name} cannot be related to this host's: {why}. Times from the power switch to its console "
+            "are not measured; look at that host (suspended? restored?) and at the network, then try again",
             failure="clock_unrelated",
         )
 

@@ -131,7 +131,7 @@ class Heartbeat:
 # Since Linux 6.6 the kernel lets a task that runs use up its time slice, some milliseconds, before one that wakes has its turn (EEVDF); and of
 # those that wait, one with a short slice has its turn first. Since 6.12 a thread may choose its own slice (sched_setattr(2), `sched_runtime`),
 # and needs no privilege for it. A short one makes it interruptible soon, and prompt on a busy host; a long one the contrary.
-# Earlier kernels take the call without any effect; before 6.6 whoever wakes goes first anyway.
+# Earlier kernels take the call without any effect; before 6.6 a waking thread goes first anyway.
 
 
 SHORTEST_NS: Final = 100_000  # the kernel gives no shorter one,

@@ -137,7 +137,7 @@ def _opened(pid: int) -> Iterator[int]:
 # everybody's.
 #
 # A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the other host; where it
-# does nothing itself, whoever asks it next kills it, and makes a new one. No call here waits for it without a limit.
+# does nothing itself; its next user kills it, and makes a new one. No call here waits for it without a limit.
 
 
 CONNECT_S: Final = 15

@@ -277,7 +277,7 @@ def _lengths(session: Session, job: Job) -> list[float]:
 
 
 # --- Pauses of a run (a board cools meanwhile) ---
-# Each is an object: `from` and `to`, ISO 8601 in UTC, and `why`. `from` is None where the run was killed, and nobody noted when.
+# Each is an object: `from` and `to`, ISO 8601 in UTC, and `why`. `from` is None for a killed run with an unknown end.
 
 
 KEY: Final = "interruptions"

@@ -41,12 +41,12 @@ from lab.results.rows import json_of
 from lab.results.store import Store
 
 # --- Order of waiting jobs ---
-# A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age alike, so who is
-# first never changes while both wait, and the order is that of one instant a job: when it was queued, less what its priority is worth.
-# Whoever comes later than that worth is behind, so a job waits for a bounded number of others.
+# A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age alike, so their
+# order never changes while both wait. It is that of one instant a job: the time of queueing, less the worth of its priority.
+# Jobs after that instant are behind, so a job waits for a bounded number of others.
 
 
-PERSONS: Final = 10  # the priority of what somebody waits for; as FORCED in farm/buildbot/master.cfg
+PERSONS: Final = 10  # priority of a job that a person waits for; as FORCED in farm/buildbot/master.cfg
 TIMERS: Final = 0
 POINT_S: Final = 1_440.0  # ten points are four hours: as long as a timer's job waits for its board
 
@@ -213,7 +213,7 @@ class JobQueue:
                     (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
                     and all(hold.person == row.person for hold in holds)
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
-                ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
+                ):  # a job that waits for another person's reservation does not delay others
                     return None
             if self._refused(holds, checks=allowed(mine)):
                 return None
@@ -493,11 +493,11 @@ def find(session: Session, job_id: int) -> JobRow:
 
 
 # --- Timer jobs that yield their board ---
-# Who wants it is in the store: a reservation of the board, or what the job's runner has found out and noted (`ask`). Whoever measures
-# asks between two cycles (`wanted`), and the runner then puts the job back among those that wait (`give_way`).
+# The wish is in the store: a reservation of the board, or a note of the job's runner (`ask`). The measurement looks between two cycles
+# (`wanted`), and the runner then puts the job back among those that wait (`give_way`).
 
 
-GAVE_WAY = 66  # exit code of a pytest that ended since somebody wants its board
+GAVE_WAY = 66  # exit code of a pytest that ended since another job or person wants its board
 
 
 def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:

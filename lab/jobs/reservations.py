@@ -115,7 +115,7 @@ class ReservationBook:
         reason = reason.strip()
         if not reason or len(reason) > LONGEST_REASON:
             raise ConfigurationError(
-                f"the reason is missing or too long: say in at most {LONGEST_REASON} characters why; whoever wants the board reads it"
+                f"the reason is missing or too long: give one of at most {LONGEST_REASON} characters, for others who want the board"
             )
 
         def insert(session: Session) -> Hold:

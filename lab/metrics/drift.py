@@ -22,7 +22,7 @@ from attrs import frozen
 from lab.metrics.model import Sample
 
 CHANCE: Final = 0.01  # one series in so many that did not move is called; a run of three media is wrong in 3 %
-LEAST: Final = 0.005  # a change of the median by less is none: nobody acts on it
+LEAST: Final = 0.005  # a smaller change of the median does not count
 FEWEST: Final = 12  # samples: fewer cannot be that sure, however they lie
 _SHUFFLES: Final = 10_000
 _TOGETHER: Final = 1000  # shuffles in memory at once

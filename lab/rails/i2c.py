@@ -19,7 +19,7 @@ from smbus2 import SMBus, i2c_msg
 
 from lab.errors import ConfigurationError, LabStableError
 
-# What Linux' adapters say when nobody acknowledges (Documentation/i2c/fault-codes.rst).
+# Errors of Linux' adapters for a missing acknowledge (Documentation/i2c/fault-codes.rst).
 NACK_ERRORS: Final = frozenset({errno.ENXIO, errno.EREMOTEIO, errno.EIO, errno.ETIMEDOUT, errno.EAGAIN})
 
 
@@ -158,7 +158,7 @@ class LinuxBus:
             raise bus_lost_error(self.name, error) from error
 
 
-# --- A virtual board's bus, over its bench's Unix socket ---
+# --- Virtual board's bus over a Unix socket ---
 # A request is `<H` (bytes that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write, its
 # bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno of a transfer that failed) and what was read.
 
@@ -191,7 +191,7 @@ class SocketBus:
         except OSError as error:
             self._socket.close()
             raise ConfigurationError(
-                f"{path}: nobody listens ({error.strerror or error}); `lab virtual up` starts the bench, "
+                f"{path}: no bench listens ({error.strerror or error}); `lab virtual up` starts the bench, "
                 "or mend `port` in the env"
             ) from error
 

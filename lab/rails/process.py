@@ -111,7 +111,7 @@ def sampling(config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.
         alive = process.poll() is None
         reason = _end(process)
         if not alive or process.returncode:
-            raise _error(process.returncode, reason, "ended on the way; what it has sampled is in its trace")
+            raise _error(process.returncode, reason, "ended on the way; its samples so far are in its trace")
     finally:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:

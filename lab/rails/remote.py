@@ -269,7 +269,7 @@ class RailsServer:
                 copier.finish()
             if was_over or not copier.ended:
                 raise copier.why or LabTransientError(
-                    f"the power sampler on {self.host} ended on the way, or the connection to it did; what came is in its trace. The log of "
+                    f"the power sampler on {self.host} ended on the way, or the connection to it did; the received samples are in its trace. The log of "
                     "`lab rails serve` there says more",
                     failure="power_sampler",
                 )

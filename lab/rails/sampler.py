@@ -169,7 +169,7 @@ class StatusReporter:
 
 
 # --- The process ---
-# It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by whoever started it,
+# It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by its starter,
 # or by the kernel when that one died, however it died. It is in a session of its own, so that a Ctrl-C in the terminal
 # reaches the one that measures, which then ends it. An error is one line on stderr.
 

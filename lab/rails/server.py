@@ -220,7 +220,7 @@ class _Sampling:
             self._away = True
             line = self._next()
         raise LabTransientError(
-            f"{self.board}: who had its rails sampled did not come back within {self.keep_s:g} s, or somebody else needed its sensors",
+            f"{self.board}: the client of its sampling did not come back within {self.keep_s:g} s, or another one needed its sensors",
             failure="power_sampler",
         )
 

@@ -190,7 +190,7 @@ def meta_of(path: Path, line: bytes) -> TraceMeta:
 
 # --- The writing process ---
 # write(2) returns at once most of the time, since it goes to the page cache; but now and then it waits for the file
-# system's journal, on a busy disk for tens of milliseconds, in which the sensors overwrite what nobody has read. So the
+# system's journal, on a busy disk for tens of milliseconds, in which the sensors overwrite unread values. So the
 # sampler writes into a pipe, and a fork of it empties the pipe. It ends when the pipe is closed, by the kernel if need be:
 # what a killed sampler had handed on is kept. A thread would not do: it holds Python's lock while it works.
 

@@ -22,7 +22,7 @@ from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger(__name__)
-_READ_ONLY: Final = 0o444  # contents are named by their hash, so nobody may change them
+_READ_ONLY: Final = 0o444  # contents are named by their hash, so they must not change
 
 
 @frozen
@@ -258,7 +258,7 @@ def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
 # --- Recordings as files ---
 
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a value is no path, whoever wrote it into the store: `init` is /bin/sh
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a stored value is not a path, whatever its text: `init` is /bin/sh
 SUFFIXES = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
 
 

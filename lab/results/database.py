@@ -176,7 +176,7 @@ def _begin(connection: Connection) -> None:
 
 
 _SAID_CHARACTERS: Final = 200
-_KEPT: Final = "what was recorded before is intact; mend this and resume the run"
+_INTACT: Final = "earlier records are intact; mend this and resume the run"
 
 _DAMAGED: Final = "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover"
 _UNFIT: Final = "PostgreSQL keeps no such value; take it out of what was asked or given, and try again"
@@ -185,10 +185,10 @@ _UNFIT: Final = "PostgreSQL keeps no such value; take it out of what was asked o
 _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "SQLITE_BUSY": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
     "SQLITE_LOCKED": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
-    "SQLITE_FULL": (LabStableError, f"the disk is full; free space under {{folder}}: {_KEPT}"),
+    "SQLITE_FULL": (LabStableError, f"the disk is full; free space under {{folder}}: {_INTACT}"),
     "SQLITE_IOERR": (
         LabStableError,
-        f"the disk refused to read or write; look at `df {{folder}}`, quotas, file-size limits and dmesg: {_KEPT}",
+        f"the disk refused to read or write; look at `df {{folder}}`, quotas, file-size limits and dmesg: {_INTACT}",
     ),
     "SQLITE_READONLY": (
         ConfigurationError,
@@ -232,7 +232,7 @@ _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "42501": (ConfigurationError, "this role may not do that; grant it CREATE on the schema and its tables"),
     "40001": (LabTransientError, "two transactions collided"),
     "40P01": (LabTransientError, "two transactions collided"),
-    "53100": (LabStableError, f"the server's disk is full; free space there: {_KEPT}"),
+    "53100": (LabStableError, f"the server's disk is full; free space there: {_INTACT}"),
     "53300": (LabTransientError, "the server has no free connection; raise max_connections or end idle clients"),
     "57P": (LabTransientError, "the server is stopping or starting; look at its log"),
     "25006": (ConfigurationError, "the server is read-only (a stand-by?); name the primary in the URL"),
@@ -410,6 +410,6 @@ def _allocated(descriptor: int, size: int) -> bool:
 def _full(database: Path) -> LabStableError:
     return LabStableError(
         f"results in {database}: the disk is full: there is no room for SQLite's index of its log ({_index(database)}); free "
-        f"space under {database.parent}: what was recorded before is intact; mend this and resume the run",
+        f"space under {database.parent}: earlier records are intact; mend this and resume the run",
         failure="results",
     )

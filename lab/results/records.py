@@ -21,7 +21,7 @@ LAST_ID: Final = 2**31 - 1  # of the databases' integers: runs, attempts, jobs, 
 POWER_TRACE: Final = "power-trace"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
-PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here
+PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide; it was not measured here
 HOST_BUSY: Final = (
     "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
 )

@@ -135,7 +135,7 @@ TABLE: Final = (
         "wake",
         (LOW_POWER,),
         "word",
-        "what wakes the board: uart (default), rtc, mcu, gpio; partial I/O: can",
+        "wake source of the board: uart (default), rtc, mcu, gpio; partial I/O: can",
         metavar="SOURCE",
         pattern=_NAME.pattern,
         wanted="the name of a source, e.g. rtc",

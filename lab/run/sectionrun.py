@@ -470,7 +470,7 @@ class RowLedger:
         kind = BoardTransientError if isinstance(first, BoardError) else TestTransientError
         raise kind(
             f"{len(rows)} of {len({key for _, key in (*self.good, *self.bad)})} rows could not be measured, the others are in "
-            f"the store: {'; '.join(failures)}. What each try printed: lab results show {run_id} --log. pytest "
+            f"the store: {'; '.join(failures)}. Output of each try: lab results show {run_id} --log. pytest "
             f"--lab-resume {run_id} tries these rows again",
             failure=first.failure,
         )

@@ -323,7 +323,7 @@ class BootWatch:
         self.asks = self._prompt.poll(now_ns, last_byte_ns)
         if self._prompt.deserted:
             raise BoardTransientError(
-                f"something that looks like the login prompt came, and nobody answers there; the last line is {self._last_text()!r}. Does it hang, or does the `login` pattern of board type "
+                f"text like the login prompt came, without an answer to a carriage return; the last line is {self._last_text()!r}. Does it hang, or does the `login` pattern of board type "
                 f"{self.board.name} fit something else?",
                 failure="prompt_unanswered",
             )

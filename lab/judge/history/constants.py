@@ -70,11 +70,11 @@ class Constants:
     most_reruns: int = 3  # a night
     first_night: float = 5.0  # with all its reruns
     later_night: float = 5.5  # one in 250, times some four rivals a month
-    later_without_reruns: float = 6.5  # nobody could look twice
+    later_without_reruns: float = 6.5  # no rerun was possible
     without_reruns: float = 12.0  # on the first night: one run in its second mode must not do
     silent: float = 10.0  # there are more nights without a new image than with one
     silent_odds: float = 2.5  # a change comes with a new image rather than on the night after it
-    least_effect: float = 0.006  # smaller ones are nobody's work
+    least_effect: float = 0.006  # smaller ones are not worth work
 
     # A new slow mode of single boots
     slow_least: float = 0.03

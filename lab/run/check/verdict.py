@@ -171,7 +171,7 @@ def _of_the_end(findings: Findings, failure: str, text: str) -> Iterator[Reason]
         name = next(found.pattern.name for found in findings.moments if last in found.lines)
         yield Reason(
             Fit.PART,
-            f"what is there fits; its last moment is {name} (line {last} of {len(findings.log.lines)}), and it does not reach the prompt",
+            f"it fits so far; its last moment is {name} (line {last} of {len(findings.log.lines)}), and it does not reach the prompt",
             "Check a log that does",
         )
     elif failure != RESET:

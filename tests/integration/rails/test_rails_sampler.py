@@ -151,7 +151,7 @@ def test_a_sensor_that_is_not_there_is_named_before_anything_is_measured(
     with silent, sampling(wrong, tmp_path / "a.trace"):
         pass
     nowhere = RailsConfig.loads(config.dumps().replace(bench.board.rails, str(tmp_path / "nobody.sock")))
-    with pytest.raises(ConfigurationError, match="nobody listens"), sampling(nowhere, tmp_path / "a.trace"):
+    with pytest.raises(ConfigurationError, match="listens"), sampling(nowhere, tmp_path / "a.trace"):
         pass
 
 

@@ -87,7 +87,7 @@ def test_maintenance_lasts_until_it_is_ended(store: Store, capsys: pytest.Captur
     [
         (["b1", "--reason", "mine"], "b1 is reserved by bob", 1),
         (["b7", "--reason", "mine"], "no board 'b7'", 1),
-        (["b2"], "say in at most 500 characters why", 1),
+        (["b2"], "at most 500 characters", 1),
         (["b2", "--reason", "long", "--hours", "400"], "at most 336 h", 1),
         (["b2", "--end"], "b2 is not reserved", 1),
         (["--reason", "mine"], "which board?", 0),

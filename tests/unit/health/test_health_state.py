@@ -89,9 +89,11 @@ def test_a_state_follows_from_what_was_recorded(found: list[HealthEvent | Check]
 
 def test_maintenance_and_quarantine_say_so_and_keep_the_other_reasons() -> None:
     found = [lab(3), lab(2), lab(1)]
-    kept = derive("b1", found, [], RULE, NOW, kept="in quarantine since …")
+    kept = derive("b1", found, [], RULE, NOW, quarantined="in quarantine since …")
     assert (kept.state, kept.reasons) == ("bad", ("in quarantine since …",))
-    both = derive("b1", found, [], RULE, NOW, kept="in quarantine since …", maintenance="in maintenance, set by ann …")
+    both = derive(
+        "b1", found, [], RULE, NOW, quarantined="in quarantine since …", maintenance="in maintenance, set by ann …"
+    )
     assert both.state == "maintenance"
     assert both.reasons == ("in maintenance, set by ann …", "in quarantine since …")
     assert not both.troubled
@@ -150,7 +152,7 @@ def test_old_faults_count_no_more() -> None:
     ],
 )
 def test_when_a_check_is_due(last: Check | None, found: list[HealthEvent], *, kept: bool, why: str) -> None:
-    assert due(last, events(*([last] if last else []), *found), RULE, NOW, kept=kept) == why
+    assert due(last, events(*([last] if last else []), *found), RULE, NOW, quarantined=kept) == why
 
 
 def test_a_board_that_passes_on_another_host_is_its_hosts() -> None:

@@ -192,7 +192,7 @@ def test_a_bench_that_is_gone_is_an_error_of_the_lab(wires: Wires, tmp_path: Pat
     ("port", "says"),
     [
         ("/dev/i2c-99", "load the module i2c-dev, join the group i2c"),
-        ("unix:/nowhere/rails.sock", "nobody listens"),
+        ("unix:/nowhere/rails.sock", "no bench listens"),
         ("ftdi://ftdi:232h/1", "plug the adapter in, give this user access"),
         ("/dev/ttyUSB0", "is no I2C bus; expected /dev/i2c-N"),
     ],

@@ -129,7 +129,7 @@ def test_maintenance_is_put_on_and_off(guarded: GuardedSite, olga: Browser) -> N
 WRONG = [
     ("reserve", {"hours": "many", "reason": "x"}, "a number, e.g. 4"),
     ("reserve", {"hours": "nan", "reason": "x"}, "a board is reserved for at most 336 h"),
-    ("reserve", {"hours": "1", "reason": " "}, "say in at most 500 characters why"),
+    ("reserve", {"hours": "1", "reason": " "}, "at most 500 characters"),
     ("reserve", {"hours": "1", "reason": "x" * 501}, "at most 500 fit"),
     ("comment", {"text": ""}, "a comment has between 1 and 4000"),
     ("cancel", {"job": "x"}, "is no job"),
