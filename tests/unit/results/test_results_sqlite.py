@@ -243,7 +243,7 @@ def test_a_full_disk_keeps_what_was_recorded_before(tmp_path: Path) -> None:
         run = begin(store)
         with store._engine.connect() as connection:  # SQLite's own way to be full at a known size
             connection.exec_driver_sql("PRAGMA max_page_count = 40")
-        with pytest.raises(LabStableError, match=r"disk is full; free space under .*recorded before is intact"):
+        with pytest.raises(LabStableError, match=r"disk is full; free space under .*records are intact"):
             fill(store)
     with open_store(str(path)) as store:
         assert len(store.runs()) > 10
