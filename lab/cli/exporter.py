@@ -15,7 +15,6 @@ from exporters.farm.consoles import UsbDevice
 from exporters.farm.schedules import Due
 from exporters.polling import Poller
 from exporters.server import ExporterServer
-from exporters.webconfig import check_address, load
 from exporters.wiring import Sources, Watched, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
@@ -24,6 +23,7 @@ from lab.farm.config import Exporter, Farm, Schedule
 from lab.farm.loaded import noted, start_anew
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
+from lab.http.access import check_address, load
 from lab.judge.text import EvidenceLinks
 from lab.results.location import locate
 from lab.results.snapshot import watch

@@ -7,20 +7,19 @@ import gc
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from exporters.server import BACKLOG
-from exporters.webconfig import WebConfig, load
 from lab.cli.exporter import address
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime, WebConfigFile
 from lab.errors import ConfigurationError, LabStableError
 from lab.host import scheduling
+from lab.http.access import load
+from lab.http.server import LimitedServer, listening_socket
 from lab.shown import echo, echo_json, log_to, table
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.auth import BROWSERS_LOOPBACK, ROLES, Role, Users, access_of, default_file
-from lab.web.server import LimitedServer
 from lab.web.site import Site
 
 # --- `lab web user` ---
@@ -155,7 +154,7 @@ def web(
     if access.token:
         echo(f"to act: {scheme}://{access.own_name or own}:{port}/login?token={access.token}")
     proxies = access.proxy.addresses if access.proxy is not None else ()
-    server = LimitedServer(served, proxies, timeout_graceful_shutdown=_LAST_S, **_tls(protection))
+    server = LimitedServer(served, protection, proxies=proxies, timeout_graceful_shutdown=_LAST_S)
     gc.collect()
     gc.freeze()  # modules stay: to look through them for garbage, again and again, made a page in ten wait 0.1 s
     scheduling.choose_slice(scheduling.SHORTEST_NS)  # no stamp waits long while many viewers are handed a line
@@ -169,14 +168,14 @@ def _sockets(host: str, port: int, *, both: bool) -> list[socket.socket]:
     may listen there.
 
     Raises:
-        LabStableError: somebody else listens there.
+        LabStableError: another process listens there.
     """
-    first = _socket(host, port)
+    first = listening_socket(host, port)
     if not both:
         return [first]
     (other,) = set(BROWSERS_LOOPBACK) - {host}
     try:
-        return [first, _socket(other, first.getsockname()[1])]
+        return [first, listening_socket(other, first.getsockname()[1])]
     except LabStableError as error:
         if getattr(error.__cause__, "errno", None) in {
             errno.EADDRNOTAVAIL,
@@ -185,31 +184,3 @@ def _sockets(host: str, port: int, *, both: bool) -> list[socket.socket]:
             return [first]
         first.close()
         raise
-
-
-def _socket(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = None
-    try:
-        # asyncio sets TCP_NODELAY only where the protocol is named; without it a live line waits 40 ms for the browser's ACK
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        if listening is not None:
-            listening.close()
-        raise LabStableError(
-            f"cannot listen at {host}:{port}: {error.strerror}; name another address or port with --listen"
-        ) from error
-    return listening
-
-
-def _tls(protection: WebConfig | None) -> dict[str, Any]:
-    """TLS options of uvicorn, with the web-config file's context.
-
-    Raises:
-        ConfigurationError: a certificate or key cannot be used.
-    """
-    context = protection.context() if protection is not None else None
-    return {} if context is None else {"ssl_context_factory": lambda *_: context}

@@ -15,14 +15,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from exporters.server import origin
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import reserving
 from lab.farm.status import BoardNow
+from lab.http.access import WINDOW_S, Window, origin
 from lab.results.audit import Act, Audit, Entry, as_csv, document
 from lab.results.records import LAST_ID
 from lab.results.store import Store
-from lab.web.auth import NOBODY, WINDOW_S, Person, Window
+from lab.web.auth import NOBODY, Person
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 

@@ -18,22 +18,18 @@ import secrets
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
-import anyio
 import bcrypt
-from anyio import to_thread
 from attrs import define, field, frozen
 from starlette.datastructures import Headers
 
-from exporters.server import Guard, origin
-from exporters.webconfig import WebConfig
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process
+from lab.http.access import BCRYPT, Guard, LoginAttempts, OneAtATime, WebConfig, plain_address
 
 # --- Who may look and who may act: names, roles and password hashes in a file of its own, mode 0600 ---
 # `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is another file;
@@ -45,7 +41,6 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 SHORTEST, LONGEST = 8, 72  # characters of a password; bytes that bcrypt takes
 _NOBODY: Final = b"$2b$12$" + b"." * 53  # no password has this hash; it costs as much to try as anybody's
-_BCRYPT: Final = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}")
 _FORM: Final = '{"users": {"lena": {"role": "operator", "password": "$2b$..."}}}'
 
 
@@ -170,101 +165,12 @@ def _read(path: Path) -> dict[str, User]:
         if (
             not NAME.fullmatch(name)
             or user.role not in ROLES
-            or not (user.secret == "" or _BCRYPT.fullmatch(user.secret))
+            or not (user.secret == "" or BCRYPT.fullmatch(user.secret))
         ):
             raise ConfigurationError(
                 f"{path}: {name!r:.80} is wrong; it is like {_FORM}: `lab web user add` writes it"
             )
     return found
-
-
-# --- How often somebody may try a password, over a sliding window: for a name from an address, and more often for each alone ---
-
-
-MOST: Final = 10  # wrong passwords for a name from an address: others are not concerned
-MOST_WIDE: Final = 100  # for a name from all addresses, or from an address for all names; see `LoginAttempts`
-WINDOW_S: Final = 600.0
-_MOST_KEYS: Final = 10_000
-
-
-@define
-class Window:
-    """How often things happened in the last WINDOW_S; `now` is monotonic, in seconds."""
-
-    now: Callable[[], float]
-    _times: dict[Hashable, deque[float]] = field(factory=dict, init=False)
-
-    def wait_s(self, key: Hashable, most: int) -> float:
-        """For how long it has happened `most` times; 0: less often."""
-        times = self._times.get(key, ())
-        return max(0.0, times[-most] + WINDOW_S - self.now()) if len(times) >= most else 0.0
-
-    def count(self, key: Hashable, most: int) -> None:
-        """It happens now; the last `most` times are known."""
-        now = self.now()
-        if len(self._times) >= _MOST_KEYS:
-            self._times = {each: times for each, times in self._times.items() if times[-1] > now - WINDOW_S}
-        self._times.setdefault(key, deque(maxlen=most)).append(now)
-
-    def take_back(self, key: Hashable) -> None:
-        """Its last time does not count."""
-        times = self._times.get(key)
-        if times:
-            times.pop()
-        if not times:
-            self.forget(key)
-
-    def forget(self, key: Hashable) -> None:
-        """It never happened."""
-        self._times.pop(key, None)
-
-
-@define
-class LoginAttempts:
-    """The attempts that failed lately, or are being tried; `now` is monotonic, in seconds.
-
-    MOST_WIDE slows down the guessing of many names, or from many addresses. It does not hold for a name from an address with
-    which the right password came before, so that nobody can lock out people where they usually log in.
-    """
-
-    now: Callable[[], float]
-    _failed: Window = field(init=False)
-    _right: dict[tuple[str, str], None] = field(factory=dict, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._failed = Window(self.now)
-
-    def begin(self, name: str, address: str) -> float:
-        """Count an attempt before it is tried: however many come at once, no more than MOST are.
-
-        Returns for how long this name cannot be tried from this address, in seconds, and then counts nothing; 0: try.
-        """
-        with self._lock:
-            limits = self._limits(name, address)
-            pair = (name, origin(address))
-            asked = limits if pair not in self._right else {pair: MOST}
-            wait_s = max(self._failed.wait_s(key, most) for key, most in asked.items())
-            if not wait_s:
-                for key, most in limits.items():
-                    self._failed.count(key, most)
-            return wait_s
-
-    def succeeded(self, name: str, address: str) -> None:
-        """An attempt was right: it is taken back, and so are those of this name from this address that failed before."""
-        with self._lock:
-            pair = (name, origin(address))
-            for key in self._limits(name, address):
-                self._failed.take_back(key)
-            self._failed.forget(pair)
-            self._right.pop(pair, None)
-            self._right[pair] = None
-            if len(self._right) > _MOST_KEYS:
-                del self._right[next(iter(self._right))]
-
-    def _limits(self, name: str, address: str) -> dict[Hashable, int]:
-        its = origin(address)
-        return {(name, its): MOST, f"name {name}": MOST_WIDE, f"address {its}": MOST_WIDE}
 
 
 # --- Who asks, and what that person may do: sessions, a proxy's word, a password with each request, or whoever started the site ---
@@ -274,7 +180,6 @@ class LoginAttempts:
 
 SESSION_S: Final = 12 * 3600.0
 _MOST_SESSIONS: Final = 10_000
-_Answer = TypeVar("_Answer")
 
 
 @frozen
@@ -336,7 +241,7 @@ class Access:
     open: bool = False
     now: Callable[[], float] = time.monotonic
     attempts: LoginAttempts = field(init=False)
-    _trying: anyio.CapacityLimiter | None = field(default=None, init=False)
+    tried: OneAtATime = field(factory=OneAtATime, init=False)
     _sessions: dict[str, _Session] = field(factory=dict, init=False)
     _key: bytes = field(factory=lambda: secrets.token_bytes(32), init=False)
     _known: dict[bytes, tuple[str, str]] = field(factory=dict, init=False)
@@ -352,12 +257,6 @@ class Access:
             headers: names in lower case. cookie: of a session. address: which the connection comes from.
         """
         return self._of_session(cookie) or self._of_proxy(headers, address) or (Person("") if self.open else None)
-
-    async def tried(self, asks: Callable[..., _Answer], *given: str) -> _Answer:
-        """What a method says that tries a password, one at a time: guessing takes one core, and no other page's thread."""
-        if self._trying is None:
-            self._trying = anyio.CapacityLimiter(1)
-        return await to_thread.run_sync(asks, *given, limiter=self._trying)
 
     def known(self, authorization: str | None) -> Person | None:
         """Who asks with a password that was right before."""
@@ -452,13 +351,6 @@ def _plain(address: str) -> str:
         return str(plain_address(ipaddress.ip_address(address)))
     except ValueError:
         return ""
-
-
-def plain_address(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address in its one form; ::ffff:192.0.2.7 is 192.0.2.7."""
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _digest(authorization: str | None) -> bytes:

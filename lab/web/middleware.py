@@ -18,9 +18,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exporters.server import REQUEST_S, decoded
 from lab.errors import BoardlabError
 from lab.farm import reserving
+from lab.http.access import decoded
+from lab.http.server import REQUEST_S
 from lab.web.auth import NOBODY, Access, Person
 
 COOKIE: Final = "boardlab"

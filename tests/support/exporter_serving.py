@@ -14,8 +14,8 @@ from exporters import server
 from exporters.polling import Poller
 from exporters.server import ExporterServer, Exposition
 from exporters.server import ExpositionProtocol as Served
-from exporters.webconfig import WebConfig
 from lab.host.clock import MonotonicRaw
+from lab.http.access import WebConfig
 
 
 def exposition(series: int = 3) -> Exposition:

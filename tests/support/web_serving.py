@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lab.http.server import LimitedServer
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.auth import Access
-from lab.web.server import LimitedServer
 from lab.web.site import Site
 
 

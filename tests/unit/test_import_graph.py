@@ -20,7 +20,7 @@ FLOORS = (
     ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.host",),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
-    ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual"),
+    ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),
     ("lab.jobs.records", "lab.jobs.reservations", "lab.judge"),
     ("lab.health",),
     ("lab.jobs",),  # its queue asks health whether a board is kept out

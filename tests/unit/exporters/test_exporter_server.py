@@ -17,9 +17,9 @@ from support.scraped import scrape
 
 from exporters.polling import FreshMetrics, Poller
 from exporters.server import ExporterServer
-from exporters.webconfig import WebConfig, check_address, load
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
+from lab.http.access import WebConfig, check_address, load
 
 PASSWORD = "correct horse"  # noqa: S105
 

@@ -18,15 +18,15 @@ from sqlalchemy import Table, select
 from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, Time, access, logged_in, users
 from support.web_serving import serving
 
-from exporters.webconfig import Tls, WebConfig
 from lab.cli import web as web_command
 from lab.errors import ConfigurationError, LabStableError
+from lab.http.access import MOST, MOST_WIDE, WINDOW_S, LoginAttempts, Tls, WebConfig
 from lab.results.audit import DONE, Audit
 from lab.results.models import Base
 from lab.web import job_control
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.audit_log import MOST_REFUSED
-from lab.web.auth import MOST, MOST_WIDE, SESSION_S, WINDOW_S, Access, LoginAttempts, Proxy, Users, access_of
+from lab.web.auth import SESSION_S, Access, Proxy, Users, access_of
 from lab.web.site import Site
 
 TABLES = [table for name, table in Base.metadata.tables.items() if name != "audit"]

@@ -15,9 +15,9 @@ import requests
 from starlette.types import Receive, Scope, Send
 from support.web_people import BOARD, GuardedSite, logged_in
 
-from exporters import server
+from lab.http import server
+from lab.http.server import LimitedServer
 from lab.web import middleware as guard
-from lab.web.server import LimitedServer
 
 DEADLINE_S = 60.0
 LARGE_BYTES = 1 << 25  # more than all buffers on its way hold

@@ -10,18 +10,17 @@ import pytest
 from support import certificates
 from support.web_serving import serving
 
-from exporters.webconfig import load
-from lab.cli import web as web_command
+from lab.http.access import WebConfig, load
 from lab.web.site import Site
 
 TIMEOUT_S = 60
 
 
-def served_with(folder: Path, config: str) -> dict[str, object]:
-    """The server's options of a web-config file."""
+def served_with(folder: Path, config: str) -> WebConfig:
+    """A web-config file with TLS."""
     certificates.make(folder, "server", "client")
     (folder / "web.yml").write_text(f"tls_server_config: {{cert_file: server.crt, key_file: server.key{config}}}\n")
-    return web_command._tls(load(folder / "web.yml"))
+    return load(folder / "web.yml")
 
 
 def asked(url: str, folder: Path, newest: ssl.TLSVersion, *, certificate: bool = False) -> tuple[int, str | None]:
@@ -41,20 +40,20 @@ def asked(url: str, folder: Path, newest: ssl.TLSVersion, *, certificate: bool =
 
 
 def test_a_client_with_an_older_tls_than_asked_for_is_refused(tmp_path: Path) -> None:
-    with serving(Site(folder=tmp_path), **served_with(tmp_path, ", min_version: TLS13")) as url:
+    with serving(Site(folder=tmp_path), config=served_with(tmp_path, ", min_version: TLS13")) as url:
         assert asked(url, tmp_path, ssl.TLSVersion.TLSv1_3) == (200, "TLSv1.3")
         with pytest.raises((ssl.SSLError, ConnectionError)):
             asked(url, tmp_path, ssl.TLSVersion.TLSv1_2)
 
 
 def test_tls_1_2_is_enough_where_the_file_asks_for_no_more(tmp_path: Path) -> None:
-    with serving(Site(folder=tmp_path), **served_with(tmp_path, "")) as url:
+    with serving(Site(folder=tmp_path), config=served_with(tmp_path, "")) as url:
         assert asked(url, tmp_path, ssl.TLSVersion.TLSv1_2) == (200, "TLSv1.2")
 
 
 def test_a_client_without_the_certificate_that_is_asked_for_is_refused(tmp_path: Path) -> None:
     wanted = ", client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt"
-    with serving(Site(folder=tmp_path), **served_with(tmp_path, wanted)) as url:
+    with serving(Site(folder=tmp_path), config=served_with(tmp_path, wanted)) as url:
         with pytest.raises((OSError, http.client.HTTPException)):
             asked(url, tmp_path, ssl.TLSVersion.TLSv1_3)
         assert asked(url, tmp_path, ssl.TLSVersion.TLSv1_3, certificate=True)[0] == 200
