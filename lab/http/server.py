@@ -283,12 +283,11 @@ class LimitedServer(uvicorn.Server):
         protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
-        ended, lost = loop.create_future(), protocol.connection_lost
+        ended, lost = asyncio.Event(), protocol.connection_lost
 
         def connection_lost(error: Exception | None) -> None:
             lost(error)
-            if not ended.done():
-                ended.set_result(None)
+            ended.set()
 
         protocol.connection_lost = connection_lost
         if task is None:
@@ -300,12 +299,12 @@ class LimitedServer(uvicorn.Server):
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=self.config.ssl, ssl_handshake_timeout=handshake_s
             )
-            await ended
+            await ended.wait()
         except OSError:  # the client is gone, or its TLS is wrong
             return
         finally:
             self._served.pop(client, None)
-            if transport is not None:
+            if transport is not None and not ended.is_set():
                 transport.abort()
 
     async def _answer(self, app: ASGIApp, admit: Admit | None, scope: Scope, receive: Receive, send: Send) -> None:
