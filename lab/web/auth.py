@@ -1,4 +1,4 @@
-"""Who asks, and what that person may do: sessions, a proxy's word, a password with each request, or whoever started the site.
+"""Users, sessions and roles of `lab web`.
 
 A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password that it
 remembers with requests of other sites, too.
@@ -31,7 +31,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process
 from lab.http.access import BCRYPT, Guard, LoginAttempts, OneAtATime, WebConfig, plain_address
 
-# --- Who may look and who may act: names, roles and password hashes in a file of its own, mode 0600 ---
+# --- Users: names, roles and password hashes in a file of its own, mode 0600 ---
 # `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is another file;
 # the hashes are the same (bcrypt).
 
@@ -40,7 +40,7 @@ Role = Literal["viewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 SHORTEST, LONGEST = 8, 72  # characters of a password; bytes that bcrypt takes
-_NOBODY: Final = b"$2b$12$" + b"." * 53  # no password has this hash; it costs as much to try as anybody's
+_NO_USER: Final = b"$2b$12$" + b"." * 53  # no password has this hash; it costs as much to try as a user's
 _FORM: Final = '{"users": {"lena": {"role": "operator", "password": "$2b$..."}}}'
 
 
@@ -53,14 +53,14 @@ class User:
 
 
 def default_file() -> Path:
-    """Where the users of a host's `lab web` are (XDG Base Directory Specification)."""
+    """The default file of users (XDG Base Directory Specification)."""
     home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".config") / "boardlab" / "web-users.json"
 
 
 @define
 class Users:
-    """The users of a file, read again whenever it was changed."""
+    """The users of a file, read again after each change."""
 
     path: Path
     _stamp: tuple[int, int, int] | None = field(default=None, init=False)
@@ -92,15 +92,18 @@ class Users:
             return self._users
 
     def right(self, name: str, password: str) -> bool:
-        """Whether that is the user's password; takes as long for a name that there is not."""
+        """Try a user's password; an unknown name takes as long."""
         user = self.all().get(name)
-        secret = user.secret.encode() if user and user.secret else _NOBODY
+        secret = user.secret.encode() if user and user.secret else _NO_USER
         given = password.encode()
         with self._trying:
-            return bcrypt.checkpw(given[:LONGEST], secret) and secret != _NOBODY and len(given) <= LONGEST
+            return bcrypt.checkpw(given[:LONGEST], secret) and secret != _NO_USER and len(given) <= LONGEST
 
     def add(self, name: str, role: Role, password: str | None) -> bool:
-        """Add a user or change one; `password` of None: comes through a proxy only. Returns whether the user is new.
+        """Add a user or change one; return whether the user is new.
+
+        Args:
+            password: None: the user comes through a proxy only.
 
         Raises:
             ConfigurationError: a wrong name or password, or the file cannot be used.
@@ -173,7 +176,7 @@ def _read(path: Path) -> dict[str, User]:
     return found
 
 
-# --- Who asks, and what that person may do: sessions, a proxy's word, a password with each request, or whoever started the site ---
+# --- Persons: by a session, a proxy's header, a password with each request, or the link of the site's owner ---
 # A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password that it
 # remembers with requests of other sites, too.
 
@@ -184,10 +187,10 @@ _MOST_SESSIONS: Final = 10_000
 
 @frozen
 class Person:
-    """Who asks.
+    """The person behind a request.
 
     Attributes:
-        name: empty: nobody is known. csrf: what a form of this person's pages carries; empty: nothing may be changed.
+        name: empty: unknown. csrf: what a form of this person's pages carries; empty: nothing may be changed.
         session: has one, which can be ended.
     """
 
@@ -207,7 +210,7 @@ NOBODY: Final = Person("")
 
 @frozen
 class Proxy:
-    """A reverse proxy that says in a header who asks; `addresses`: where it asks from."""
+    """A reverse proxy that names the person in a header."""
 
     addresses: frozenset[str]
     header: str
@@ -222,7 +225,7 @@ class _Session:
 
 @define
 class Access:
-    """Who may come in.
+    """Access to the site.
 
     Attributes:
         users: of a file; None: there is none. guard: the users of the web-config file, who may look.
@@ -251,7 +254,7 @@ class Access:
         self.attempts = LoginAttempts(self.now)
 
     def person(self, headers: Mapping[str, str], cookie: str, address: str) -> Person | None:
-        """Who asks; None: nobody who may look.
+        """The person behind a request; None: one who may not look.
 
         Args:
             headers: names in lower case. cookie: of a session. address: which the connection comes from.
@@ -259,7 +262,7 @@ class Access:
         return self._of_session(cookie) or self._of_proxy(headers, address) or (Person("") if self.open else None)
 
     def known(self, authorization: str | None) -> Person | None:
-        """Who asks with a password that was right before."""
+        """The person of a password that was right before."""
         name, secret = self._known.get(_digest(authorization), ("", ""))
         if name and self._secret(name) == secret:
             return Person(name)
@@ -268,14 +271,14 @@ class Access:
         return None
 
     def still(self, person: Person, headers: Mapping[str, str], cookie: str, address: str) -> bool:
-        """Whether who asked before, with the same words, is let in now as the same person; for answers that last."""
+        """Whether a request still has the same person; for long answers."""
         try:
             return (self.person(headers, cookie, address) or self.known(headers.get("authorization"))) == person
-        except BoardlabError:  # the file of users cannot be read: nobody stays
+        except BoardlabError:  # the file of users cannot be read
             return False
 
     def by_password(self, authorization: str, name: str, password: str) -> Person | None:
-        """Who asks with a password that has yet to be tried; that takes its time. Such a person only looks."""
+        """Try a password, which takes its time; such a person only looks."""
         if self.guard.asks and self.guard.admits(authorization):
             return Person("")
         if self.users is not None and self.users.right(name, password):
@@ -293,7 +296,7 @@ class Access:
         return self._begin(name, self._secret(name) or "")
 
     def log_in_here(self, token: str, host: str) -> str | None:
-        """The cookie of a session of whoever started the site; None: a wrong token, or not by the name that is its own."""
+        """The cookie of a session of the site's owner; None: a wrong token or host."""
         if not self.token or host != (self.own_name or host):
             return None
         if not hmac.compare_digest(token.encode(), self.token.encode()):
@@ -357,7 +360,7 @@ def _digest(authorization: str | None) -> bytes:
     return hashlib.sha256((authorization or "").encode()).digest()
 
 
-# --- Who comes in, from the options of `lab web`: what is safe on this host's loopback is refused for other machines ---
+# --- Access by the options of `lab web`: other machines need more than loopback ---
 
 
 BROWSERS_LOOPBACK: Final = (
@@ -372,10 +375,10 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 def access_of(
     host: str, protection: WebConfig | None, users: Users, proxies: Sequence[str] = (), header: str | None = None
 ) -> Access:
-    """Who may look and act.
+    """The access that the options of `lab web` give.
 
     Args:
-        host: what is listened at. proxies, header: `--trust-proxy` and `--user-header`.
+        host: the address that the site listens at. proxies, header: `--trust-proxy` and `--user-header`.
 
     Raises:
         ConfigurationError: it would be open to other machines without TLS, or to people whom nobody knows; or an option is wrong.
@@ -427,7 +430,7 @@ def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | N
 
 
 def _of_this_host(address: _Address) -> bool:
-    """Whether a process of this host may ask from an address: it may where it can bind a socket to it."""
+    """Whether an address is this host's: a process can bind a socket to it."""
     if address.is_loopback:
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6

@@ -1,6 +1,6 @@
-"""Who comes in, who may change something, and what every answer tells the browser to refuse.
+"""Access control of the site, and the security headers of its answers.
 
-All of it stands here, before any page: an address that is added to the site is guarded as all others.
+It stands before all pages, so that a new page is guarded as the others.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ COOKIE: Final = "boardlab"
 SECURE_COOKIE: Final = "__Host-boardlab"  # browsers take it over TLS only, and from this host only (RFC 6265bis)
 LOGIN: Final = "/login"
 OPEN_TO_ALL: Final = ("/static/", LOGIN)
-LOGGED_IN: Final = "login"  # how the audit calls it
+LOGGED_IN: Final = "login"  # its name in the audit log
 WRONG_LOGIN: Final = "wrong name or password"
 TOO_MANY: Final = "too many wrong passwords"
-# How the audit calls what a path does, by its last word.
+# The audit log's names of actions, by the last word of their paths.
 ACTIONS: Final[Mapping[str, str]] = {
     **{
         word: word
@@ -96,7 +96,7 @@ class AccessMiddleware:
         answer: Response | None
         try:
             answer = await self._refusal(request)
-        except BoardlabError as error:  # the file of users cannot be read: nobody comes in
+        except BoardlabError as error:  # the file of users cannot be read
             answer = PlainTextResponse(f"{error}\n", 503)
         if answer is None and "\0" in unquote_to_bytes(scope["query_string"]).decode("latin-1"):
             answer = PlainTextResponse(_NUL, 400)  # PostgreSQL has no text with it
@@ -104,7 +104,7 @@ class AccessMiddleware:
             if answer is None:
                 try:
                     body = await _body(request)
-                except ClientDisconnect:  # nobody waits for an answer
+                except ClientDisconnect:  # the client is gone
                     return
                 if isinstance(body, Response):
                     answer = body
@@ -116,7 +116,7 @@ class AccessMiddleware:
         await (answer or self.app)(scope, receive, with_headers)
 
     async def _record(self, request: Request, answer: Response) -> None:
-        """Have what is refused recorded, where it is an action."""
+        """Record a refused action."""
         before, _, last = request.scope["path"].rpartition("/")
         if last in ACTIONS:
             board = before.removeprefix("/boards/") if before.startswith("/boards/") else ""
@@ -124,7 +124,7 @@ class AccessMiddleware:
             await self.refused(request, ACTIONS[last], person.name, bytes(answer.body).decode().strip(), board)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """The answer to one who may not look; None: come in."""
+        """The refusal of a person who may not look; None: go on."""
         headers, address = request.headers, request.client.host if request.client else ""
         cookie = request.cookies.get(cookie_name(request.scope), "")
         person = self.access.person(headers, cookie, address)
@@ -156,7 +156,7 @@ class AccessMiddleware:
 
 
 def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
-    """The answer to one who may not change anything, or whose browser was led here by another site; None: go on."""
+    """The refusal of a viewer's form, or of another site's; None: go on."""
     headers = request.headers
     origin = _netloc(headers.get("origin", ""))
     if not origin or origin != headers.get("host", ""):
@@ -193,7 +193,7 @@ def _netloc(origin: str) -> str:
 
 
 async def _body(request: Request) -> bytes | Response:
-    """What was sent, or the answer where it is too long or too slow."""
+    """The form, or the refusal of one that is too long or too slow."""
     body = b""
     try:
         async with asyncio.timeout(REQUEST_S):
@@ -208,7 +208,7 @@ async def _body(request: Request) -> bytes | Response:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read once more, then what comes after it."""
+    """Give a body that was read once more, then the next messages."""
     given = False
 
     async def replay() -> Message:
@@ -221,7 +221,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-# --- What a browser or a program has already is not sent again (RFC 9110, 8.8.3 and 13.1.2) ---
+# --- Entity tags: a client gets a page once (RFC 9110, 8.8.3 and 13.1.2) ---
 
 
 _KINDS: Final = (
@@ -235,7 +235,7 @@ _KINDS: Final = (
 
 @define
 class TaggedAnswers:
-    """ASGI middleware: pages and documents carry an ETag of what is in them."""
+    """ASGI middleware: pages and documents carry an ETag of their bytes."""
 
     app: ASGIApp
 
@@ -279,5 +279,5 @@ def _tagged(start: Message) -> bool:
 
 
 def _known(given: str) -> frozenset[str]:
-    """The tags that the asker has; what a proxy has made weak is the same."""
+    """The tags that the client has; a weak one of a proxy counts as strong."""
     return frozenset(each.strip().removeprefix("W/") for each in given.split(","))
