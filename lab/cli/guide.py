@@ -293,9 +293,10 @@ def trend_command(
     else:
         echo(*show.trend(found))
     if svg is not None:
-        from lab.guide import trend_plot  # noqa: PLC0415 - templates take a while to import
+        from lab import figures  # noqa: PLC0415 - templates take a while to import
+        from lab.guide.figures import trends  # noqa: PLC0415
 
-        trend_plot.write(found, svg)
+        figures.write(svg, trends(found), "--svg")
     finish(read_sheets, errors)
 
 
@@ -377,7 +378,7 @@ def write(
 
     It is written as RST and as one HTML file.
     """
-    from lab.guide import stored, writing  # noqa: PLC0415 - the database and matplotlib take a while to import
+    from lab.guide import stored, writing  # noqa: PLC0415 - the database and templates take a while to import
 
     with stored.open_existing(db) as store:
         if view not in list(writing.GuideView):

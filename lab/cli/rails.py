@@ -14,7 +14,7 @@ from attrs import asdict
 from rich.live import Live
 from rich.text import Text
 
-from lab import boards
+from lab import boards, figures
 from lab.cli.options import Env, Json, Runtime
 from lab.console.model import Moment
 from lab.console.recording import Recording
@@ -25,7 +25,6 @@ from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.rails import AdcRange, RailsConfig, Trace, from_env, live, sampling, selftest, server
 from lab.rails.display import (
-    DisplayEvent,
     answer_lines,
     document,
     guide_lines,
@@ -191,10 +190,7 @@ def _show(  # what `trace` and `show` have in common
         if boot:
             echo("", *stage_lines(boot))
     if plot is not None:
-        try:
-            plot.write_text(stacked(seen, [DisplayEvent(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"{plot}: cannot be written: {error.strerror}") from error
+        figures.write(plot, stacked(seen, moments), "--plot")
 
 
 def _moments(console: Path | None) -> tuple[Moment, ...]:

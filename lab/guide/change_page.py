@@ -87,7 +87,7 @@ def html(found: Comparison) -> str:
     """The page: verdict, causes, and each number with its reason and evidence."""
     groups = _groups(found)
     return (
-        environment("lab.guide", "lab.results")
+        environment("lab.guide", "lab.figures")
         .get_template("compare.html.j2")
         .render(
             found=found,
@@ -122,7 +122,7 @@ def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, m
     shares = _shares([len(rows) for rows in every], most_rows)
     rows_listed = [row for rows, most in zip(every, shares, strict=True) for row in rows[:most]]
     return (
-        environment("lab.guide", "lab.results", escapes=False)
+        environment("lab.guide", "lab.figures", escapes=False)
         .get_template("compare.md.j2")
         .render(
             line=grouping.verdict_line(found),

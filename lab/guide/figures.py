@@ -7,30 +7,35 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from attrs import frozen
-from matplotlib.figure import Figure
+from markupsafe import Markup
 
+from lab.figures import drawn
+from lab.figures.bars import stack, waterfalls
+from lab.figures.lines import LinePoint, LineSeries, apart, together
+from lab.figures.strips import CycleSeries, board_strips, cycle_strip
 from lab.guide import layout
 from lab.guide.entries import GuideEntry, GuideRelease
+from lab.guide.show import params
+from lab.guide.trend import Trend, TrendPoint
+from lab.judge.labels import release_key
 from lab.metrics import Sample, by_name, summarise
-from lab.results import plots
+from lab.metrics.catalogue import BOOT_TIME
 from lab.results.listing import Overview
 
 _Key = tuple[str, str, frozenset[tuple[str, str]]]
 
 _BOOT = "Boot-time Measurement"
 _POWER = "Low Power Performance"
-_WIDTH_IN = 9.0
 _LEAST_NUMBERS = 3  # that a chapter must share with the oldest release
 
 
-def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, list[tuple[str, str]]]:
+def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, list[tuple[Markup, str]]]:
     """Top chapter -> its figures with captions.
 
     Args:
         runs: what was measured here; published numbers have no cycles.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
+    found: dict[str, list[tuple[Markup, str]]] = {}
     types: dict[str, list[Overview]] = {}
     for run in runs:
         types.setdefault(run.run.board_type, []).append(run)
@@ -43,29 +48,29 @@ def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, lis
     return found
 
 
-def _boots(runs: Sequence[Overview]) -> Iterator[tuple[str, str]]:
+def _boots(runs: Sequence[Overview]) -> Iterator[tuple[Markup, str]]:
     """The boots of a board type: of one run cycle by cycle, of several a strip for each board; and the stages of one of them."""
-    measured = [(run, m) for run in runs for m in run.measurements if m.metric.name == "boot.time"]
+    measured = [(run, m) for run in runs for m in run.measurements if m.metric.name == BOOT_TIME.name]
     if len({run.run.id for run, _ in measured}) == 1:
         run = measured[0][0]
-        series = [plots.PlotSeries(m.params.get("medium", ""), m.samples, summarise(m.samples)) for _, m in measured]
-        yield _named(plots.strip_plot(series, "s"), run), f"Boot time of each cycle, {_where(run)}"
+        series = [
+            CycleSeries(m.params.get("medium", ""), m.metric, m.samples, summarise(m.samples)) for _, m in measured
+        ]
+        yield drawn("strip", cycle_strip(series, shared=True)), f"Boot time of each cycle, {_where(run)}"
     elif measured:
         media: dict[str, dict[str, list[Sample]]] = {}
         for run, m in measured:
             media.setdefault(m.params.get("medium", ""), {}).setdefault(run.run.board, []).extend(m.samples)
-        drawn = {
-            medium: [RangeStrip(board, samples) for board, samples in sorted(boards.items())]
-            for medium, boards in sorted(media.items())
-        }
         count = len({run.run.board for run, _ in measured})
         caption = f"Boot time of each cycle, {count} board{'s' * (count != 1)} of {runs[0].run.board_type}"
-        yield _named(draw(drawn, "s"), measured[0][0]), caption
+        title = "Each boot of each board, with the mean and its ± below"
+        yield drawn("boards", board_strips(title, measured[0][1].metric, dict(sorted(media.items())))), caption
     staged = [run for run in runs if run.stages]
     if staged:
         typical = sorted(staged, key=_length_s)[len(staged) // 2]
         which = f", the middle one of {len(staged)} runs" if len(staged) > 1 else ""
-        yield _named(plots.waterfall(typical.stages, {}), typical), f"Stages of the boot, {_where(typical)}{which}"
+        bars = Markup("\n").join(drawn("waterfall", each) for each in waterfalls(typical.stages, {}))
+        yield bars, f"Stages of the boot, {_where(typical)}{which}"
 
 
 def _where(run: Overview) -> str:
@@ -77,33 +82,22 @@ def _length_s(run: Overview) -> float:
     return max(stage.start_s + stage.summary.mean for stages in run.stages.values() for stage in stages)
 
 
-def rail_power(rails: Sequence[GuideEntry]) -> str:
+def rail_power(rails: Sequence[GuideEntry]) -> Markup:
     """Rails stacked on each other, one bar for each board and mode."""
-    bars = list(dict.fromkeys((e.board, e.params.get("mode", "")) for e in rails))
-    names = list(dict.fromkeys(e.params.get("rail", "") for e in rails))
-    values = {(e.board, e.params.get("mode", ""), e.params.get("rail", "")): e.value or 0.0 for e in rails}
-    with plots.style():
-        figure = Figure(figsize=(_WIDTH_IN, 0.9 + 0.35 * len(bars)), layout="constrained")
-        axes = figure.add_subplot()
-        left = [0.0] * len(bars)
-        for name, colour in zip(names, plots.colours(len(names)), strict=True):
-            widths = [values.get((*bar, name), 0.0) for bar in bars]
-            alpha = 1.0 if names.index(name) < 5 else 0.5  # the colours repeat after five
-            axes.barh(range(len(bars)), widths, left=left, color=colour, alpha=alpha, label=name)
-            left = [a + b for a, b in zip(left, widths, strict=True)]
-        axes.set_yticks(range(len(bars)), [f"{board}\n{mode}" for board, mode in bars])
-        axes.invert_yaxis()
-        axes.set_xlabel("mW")
-        figure.legend(loc="outside lower center", fontsize="small", ncols=4)
-        return plots.svg(figure, "rails", "Power of the supply rails by mode")
+    bars: dict[str, dict[str, float]] = {}
+    for entry in rails:
+        mode, rail = entry.params.get("mode", ""), entry.params.get("rail", "")
+        bars.setdefault(f"{entry.board} {mode}", {})[rail] = entry.value or 0.0
+    return drawn("stack", stack("Power of the supply rails by mode", "mW", bars))
 
 
-def chapters_over_releases(releases: Sequence[GuideRelease]) -> str:
+def chapters_over_releases(releases: Sequence[GuideRelease]) -> Markup:
     """A line for each chapter: the median of its numbers against the oldest release; empty with one release."""
     if len(releases) < 2:
-        return ""
+        return Markup("")
     first = _numbers(releases[0])
-    lines: dict[str, list[tuple[int, float]]] = {}
+    names = [release.name for release in releases]
+    lines: dict[str, list[LinePoint]] = {}
     for position, release in enumerate(releases[1:], start=1):
         changes: dict[str, list[float]] = {}
         for key, (chapter, value, is_higher_better) in _numbers(release).items():
@@ -112,28 +106,17 @@ def chapters_over_releases(releases: Sequence[GuideRelease]) -> str:
                 changes.setdefault(chapter, []).append(change if is_higher_better else -change)
         for chapter, found in changes.items():
             if len(found) >= _LEAST_NUMBERS:
-                lines.setdefault(chapter, [(0, 1.0)]).append((position, math.exp(statistics.median(found))))
+                points = lines.setdefault(chapter, [_point(0, 1.0, chapter, names[0])])
+                points.append(_point(position, math.exp(statistics.median(found)), chapter, release.name))
     if not lines:
-        return ""
-    with plots.style():
-        figure = Figure(figsize=(_WIDTH_IN, 3.6), layout="constrained")
-        axes = figure.add_subplot()
-        for (chapter, points), colour in zip(lines.items(), plots.colours(len(lines)), strict=True):
-            dashes = "-" if list(lines).index(chapter) < 5 else "--"  # the colours repeat after five
-            axes.plot(
-                [x for x, _ in points],
-                [y for _, y in points],
-                dashes,
-                marker="o",
-                markersize=3,
-                color=colour,
-                label=chapter,
-            )
-        axes.axhline(1.0, color="0.6", linewidth=0.6)
-        axes.set_xticks(range(len(releases)), [release.name for release in releases])
-        axes.set_ylabel("median, above 1 is better")
-        figure.legend(loc="outside lower center", fontsize="small", ncols=3)
-        return plots.svg(figure, "releases", "Each chapter over the releases")
+        return Markup("")
+    series = [LineSeries(chapter, points) for chapter, points in lines.items()]
+    title = "Each chapter over the releases"
+    return drawn("lines", together(series, names, title, "median, above 1 is better", level=1.0))
+
+
+def _point(at: int, ratio: float, chapter: str, release: str) -> LinePoint:
+    return LinePoint(at, ratio, ratio, ratio, f"{chapter}, {release}: {ratio:.3f}")
 
 
 def _numbers(release: GuideRelease) -> Mapping[_Key, tuple[str, float, bool]]:
@@ -153,50 +136,40 @@ def _numbers(release: GuideRelease) -> Mapping[_Key, tuple[str, float, bool]]:
     return found
 
 
-def _named(svg: str, run: Overview) -> str:
-    """The same figure with ids of its own: a page may hold several runs."""
-    return (
-        svg.replace('id="', f'id="r{run.run.id}-')
-        .replace("url(#", f"url(#r{run.run.id}-")
-        .replace('href="#', f'href="#r{run.run.id}-')
+# --- Series over releases, as a file ---
+
+
+_TOGETHER: Final = 5  # series in one drawing: so many colours differ for everybody
+
+
+def trends(found: Sequence[Trend]) -> Markup:
+    """Series with their ranges as SVG: a few together, more of them each in a panel of its own."""
+    releases = sorted({point.release for one in found for point in one.points}, key=release_key)
+    series = [
+        LineSeries(_name(one, found), [_trend_point(point, releases, one.unit) for point in one.points])
+        for one in found
+    ]
+    boards = list(dict.fromkeys(one.board for one in found))
+    title = f"{', '.join(boards)}: {found[0].metric}, {found[0].better} is better"
+    if len(found) <= _TOGETHER:
+        return drawn("lines", together(series, releases, title, found[0].unit, headed=True), True)
+    return drawn("lines", apart(series, releases, title, found[0].unit), True)
+
+
+def _trend_point(point: TrendPoint, releases: Sequence[str], unit: str) -> LinePoint:
+    text = f"{point.release}: {point.value:g} {unit}".rstrip()
+    return LinePoint(
+        releases.index(point.release),
+        point.value,
+        point.value if point.low is None else point.low,
+        point.value if point.high is None else point.high,
+        f"{text}, {point.note}" if point.note else text,
+        is_broken=bool(point.note),
     )
 
 
-# --- The boards of a type beside each other: each board's boots as a strip of dots, one panel a medium ---
-
-
-_STRIP_WIDTH_IN: Final = 9.0
-_STRIP_IN: Final = 0.24
-_LANES: Final = 5  # beside each other, so that equal values do not hide each other
-_LANE: Final = 0.09  # of a strip's height
-
-
-@frozen
-class RangeStrip:
-    """All samples of a board on a medium."""
-
-    board: str
-    samples: Sequence[Sample]
-
-
-def draw(media: Mapping[str, Sequence[RangeStrip]], unit: str) -> str:
-    """Every sample a dot; a bar for the mean and its ±. The boards are in the same order in all panels."""
-    boards = list(dict.fromkeys(strip.board for strips in media.values() for strip in strips))
-    with plots.style():
-        figure = Figure(figsize=(_STRIP_WIDTH_IN, 1.0 + _STRIP_IN * len(boards)), layout="constrained")
-        panels = figure.subplots(1, len(media), sharey=True, squeeze=False)[0]
-        for axes, (medium, strips), colour in zip(panels, media.items(), plots.colours(len(media)), strict=True):
-            for strip in strips:
-                at = boards.index(strip.board)
-                lanes = [at + _LANE * (number % _LANES - _LANES // 2) for number in range(len(strip.samples))]
-                values = [sample.value for sample in strip.samples]
-                axes.plot(values, lanes, "o", markersize=2.5, alpha=0.5, color=colour, markeredgewidth=0)
-                summary = summarise(strip.samples)
-                axes.errorbar(
-                    summary.mean, at, xerr=summary.uncertainty, marker="|", markersize=9, capsize=2, color=colour
-                )
-            axes.set_title(medium, fontsize="medium")
-            axes.set_xlabel(unit)
-        panels[0].set_yticks(range(len(boards)), boards)
-        panels[0].invert_yaxis()
-        return plots.svg(figure, "strips", "Each boot of each board, by medium, with the mean and its uncertainty")
+def _name(series: Trend, beside: Sequence[Trend]) -> str:
+    """What tells a series from the others; its board only where there are several."""
+    boards = {other.board for other in beside}
+    words = [params(series.params), series.definition, series.board if len(boards) > 1 else ""]
+    return ", ".join(word for word in words if word) or series.metric

@@ -78,12 +78,14 @@ class ChapterView:
     figures: list[tuple[Markup, str]] = field(factory=list)
 
 
-def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]]], trend: str = "") -> str:
+def render(
+    release: GuideRelease, figures: Mapping[str, Sequence[tuple[Markup, str]]], trend: Markup | None = None
+) -> str:
     """The page.
 
     Args:
-        figures: top chapter -> (SVG, caption).
-        trend: SVG of all chapters over releases; empty without one.
+        figures: top chapter -> (figure, caption).
+        trend: all chapters over releases; empty without one.
     """
     chapters = []
     anchors = iter(range(1, len(release.entries) + 1))
@@ -94,12 +96,12 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
             heading = " / ".join(table.chapter[1:])
             views.append(_table(table, heading if heading not in headings else "", anchors))
             headings.append(heading)
-        found = [(Markup(svg), caption) for svg, caption in figures.get(title, ())]  # noqa: S704 - matplotlib escapes its texts
+        found = list(figures.get(title, ()))
         anchor = "c-" + re.sub(r"\W+", "-", title.lower()).strip("-")
         about = layout.load().about.get(title, "")
         chapters.append(ChapterView(anchor, title, about, views, tuple(release.conditions.get(title, ())), found))
     return (
-        environment("lab.guide", "lab.results")
+        environment("lab.guide", "lab.figures")
         .get_template("guide.html.j2")
         .render(
             title=f"Linux {release.name} Performance Guide",
@@ -108,7 +110,7 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
             summaries=[(one.board, one.text) for one in boards(release)],
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
-            trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
+            trend=trend,
             left_out=(*release.failed, *release.left_out),
             script=Markup(_SCRIPT),  # noqa: S704 - ours
             script_hash=_SCRIPT_HASH,

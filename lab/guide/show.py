@@ -7,12 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from lab.figures.lines import span
 from lab.guide import export, grouping, model
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import MeasuredGuide
-from lab.guide.trend import Trend, span
+from lab.guide.trend import Trend
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
 _BARS = "▁▂▃▄▅▆▇█"

@@ -19,8 +19,6 @@ from lab.guide.sheet import MeasuredGuide
 from lab.judge.labels import is_real_time, release_key
 from lab.metrics import by_name
 
-_LEAST_SPAN = 0.2  # of a drawing, of the values' middle
-
 
 @frozen
 class TrendPoint:
@@ -110,18 +108,6 @@ def series(found: Iterable[PublishedPoint], metric: str) -> list[Trend]:
         for of_params in lines.values()
         for line in of_params
     ]
-
-
-def span(values: Sequence[float]) -> tuple[float, float]:
-    """Range of an axis for values.
-
-    It is their span, at least a fifth of their middle.
-
-    So a change of two percent looks smaller than a doubling.
-    """
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    middle, half = (low + high) / 2, max((high - low) / 2, _LEAST_SPAN / 2 * abs(low + high) / 2)
-    return middle - half, middle + half
 
 
 def of_guides(sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:

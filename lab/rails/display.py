@@ -7,17 +7,18 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from attrs import asdict, frozen
-from matplotlib.figure import Figure
+from attrs import asdict
 
+from lab.console.model import Moment
 from lab.errors import ConfigurationError
+from lab.figures import drawn
+from lab.figures.power import power_figure
 from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower, samples_of
 from lab.rails.selftest import SensorCheck
 from lab.rails.trace import Trace
 from lab.results.formatting import fixed
-from lab.results.plots import colours, style, svg
 from lab.shown import bad, doubtful, table
 
 NA = "n/a"
@@ -113,51 +114,29 @@ def _number(value: float | None, factor: float, decimals: int) -> str:
     return "-" if value is None else fixed(value * factor, decimals)
 
 
-# --- A trace as a picture: the rails stacked over time, with the console's moments ---
+# --- A trace as a picture ---
 
 
-_SIZE_IN: Final = (9.0, 3.6)
-_POINTS: Final = 1200  # more than the picture has columns
+_POINTS: Final = 800  # as many as the picture has columns
 Floats = npt.NDArray[np.float64]
 
 
-@frozen
-class DisplayEvent:
-    """Something that the console said, at an instant of CLOCK_MONOTONIC_RAW."""
+def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
+    """The rails of a trace over time as SVG, stacked, with the console's moments.
 
-    t_ns: int
-    name: str
-
-
-def stacked(trace: Trace, events: Sequence[DisplayEvent] = ()) -> str:
-    """The trace as an SVG element. Where there are more samples than columns, each column shows their mean.
+    Where there are more samples than columns, each column shows their mean.
 
     Raises:
         ConfigurationError: the trace has too few samples.
     """
     start_ns, end_ns = trace.span_ns
     edges = np.linspace(start_ns, end_ns, min(_POINTS, max(2, len(trace.records) // len(trace.meta.channels))))
-    seconds = (edges[:-1] + edges[1:]) / 2e9 - start_ns / 1e9
-    layers = [_binned(trace, number, edges) * 1000 for number in range(len(trace.meta.channels))]
-    if len(seconds) < 2:
+    watts = {c.rail: [float(w) for w in _binned(trace, n, edges)] for n, c in enumerate(trace.meta.channels)}
+    times_ns = [float(t) for t in (edges[:-1] + edges[1:]) / 2]
+    figure = power_figure(f"Rails of {trace.meta.board}, stacked", times_ns, watts, moments, stacked=True)
+    if figure is None:
         raise ConfigurationError(f"{trace.path}: too few samples for a picture; sample longer")
-    with style():
-        figure = Figure(figsize=_SIZE_IN, layout="constrained")
-        axes = figure.subplots()
-        names = [channel.rail for channel in trace.meta.channels]
-        axes.stackplot(seconds, *layers, labels=names, colors=colours(len(names)), alpha=0.85, linewidth=0)
-        top = float(np.sum(layers, axis=0).max()) * 1.25 or 1.0
-        for event in events:
-            if start_ns <= event.t_ns <= end_ns:
-                at = (event.t_ns - start_ns) / 1e9
-                axes.axvline(at, linewidth=0.7, linestyle=":", color="#d1242f")
-                axes.annotate(event.name, (at, top), rotation=90, va="top", ha="right", fontsize=6.5)
-        axes.set_ylim(0, top)
-        axes.set_xlim(float(seconds[0]), float(seconds[-1]))
-        axes.set_xlabel("seconds")
-        axes.set_ylabel("mW")
-        axes.legend(loc="upper left", fontsize=7, ncols=3, frameon=False)
-        return svg(figure, "rails", f"Power of the rails of {trace.meta.board}, stacked")
+    return drawn("trace", figure, True)
 
 
 def _binned(trace: Trace, number: int, edges: Floats) -> Floats:

@@ -8,13 +8,13 @@ from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlencode
 
+from lab.figures.bars import StageKey, waterfalls
+from lab.figures.power import PowerFigure
 from lab.judge.baseline import JudgedRun
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.report import chart, view
-from lab.report.chart import StageKey, waterfalls
+from lab.report import view
 from lab.report.names import Names
-from lab.report.power import PowerFigure
 from lab.report.view import comparison
 from lab.results import formatting
 from lab.results.artifacts import ArtifactStore
@@ -51,7 +51,7 @@ def render(
     groups = view.groups(run, artifacts, names)
     tables = view.tables(run, names)
     return (
-        environment("lab.report", "lab.results")
+        environment("lab.report", "lab.figures")
         .get_template("report.html.j2")
         .render(
             run=run.run,
@@ -61,9 +61,7 @@ def render(
             attempts=len(run.attempts),
             tables=tables,
             tiles=view.tiles(run, names),
-            strip=chart.strip(run, names, before),
-            panel_px=chart.PANEL_PX,
-            host_px=chart.HOST_PX,
+            strip=view.cycles(run, names, before),
             waterfalls=waterfalls(
                 run.stages,
                 names.media,

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import BoardlabError, ConfigurationError
+from lab.figures.strips import CycleSeries, CycleStrip, FailedCycle, RowStrip, cycle_strip, row_strip
 from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run, place
 from lab.judge.labels import same_release
 from lab.judge.verdicts import Verdict
@@ -17,7 +18,6 @@ from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.metrics.drift import drift
 from lab.report.names import Names, title_of
-from lab.report.rowstrip import RowStrip, row_strip
 from lab.results.artifacts import ArtifactStore
 from lab.results.formatting import (
     LogLine,
@@ -189,6 +189,36 @@ def first_numbers(run: Overview) -> list[Measurement]:
     """The run's first metric; where it has a mode in its name, those of the other modes beside it."""
     kind = next(iter(run.numbers)).name.rpartition(".")[2] if run.numbers else ""
     return [m for metric, group in run.numbers.items() if metric.name.rpartition(".")[2] == kind for m in group]
+
+
+def cycles(run: Overview, names: Names, before: Overview | None = None) -> CycleStrip | None:
+    """The run's first numbers, cycle by cycle; None where no series has two of them.
+
+    Args:
+        before: another run, whose averages are drawn, too.
+    """
+    averages = {
+        (m.metric, frozenset(m.params.items())): summarise(m.samples).mean
+        for m in (before.measurements if before else ())
+    }
+    found = []
+    for m in first_numbers(run):
+        tries = attempts_of(run.attempts, m)
+        good = {attempt.cycle: attempt for attempt in tries if attempt.ok}
+        series = CycleSeries(
+            names.of(m.params),
+            m.metric,
+            m.samples,
+            summarise(m.samples),
+            {cycle: link(attempt) for cycle, attempt in good.items()},
+            [FailedCycle(attempt.cycle, attempt.outcome, link(attempt)) for attempt in tries if not attempt.ok],
+            averages.get((m.metric, frozenset(m.params.items()))),
+            {cycle: busy for cycle, attempt in good.items() if (busy := host_busy(attempt)) is not None},
+        )
+        found.append(series)
+    if all(one.summary.n < 2 for one in found):
+        return None
+    return cycle_strip(found, shared=run.run.kind == "boot")
 
 
 def drifts(run: Overview, names: Names) -> list[str]:
@@ -486,7 +516,24 @@ def _comparison_row(each: JudgedNumber, names: Names) -> JudgedRow:
         verdict=str(judgement.verdict),
         reason=judgement.reason,
         bad=judgement.verdict in _BAD,
-        strip=row_strip(each),
+        strip=strip_of(each),
+    )
+
+
+def strip_of(each: JudgedNumber) -> RowStrip | None:
+    """A run's number below those that it is compared with; None where there are none."""
+    average, old = each.average, each.baseline
+    if old is None:
+        return None
+    ends = [number(end, old.uncertainty, average.metric) for end in (min(old.values), max(old.values))]
+    between = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    runs = "1 run" if len(old.values) == 1 else f"{len(old.values)} runs"
+    now = with_uncertainty(average.value, average.uncertainty, average.metric)
+    return row_strip(
+        old.values,
+        (average.value, average.uncertainty),
+        f"{runs} before: {between} {average.metric.unit}; now {now}",
+        (old.value, old.uncertainty),
     )
 
 

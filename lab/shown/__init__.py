@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import sys
@@ -219,22 +218,6 @@ def _written_out(character: str) -> str:
 def _escaped(character: str) -> str:
     """As in a string of JSON, where a character beyond U+FFFF is a pair of surrogates (RFC 8259, section 7)."""
     return json.dumps(character)[1:-1]
-
-
-# --- What figures have in common, whoever draws them: colours, and the figures of an axis ---
-
-
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # Okabe & Ito, safe for colour-blind readers
-
-
-def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
-    """About so many round values from low to high, as far apart as 1, 2 or 5 of some decimal place, with their texts."""
-    raw = (high - low) / about
-    place = math.floor(math.log10(raw))
-    factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**place >= raw * (1 - 1e-9))
-    places = max(0, -place - (factor == 10))
-    step = factor * 10.0**place
-    return [(n * step, f"{n * step:z.{places}f}") for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 # --- How pages, mails and comments are made from templates: one way to escape, and no text that turns the reading direction ---

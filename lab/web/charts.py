@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 from sqlalchemy import select
 
+from lab.figures.lines import LineChart, LinePoint, LineSeries, together
 from lab.judge.records import CALLED, StoredVerdict
 from lab.judge.text import size
 from lab.results.averages import AveragePoint
@@ -19,49 +19,26 @@ from lab.results.models import AttemptRow, RunRow
 from lab.results.records import OK, PUBLISHED
 from lab.results.store import Store
 
-WIDTH: Final = 640
-HEIGHT: Final = 160
-_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 8, 14, 18
+_SIZE: Final = (640.0, 130.0)
 _LEAST_RANGE: Final = 0.04  # of the value: what differs by less is drawn as the small change that it is
 
 
 @frozen
-class HistoryDot:
-    """A run's average in the drawing: where its middle and the ends of its ± are, in pixels, and what it says."""
-
-    run_id: int
-    x: float
-    y: float
-    low: float
-    high: float
-    text: str
-
-
-@frozen
-class Drawn:
-    """A series as it is drawn.
+class History:
+    """A series of runs.
 
     Attributes:
-        dots: the oldest first. releases: name and x of the first run of each. scale: the values at the bottom and the top.
-        changes: what the judge called, and x of the run since which it holds.
-        now: the last average with its ±. unit: of all.
+        now: the last average with its ±. changes: what the judge called.
     """
 
     title: str
-    unit: str
     now: str
-    scale: tuple[str, str]
-    dots: tuple[HistoryDot, ...]
-    releases: tuple[tuple[str, float], ...]
-    changes: tuple[tuple[str, float], ...]
-
-    @property
-    def line(self) -> str:
-        """The points of a polyline (SVG)."""
-        return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
+    runs: int
+    changes: tuple[str, ...]
+    chart: LineChart
 
 
-def drawn(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[Drawn]:
+def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[History]:
     """The series of these points, by board and parameters; another definition or a virtual board is a series of its own.
 
     Args:
@@ -82,7 +59,7 @@ def drawn(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()
     for found in series.values():
         point = found[0]
         number = _number(point.average.metric.version, point.average.params)
-        made.append(_drawn(found, said.get((point.board_type, point.board, *number), {})))
+        made.append(_history(found, said.get((point.board_type, point.board, *number), {})))
     return sorted(made, key=lambda one: one.title)
 
 
@@ -90,39 +67,30 @@ def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tup
     return version, frozenset(params.items())
 
 
-def _drawn(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> Drawn:
-    first, last = points[0].average, points[-1].average
-    lows = [point.average.value - point.average.uncertainty for point in points]
-    highs = [point.average.value + point.average.uncertainty for point in points]
-    middle = (min(lows) + max(highs)) / 2
-    half = max((max(highs) - min(lows)) / 2, abs(middle) * _LEAST_RANGE / 2, math.ulp(1.0))
-    bottom, top = middle - half, middle + half
-
-    def y(value: float) -> float:
-        return _TOP + (HEIGHT - _TOP - _BOTTOM) * (top - value) / (top - bottom)
-
-    step = (WIDTH - _LEFT - _RIGHT) / max(1, len(points) - 1)
-    dots = tuple(
-        HistoryDot(
-            point.run_id,
-            _LEFT + at * step,
-            y(point.average.value),
-            y(lows[at]),
-            y(highs[at]),
-            f"run {point.run_id}, {point.release}: {_said(point)}",
-        )
-        for at, point in enumerate(points)
-    )
-    releases = [
-        (point.release, dot.x)
-        for before, point, dot in zip([None, *points], points, dots, strict=False)
-        if before is None or before.release != point.release
-    ]
-    changed = tuple((changes[dot.run_id], dot.x) for dot in dots if dot.run_id in changes)
-    scale = (number(bottom, 2 * half / 100, last.metric), number(top, 2 * half / 100, last.metric))
+def _history(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> History:
+    first = points[0].average
     parts = [points[0].board, label(first.params), f"definition {first.metric.version}" * (first.metric.version > 1)]
     title = ", ".join(part for part in parts if part)
-    return Drawn(title, last.metric.unit, _said(points[-1]), scale, dots, tuple(releases), changed)
+    axis = [
+        "" if before is not None and before.release == point.release else point.release
+        for before, point in zip([None, *points], points, strict=False)
+    ]
+    chart = together(
+        [LineSeries(title, [_point(at, point) for at, point in enumerate(points)])],
+        axis,
+        f"{first.metric.name} of {title}, run by run",
+        first.metric.unit,
+        size=_SIZE,
+        least=_LEAST_RANGE,
+        changes=[(at, changes[point.run_id]) for at, point in enumerate(points) if point.run_id in changes],
+    )
+    return History(title, _said(points[-1]), len(points), tuple(each.text for each in chart.panels[0].changes), chart)
+
+
+def _point(at: int, point: AveragePoint) -> LinePoint:
+    value, about = point.average.value, point.average.uncertainty
+    text = f"run {point.run_id}, {point.release}: {_said(point)}"
+    return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run_id}")
 
 
 def _said(point: AveragePoint) -> str:
@@ -144,7 +112,7 @@ _SHORT: Final = tuple(dt.timedelta(minutes=minutes) for minutes in (1, 5, 15))
 
 
 @frozen
-class Bar:
+class TimelineBar:
     """A run: where it begins and how long it is, in pixels, and what it says."""
 
     run_id: int
@@ -155,7 +123,7 @@ class Bar:
 
 
 @frozen
-class HistoryCross:
+class TimelineCross:
     """A failed attempt: where it is, in pixels, which one, and what it says."""
 
     run_id: int
@@ -168,8 +136,8 @@ class HistoryCross:
 class Timeline:
     """Runs, failed attempts, and marks of the time: their place in pixels and their text."""
 
-    bars: tuple[Bar, ...]
-    crosses: tuple[HistoryCross, ...]
+    bars: tuple[TimelineBar, ...]
+    crosses: tuple[TimelineCross, ...]
     marks: tuple[tuple[float, str], ...]
 
 
@@ -189,9 +157,9 @@ def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timel
         run = each.run
         left, right = x(run.started_at), x(run.finished_at or now)
         said = f"run {run.id}, {run.kind}, {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC: {run.status}, {each.good} of {each.tried} good"
-        bars.append(Bar(run.id, left, max(_LEAST, right - left), run.status, said))
+        bars.append(TimelineBar(run.id, left, max(_LEAST, right - left), run.status, said))
     crosses = tuple(
-        HistoryCross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
+        TimelineCross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
         for attempt_id, run_id, outcome, at in _failed(store, [each.run.id for each in shown if each.failed])
     )
     return Timeline(tuple(bars), crosses, tuple((x(at), text) for at, text in _marks(begin, now)))

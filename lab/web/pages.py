@@ -160,7 +160,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page(
             "metric.html.j2",
             metric=points[-1].average.metric,
-            series=charts.drawn(points, found),
+            series=charts.histories(points, found),
             board=board,
             type=board_type,
             verdicts=triage.shown(found),

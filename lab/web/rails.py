@@ -18,6 +18,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.errors import BoardlabError
+from lab.figures.power import PowerFigure, power_figure
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import Clock, MonotonicRaw
@@ -26,7 +27,6 @@ from lab.rails.live import STEP_NS, PowerStep, TraceTail, follow
 from lab.rails.phase import samples_of
 from lab.rails.trace import Trace
 from lab.report.names import Names
-from lab.report.power import PowerFigure, power_figure
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Overview
 from lab.results.records import POWER_TRACE, Attempt

@@ -20,7 +20,7 @@ _PROGRAM: Final = f"boardlab {version('boardlab')}"
 class Renderer:
     """The templates of the site, and those that it shares with the report."""
 
-    _environment: Environment = field(factory=lambda: environment("lab.web", "lab.results"))
+    _environment: Environment = field(factory=lambda: environment("lab.web", "lab.figures"))
     _person: ContextVar[Person] = field(factory=lambda: ContextVar("person", default=NOBODY), init=False)
 
     @property

@@ -21,7 +21,7 @@ FLOORS = (
     ("lab.host",),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),
-    ("lab.jobs.records", "lab.jobs.reservations", "lab.judge"),
+    ("lab.jobs.records", "lab.jobs.reservations", "lab.judge", "lab.figures"),
     ("lab.health",),
     ("lab.jobs",),  # its queue asks health whether a board is kept out
     ("lab.rails", "lab.run", "lab.guide", "lab.report", "exporters"),

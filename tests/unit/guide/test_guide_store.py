@@ -552,13 +552,17 @@ def test_the_page_runs_its_own_script_and_no_other(written_page: str) -> None:
 
 
 def test_the_page_has_its_figures(written_page: str) -> None:
-    labels = re.findall(r'<svg [^>]*aria-label="([^"]*)"', written_page)
-    assert labels == [
-        "Each chapter over the releases",
-        "Each cycle's value with its uncertainty, by medium, and their distribution",
-        "Start and length of each boot stage, by medium",
-        "Power of the supply rails by mode",
-    ]
+    figures = re.findall(r"<figure>(.*?)</figure>", written_page, re.DOTALL)
+    assert [re.findall(r"<figcaption>(\w+ \w+)", figure) for figure in figures] == [
+        ["Median over"], ["Boot time"], ["Stages of"], ["Power of"]
+    ]  # fmt: skip
+    chapters, cycles, stages, rails = figures
+    assert 'aria-label="Each chapter over the releases"' in chapters
+    assert re.search(r'<g class="dot"><line .*?/><circle ', cycles)
+    assert 'class="band"' in cycles
+    assert 'class="bin"' in cycles
+    assert '<th scope="row">Kernel load</th>' in stages
+    assert re.search(r'title="\S+ \d+\.\d\d mW"', rails)
 
 
 @pytest.fixture(scope="module")
@@ -588,12 +592,14 @@ def test_a_figure_over_releases_is_of_one_kernel(tmp_path: Path) -> None:
 
 def test_a_board_type_has_one_figure_with_its_boards_as_strips(several_boards: tuple[Store, str]) -> None:
     _, html = several_boards
-    assert re.findall(r'<svg [^>]*aria-label="([^"]*)"', html) == [
-        "Each boot of each board, by medium, with the mean and its uncertainty",
-        "Start and length of each boot stage, by medium",
-    ]
-    figure = html[html.index("<svg") : html.index("</svg>")]
-    assert [name for name in ("SK-0", "SK-1", "SK-2", "SK-3", "emmc", "ospi", "sd") if f">{name}<" not in figure] == []
+    strips, stages = re.findall(r"<figure>(.*?)</figure>", html, re.DOTALL)
+    assert [name for name in ("SK-0", "SK-1", "SK-2", "SK-3", "emmc", "ospi", "sd") if f">{name}<" not in strips] == []
+    texts = re.findall(r"<svg [^>]*><title>(.*?)</title>(.*?)</svg>", strips, re.DOTALL)
+    assert len(texts) == 4 * 3
+    for text, strip in texts:
+        assert re.fullmatch(r"SK-\d, (sd|emmc|ospi): [\d.]+ ± [\d.]+ s, 3 samples", text)
+        assert strip.count('class="was"') == 3
+    assert 'class="stages' in stages
     assert "Boot time of each cycle, 4 boards of am62xx_sk" in html
     assert "the middle one of 4 runs" in html
 

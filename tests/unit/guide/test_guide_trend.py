@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,7 +12,8 @@ from support import guide_family
 from support.guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
-from lab.guide import reading, sheet, show, trend, trend_plot
+from lab.figures import write
+from lab.guide import figures, reading, sheet, show, trend
 from lab.guide.sheet import MeasuredGuide
 from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 
@@ -89,11 +88,11 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGui
 
 def test_a_trend_is_drawn(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:
     found = trend.of_guides([sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
-    trend_plot.write(found, tmp_path / "boot.svg")
+    write(tmp_path / "boot.svg", figures.trends(found), "--svg")
     drawn = (tmp_path / "boot.svg").read_text()
     assert "<svg" in drawn
-    with pytest.raises(ConfigurationError, match="cannot be written"):
-        trend_plot.write(found, tmp_path / "none" / "boot.svg")
+    with pytest.raises(ConfigurationError, match=r"cannot be written.*; choose another path for --svg"):
+        write(tmp_path / "none" / "boot.svg", drawn, "--svg")
 
 
 def many(count: int, values: Sequence[float]) -> list[Trend]:
@@ -102,9 +101,8 @@ def many(count: int, values: Sequence[float]) -> list[Trend]:
     return [Trend("boot.time", {"medium": f"m{n}"}, "a1-fs", "s", "lower", tuple(points)) for n in range(count)]
 
 
-def test_a_change_of_two_percent_is_drawn_as_one(tmp_path: Path) -> None:
-    trend_plot.write(many(1, [16.0, 16.32]), tmp_path / "boot.svg")
-    drawn = (tmp_path / "boot.svg").read_text()
+def test_a_change_of_two_percent_is_drawn_as_one() -> None:
+    drawn = figures.trends(many(1, [16.0, 16.32]))
     ((first, last),) = re.findall(r'points="[\d.]+,([\d.]+) [\d.]+,([\d.]+) "', drawn)
     rise = float(first) - float(last)
     *_, height = map(float, re.findall(r'viewBox="([\d. ]+)"', drawn)[0].split())
@@ -112,9 +110,8 @@ def test_a_change_of_two_percent_is_drawn_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 5, 6, 7])
-def test_no_legend_covers_what_is_drawn(tmp_path: Path, count: int) -> None:
-    trend_plot.write(many(count, [1.0, 2.0]), tmp_path / "boot.svg")
-    drawn = (tmp_path / "boot.svg").read_text()
+def test_no_legend_covers_what_is_drawn(count: int) -> None:
+    drawn = figures.trends(many(count, [1.0, 2.0]))
     assert all(f"medium=m{n}<" in drawn for n in range(count))
     if count <= 5:
         labels = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>medium=m', drawn)]
@@ -125,24 +122,17 @@ def test_no_legend_covers_what_is_drawn(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_a_drawing_is_well_formed_whatever_the_names_and_the_numbers_are(tmp_path: Path, count: int) -> None:
+def test_a_drawing_is_well_formed_whatever_the_names_and_the_numbers_are(count: int) -> None:
     name = "<script>&\"'\u202e\x1b" * 20
     values = [0.0, 0.0, -3.0, 1e9] * 15
     points = tuple(TrendPoint(f"{n}.00", value, value - 1, value, name) for n, value in enumerate(values, 1))
-    trend_plot.write(
-        [Trend(name, {name: str(n)}, name, name, "lower", points) for n in range(count)], tmp_path / "t.svg"
+    root = ET.fromstring(
+        figures.trends([Trend(name, {name: str(n)}, name, name, "lower", points) for n in range(count)])
     )
-    root = ET.fromstring((tmp_path / "t.svg").read_text(encoding="utf-8"))
     assert [element for element in root.iter() if element.tag.endswith("script")] == []
     named = [element.text for element in root.iter() if re.fullmatch(r"\d+\.00", element.text or "")]
     assert 1 < len(named) / count <= 60
-    trend_plot.write(many(count, [0.0, 0.0]), tmp_path / "t.svg")
-    assert "nan" not in (tmp_path / "t.svg").read_text()
-
-
-def test_a_trend_is_drawn_without_what_takes_a_second_to_import(tmp_path: Path) -> None:
-    program = "import sys; from lab.guide import trend_plot; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert "nan" not in figures.trends(many(count, [0.0, 0.0]))
 
 
 def number(release: str, value: float, **known: object) -> PublishedPoint:

@@ -11,7 +11,7 @@ from lab import boards
 from lab.console.model import Moment
 from lab.errors import ConfigurationError
 from lab.rails import AdcRange, Trace
-from lab.rails.display import DisplayEvent, document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
+from lab.rails.display import document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.phase import cut, stages
 
@@ -97,7 +97,7 @@ def test_a_boot_has_the_energy_of_each_stage(tmp_path: Path) -> None:
 
 def test_the_picture_stacks_every_rail_and_marks_the_moments_in_it(asleep: tuple[Trace, int, int]) -> None:
     trace, start_ns, _ = asleep
-    svg = stacked(trace, [DisplayEvent(start_ns, "suspend entry"), DisplayEvent(0, "long ago")])
+    svg = stacked(trace, [moment("suspend entry", start_ns), moment("long ago", 0)])
     assert svg.startswith("<svg ")
     for channel in trace.meta.channels:
         assert channel.rail in svg

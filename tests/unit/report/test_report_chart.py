@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.figures import ticks
+from lab.figures.bars import StageKey, waterfalls
 from lab.metrics import Summary
-from lab.report.chart import StageKey, waterfalls
 from lab.results.listing import Stage
-from lab.shown import ticks
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
-"""The power of a board's rails over an attempt, arranged for the page: the moments of its console stand on the same axis."""
+"""The power of a board's rails over time, in pixels: the moments of its console stand on the same axis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
-from lab.report.chart import COLOURS, Tick
+from lab.console.model import Moment
+from lab.figures import COLOURS, Tick, ticks
 from lab.results.records import MomentRecord
-from lab.shown import ticks
 
 WIDTH: Final = 800
 HEIGHT: Final = 240
@@ -19,7 +19,7 @@ _STEPS: Final = 4  # heights that the moments' names take in turn, so that close
 
 @frozen
 class PowerLine:
-    """A rail: the points of its line (SVG), in pieces where samples are missing, and its mean in milliwatt."""
+    """A rail: the points of its line or area (SVG), in pieces where samples are missing, and its mean in milliwatt."""
 
     rail: str
     colour: int
@@ -38,26 +38,40 @@ class PowerMoment:
 
 @frozen
 class PowerFigure:
-    """The rails of one attempt. `across` in seconds since the first sample, `down` in milliwatt; both in pixels."""
+    """The rails of one trace; `across` in seconds since the first sample, `down` in milliwatt.
+
+    Attributes:
+        stacked: the lines are areas, each from the axis to the sum of its rail and those before it.
+    """
 
     title: str
     lines: tuple[PowerLine, ...]
     moments: tuple[PowerMoment, ...]
     across: tuple[Tick, ...]
     down: tuple[Tick, ...]
+    stacked: bool = False
     width: int = WIDTH
     height: int = HEIGHT
 
 
 def power_figure(
-    title: str, times_ns: Sequence[float], watts: Mapping[str, Sequence[float | None]], moments: Sequence[MomentRecord]
+    title: str,
+    times_ns: Sequence[float],
+    watts: Mapping[str, Sequence[float | None]],
+    moments: Sequence[Moment | MomentRecord],
+    *,
+    stacked: bool = False,
 ) -> PowerFigure | None:
     """The figure; None where there is nothing to draw.
 
     Args:
         times_ns: on the clock of the moments, rising. watts: rail -> its power at each of these times; None: no sample.
+        stacked: the rails stand on each other, instead of side by side.
     """
-    known = [value for values in watts.values() for value in values if value is not None]
+    tops = [list(values) for values in watts.values()]
+    if stacked:
+        tops = [[sum(w or 0.0 for w in here) for here in zip(*tops[: n + 1], strict=True)] for n in range(len(tops))]
+    known = [value for values in tops for value in values if value is not None]
     if len(times_ns) < 2 or not known:
         return None
     begin, span = times_ns[0], times_ns[-1] - times_ns[0]
@@ -70,32 +84,40 @@ def power_figure(
         return _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - watt) / (high - low)
 
     inside = [moment for moment in moments if begin <= moment.t_ns <= times_ns[-1]]
+    base = f" {x(times_ns[-1]):.1f},{y(0):.1f} {x(begin):.1f},{y(0):.1f}" if stacked else ""
     return PowerFigure(
         title,
         tuple(
-            _line(
+            PowerLine(
                 rail,
                 number % COLOURS,
-                [(x(t), None if w is None else y(w)) for t, w in zip(times_ns, values, strict=True)],
-                values,
+                tuple(piece + base for piece in _pieces(times_ns, top, x, y)),
+                _mean(values),
             )
-            for number, (rail, values) in enumerate(watts.items())
+            for number, ((rail, values), top) in enumerate(zip(watts.items(), tops, strict=True))
         ),
         tuple(PowerMoment(x(m.t_ns), _TOP + 10 + 11 * (n % _STEPS), m.name) for n, m in enumerate(inside)),
         tuple(Tick(x(begin + 1e9 * at), text) for at, text in ticks(0, span / 1e9, 8)),
         tuple(Tick(y(at / 1000), text) for at, text in ticks(1000 * low, 1000 * high, 5)),
+        stacked,
     )
 
 
-def _line(
-    rail: str, colour: int, points: Sequence[tuple[float, float | None]], values: Sequence[float | None]
-) -> PowerLine:
+def _pieces(
+    times_ns: Sequence[float],
+    values: Sequence[float | None],
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+) -> list[str]:
     pieces: list[list[str]] = [[]]
-    for across, down in points:
-        if down is None:
+    for t_ns, watt in zip(times_ns, values, strict=True):
+        if watt is None:
             pieces.append([])
         else:
-            pieces[-1].append(f"{across:.1f},{down:.1f}")
+            pieces[-1].append(f"{x(t_ns):.1f},{y(watt):.1f}")
+    return [" ".join(piece) for piece in pieces if piece]
+
+
+def _mean(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
-    mean = f"{1000 * sum(known) / len(known):.1f}" if known else "no sample"
-    return PowerLine(rail, colour, tuple(" ".join(piece) for piece in pieces if piece), mean)
+    return f"{1000 * sum(known) / len(known):.1f}" if known else "no sample"

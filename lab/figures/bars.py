@@ -1,0 +1,145 @@
+"""Bars on an axis: the stages of a boot, and the rails of a mode. Places and lengths are per cent of the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from lab.figures import COLOURS, Tick, ticks
+from lab.metrics import uncertainty
+from lab.results.formatting import decimals, fixed
+from lab.results.listing import Stage
+
+
+@frozen
+class StageKey:
+    """A stage of a medium."""
+
+    medium: str
+    stage: str
+
+
+@frozen
+class StageRow:
+    """A stage: its bar and its length.
+
+    Attributes:
+        before: the same of the other run; None where it has no such stage.
+        difference: to the other run, ± at 95 %; empty where there is none. beyond: whether it is more than both ±.
+        moved: "worse" or "better" where the judge says so, "" elsewhere.
+    """
+
+    name: str
+    left: float
+    width: float
+    length: str
+    before: tuple[float, float] | None
+    difference: str
+    beyond: bool
+    moved: str
+
+
+@frozen
+class Waterfall:
+    """The stages of one medium, on a time axis that all media share; `axis` in seconds since the first stage's start."""
+
+    title: str
+    colour: int
+    rows: tuple[StageRow, ...]
+    axis: tuple[Tick, ...]
+
+
+def waterfalls(
+    stages: Mapping[str, Sequence[Stage]],
+    titles: Mapping[str, str],
+    before: Mapping[str, Sequence[Stage]] | None = None,
+    moved: Mapping[StageKey, str] | None = None,
+) -> list[Waterfall]:
+    """One for each medium.
+
+    Args:
+        titles: medium -> what the page calls it. before: the stages of another run. moved: "worse" or "better", of those
+            that moved by the judge's word.
+    """
+    both = [*stages.values(), *((before or {}).get(medium, ()) for medium in stages)]
+    ends = [stage.start_s + stage.summary.mean for found in both for stage in found]
+    if not stages or max(ends) <= 0:
+        return []
+    scale = 100 / max(ends)
+    axis = tuple(Tick(value * scale, text) for value, text in ticks(0, max(ends), 6))
+    found = []
+    for number, (medium, its) in enumerate(stages.items()):
+        earlier = {stage.name: stage for stage in (before or {}).get(medium, ())}
+        words = {stage.name: (moved or {}).get(StageKey(medium, stage.name), "") for stage in its}
+        rows = tuple(_row(stage, earlier.get(stage.name), words[stage.name], scale) for stage in its)
+        found.append(Waterfall(titles.get(medium, medium), number % COLOURS, rows, axis))
+    return found
+
+
+def _row(stage: Stage, before: Stage | None, moved: str, scale: float) -> StageRow:
+    length = stage.summary.mean
+    difference, beyond = "", False
+    if before is not None:
+        bound = uncertainty.combined((stage.summary.uncertainty, before.summary.uncertainty))
+        by = length - before.summary.mean
+        places = decimals(bound, 0.001)
+        text = fixed(by, places)
+        difference = f"{'+' if float(text) > 0 else ''}{text} ± {fixed(bound, places)}"
+        beyond = abs(by) > bound
+    return StageRow(
+        name=stage.name,
+        left=stage.start_s * scale,
+        width=length * scale,
+        length=fixed(length, 3),
+        before=None if before is None else (before.start_s * scale, before.summary.mean * scale),
+        difference=difference,
+        beyond=beyond,
+        moved=moved,
+    )
+
+
+@frozen
+class StackPart:
+    """A part of a stacked bar."""
+
+    series: int
+    left: float
+    width: float
+    text: str
+
+
+@frozen
+class StackRow:
+    """A stacked bar, and the sum of its parts."""
+
+    name: str
+    parts: tuple[StackPart, ...]
+    total: str
+
+
+@frozen
+class Stack:
+    """Stacked bars of the same series."""
+
+    title: str
+    unit: str
+    series: tuple[str, ...]
+    rows: tuple[StackRow, ...]
+    axis: tuple[Tick, ...]
+
+
+def stack(title: str, unit: str, bars: Mapping[str, Mapping[str, float]]) -> Stack:
+    """A bar for each name; its parts, by series, are stacked on each other."""
+    series = tuple(dict.fromkeys(name for parts in bars.values() for name in parts))
+    longest = max(sum(parts.values()) for parts in bars.values()) or 1.0
+    rows = []
+    for name, parts in bars.items():
+        ends = [sum(list(parts.values())[:number]) for number in range(len(parts))]
+        drawn = tuple(
+            StackPart(series.index(one), 100 * left / longest, 100 * value / longest, f"{one} {value:.2f} {unit}")
+            for left, (one, value) in zip(ends, parts.items(), strict=True)
+        )
+        rows.append(StackRow(name, drawn, fixed(sum(parts.values()), 2)))
+    axis = tuple(Tick(100 * value / longest, text) for value, text in ticks(0, longest, 6))
+    return Stack(title, unit, series, tuple(rows), axis)

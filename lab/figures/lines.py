@@ -1,0 +1,226 @@
+"""Lines over releases or runs, in pixels: points with their ranges, together in one panel or each series in its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from lab.figures import COLOURS, Tick, ticks
+
+_COLUMNS: Final = 3  # of small panels
+_ROOM: Final = 0.05  # above and below, of what is drawn
+_LEFT, _RIGHT = 62.0, 14.0  # beside what is drawn: the axis' figures
+_HEAD, _UNIT = 44.0, 20.0  # above what is drawn: the title and the unit, the unit alone
+_LYING, _UPRIGHT = 48.0, 13.0  # that a name takes beside another one
+_UNDER: Final = {False: 20.0, True: 64.0}  # for the names below the axis: lying, upright
+_ROW: Final = 18.0  # of the legend
+_MOST_TITLE: Final = 44  # characters above a small panel
+LEAST_SPAN: Final = 0.2  # of an axis, of the values' middle
+
+
+@frozen
+class LinePoint:
+    """A number.
+
+    Attributes:
+        at: its place on the axis, counted from 0. low, high: its range or its ±. href: where it leads; empty: nowhere.
+    """
+
+    at: int
+    value: float
+    low: float
+    high: float
+    title: str
+    href: str = ""
+    is_broken: bool = False
+
+
+@frozen
+class LineSeries:
+    """Numbers that a line joins."""
+
+    name: str
+    points: Sequence[LinePoint]
+
+
+@frozen
+class LineMark:
+    """A point as it is drawn."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    point: LinePoint
+
+
+@frozen
+class Line:
+    """A series as it is drawn; `dashed` where its colour stands a second time."""
+
+    colour: int
+    dashed: bool
+    name: str
+    marks: tuple[LineMark, ...]
+
+
+@frozen
+class LinePanel:
+    """A drawing with axes.
+
+    Attributes:
+        x, y: of its upper left corner. across, up: the figures of the axes; an empty one had no room. upright: those below the axis are.
+        ruled: whether each figure below the axis has a line, since a part of the axis begins there.
+        level: y of a line across; None: none. changes: x of marks below the axis, and what changed there.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+    lines: tuple[Line, ...]
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    upright: bool
+    ruled: bool
+    level: float | None = None
+    changes: tuple[Tick, ...] = ()
+
+
+@frozen
+class LineChart:
+    """Panels with one unit; `legend` has each line's place down."""
+
+    title: str
+    unit: str
+    headed: bool
+    width: float
+    height: float
+    panels: tuple[LinePanel, ...]
+    legend: tuple[tuple[Line, float], ...]
+
+    @property
+    def links(self) -> bool:
+        """Whether a point leads somewhere."""
+        return any(mark.point.href for panel in self.panels for line in panel.lines for mark in line.marks)
+
+
+def span(values: Sequence[float], least: float = LEAST_SPAN) -> tuple[float, float]:
+    """Range of an axis for values.
+
+    It is their span, at least this share of their middle.
+
+    So a change of two percent looks smaller than a doubling.
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    middle, half = (low + high) / 2, max((high - low) / 2, least / 2 * abs(low + high) / 2)
+    return middle - half, middle + half
+
+
+def together(
+    series: Sequence[LineSeries],
+    axis: Sequence[str],
+    title: str,
+    unit: str,
+    *,
+    size: tuple[float, float] = (800.0, 300.0),
+    headed: bool = False,
+    least: float = LEAST_SPAN,
+    level: float | None = None,
+    changes: Sequence[tuple[int, str]] = (),
+) -> LineChart:
+    """All series in one panel, with a legend below where there are several.
+
+    Args:
+        axis: the name of each place; empty: none. size: width of the chart, and height of its panel.
+        headed: the title is drawn, too. least: see `span`. level: a value with a line across. changes: place, and what changed there.
+    """
+    corner = (_LEFT, _HEAD if headed else _UNIT)
+    panel = _panel(series, axis, corner, (size[0] - _LEFT - _RIGHT, size[1]), "", least, level, changes)
+    below = panel.y + panel.height + _UNDER[panel.upright]
+    legend = [(line, below + _ROW * row) for row, line in enumerate(panel.lines, 1)] if len(series) > 1 else []
+    height = below + (_ROW * (len(legend) + 0.5) if legend or headed else 0)
+    return LineChart(title, unit, headed, size[0], height, (panel,), tuple(legend))
+
+
+def apart(series: Sequence[LineSeries], axis: Sequence[str], title: str, unit: str) -> LineChart:
+    """Each series in a small panel of its own."""
+    whole, height = 800.0, 100.0
+    width = whole / _COLUMNS - _LEFT - _RIGHT
+    down = height + 26.0 + _UNDER[_is_upright(axis, width)]
+    panels = [
+        _panel(
+            [one],
+            axis,
+            (_LEFT + number % _COLUMNS * whole / _COLUMNS, _HEAD + 16.0 + number // _COLUMNS * down),
+            (width, height),
+            one.name if len(one.name) <= _MOST_TITLE else f"{one.name[: _MOST_TITLE - 1]}…",
+        )
+        for number, one in enumerate(series)
+    ]
+    below = panels[-1].y + height + _UNDER[panels[-1].upright]
+    return LineChart(title, unit, True, whole, below + _ROW / 2, tuple(panels), ())
+
+
+def _panel(
+    series: Sequence[LineSeries],
+    axis: Sequence[str],
+    corner: tuple[float, float],
+    size: tuple[float, float],
+    title: str,
+    least: float = LEAST_SPAN,
+    level: float | None = None,
+    changes: Sequence[tuple[int, str]] = (),
+) -> LinePanel:
+    (x, y), (width, height) = corner, size
+    ends = [end for one in series for point in one.points for end in (point.low, point.value, point.high)]
+    low, high = span(ends if level is None else [*ends, level], least)
+    low, high = (low, high) if high > low else (low - 1, high + 1)
+    low, high = low - _ROOM * (high - low), high + _ROOM * (high - low)
+
+    def down(value: float) -> float:
+        return y + height * (high - value) / (high - low)
+
+    def across(at: int) -> float:
+        return x + width * (at + 0.5) / len(axis)
+
+    upright = _is_upright(axis, width)
+    return LinePanel(
+        x,
+        y,
+        width,
+        height,
+        title,
+        tuple(_line(number, one, across, down) for number, one in enumerate(series)),
+        _names(axis, across, _UPRIGHT if upright else _LYING),
+        tuple(Tick(down(value), text) for value, text in ticks(low, high, 5 if height > 200 else 3)),
+        upright,
+        not all(axis),
+        None if level is None else down(level),
+        tuple(Tick(across(at), text) for at, text in changes),
+    )
+
+
+def _line(number: int, one: LineSeries, across: Callable[[int], float], down: Callable[[float], float]) -> Line:
+    marks = tuple(
+        LineMark(across(point.at), down(point.value), down(point.low), down(point.high), point) for point in one.points
+    )
+    return Line(number % COLOURS, number >= COLOURS, one.name, marks)
+
+
+def _names(axis: Sequence[str], across: Callable[[int], float], room: float) -> tuple[Tick, ...]:
+    """The names that the axis has; those without room are empty."""
+    found, free = [], -math.inf
+    for at, name in enumerate(axis):
+        if name:
+            found.append(Tick(across(at), name if across(at) >= free else ""))
+            free = across(at) + room if found[-1].text else free
+    return tuple(found)
+
+
+def _is_upright(axis: Sequence[str], width: float) -> bool:
+    return all(axis) and len(axis) * _LYING > width
