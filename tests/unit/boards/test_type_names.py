@@ -21,8 +21,14 @@ NAMED = re.compile(
     rf"(?<![a-z0-9])(?:{'|'.join(sorted(map(re.escape, _FAMILIES | {board.name for board in _SHIPPED})))})(?![\w.-]*\.(?:yaml|rst))",
     re.IGNORECASE,
 )
-MEASURING = [path for room in ("lab", "tests_perf", "exporters") for path in (REPOSITORY / room).rglob("*.py")]
-SIMULATING = sorted((REPOSITORY / "virtual" / "sim").rglob("*.py"))
+VIRTUAL = REPOSITORY / "lab" / "virtual"
+MEASURING = [
+    path
+    for room in ("lab", "strategies", "tests_perf", "exporters")
+    for path in (REPOSITORY / room).rglob("*.py")
+    if not path.is_relative_to(VIRTUAL)
+]
+SIMULATING = sorted((VIRTUAL / "sim").rglob("*.py"))
 _ASKING = {"startswith", "endswith", "removeprefix", "find", "match", "fullmatch", "search"}
 
 
