@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from attrs import asdict
 from fastapi import APIRouter, Path, Query
+from pydantic import StringConstraints
 
 from lab.errors import ConfigurationError
 from lab.farm import status
@@ -22,6 +23,7 @@ from lab.results.averages import AveragePoint
 from lab.results.listing import RunFilter, overview
 from lab.results.records import LAST_ID
 from lab.web import guides, job_control, wall
+from lab.web.middleware import WITHOUT_NUL
 from lab.web.site import Site
 from lab.web.wiring import wires
 
@@ -31,9 +33,10 @@ NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
     503: {"description": "The results cannot be read; `detail` says why, and what to do."},
 }
 RunId = Annotated[int, Path(ge=1, le=LAST_ID)]
-Name = Annotated[str, Path(max_length=200)]
-Names = Annotated[list[str] | None, Query(max_length=50)]
-Types = Annotated[list[str] | None, Query(max_length=50, alias="type")]
+_Text = Annotated[str, StringConstraints(pattern=WITHOUT_NUL)]
+Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
+Names = Annotated[list[_Text] | None, Query(max_length=50)]
+Types = Annotated[list[_Text] | None, Query(max_length=50, alias="type")]
 
 
 def router(site: Site) -> APIRouter:
@@ -73,7 +76,9 @@ def router(site: Site) -> APIRouter:
             return formatting.full_document(overview(store, run_id))
 
     @routes.get("/runs/{run_id}/verdicts")
-    def verdicts(run_id: RunId, against: Annotated[str | None, Query(max_length=200)] = None) -> dict[str, Any]:
+    def verdicts(
+        run_id: RunId, against: Annotated[str | None, Query(max_length=200, pattern=WITHOUT_NUL)] = None
+    ) -> dict[str, Any]:
         """What the judge says of a run's numbers, against a release, another run, or the last accepted runs."""
         with site.snapshot() as snapshot:
             found, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
@@ -90,8 +95,8 @@ def router(site: Site) -> APIRouter:
     @routes.get("/metrics/{metric:path}")
     def history(
         metric: Name,
-        board: Annotated[str, Query(max_length=200)] = "",
-        board_type: Annotated[str, Query(max_length=200, alias="type")] = "",
+        board: Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)] = "",
+        board_type: Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")] = "",
         runs: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 200,
     ) -> list[dict[str, Any]]:
         """The averages of a metric over the last runs, the oldest first."""
@@ -132,7 +137,7 @@ def _point(point: AveragePoint) -> dict[str, Any]:
 _RUNS: Final = 50
 _LATELY: Final = dt.timedelta(days=90)
 _MOST: Final = 500
-Asked = Annotated[str, Query(max_length=200)]
+Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 
 
 def board_router(site: Site) -> APIRouter:

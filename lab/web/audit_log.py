@@ -23,6 +23,7 @@ from lab.results.audit import Act, Audit, Entry, as_csv, document
 from lab.results.records import LAST_ID
 from lab.results.store import Store
 from lab.web.auth import NOBODY, Person
+from lab.web.middleware import WITHOUT_NUL
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
@@ -136,7 +137,7 @@ def address(request: Request) -> str:
 
 PAGE: Final = 100
 _MOST: Final = 10_000  # of a file
-Asked = Annotated[str, Query(max_length=200)]
+Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 Before = Annotated[int | None, Query(ge=1, le=LAST_ID)]
 
 

@@ -15,12 +15,13 @@ from lab.judge.labels import release_key
 from lab.results.models import RunRow
 from lab.results.records import PUBLISHED
 from lab.results.store import Store
+from lab.web.middleware import WITHOUT_NUL
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
 MOST_FINDINGS: Final = 300  # of a page; `lab guide check` has all
-Name = Annotated[str, Path(max_length=200)]
-Asked = Annotated[str, Query(max_length=200)]
+Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
+Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 _ORDER: Final = list(Severity)
 
 

@@ -47,6 +47,7 @@ ACTIONS: Final[Mapping[str, str]] = {
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a form
 _NUL: Final = "no text has a NUL in it: nothing was done\n"
+WITHOUT_NUL: Final = r"^[^\x00]*$"  # what the JSON interface's document says of a text
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

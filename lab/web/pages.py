@@ -25,15 +25,16 @@ from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.web import charts, job_control, triage, wall
+from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
 from lab.web.rendering import Renderer
 from lab.web.site import Passing, Site
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
-Name = Annotated[str, Path(max_length=200)]
-Asked = Annotated[str, Query(max_length=200)]
-Type = Annotated[str, Query(max_length=200, alias="type")]
+Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
+Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
+Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
 
 
 @frozen

@@ -17,6 +17,7 @@ from attrs import define, field
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
+from pydantic import StringConstraints
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.judge.baseline import COMPLETED
@@ -29,14 +30,16 @@ from lab.results.store import Store
 from lab.shown import json_text
 from lab.web import releases
 from lab.web.api import NOT_FOUND
+from lab.web.middleware import WITHOUT_NUL
 from lab.web.releases import ComparedRelease, ReleaseJudge, WantedComparison
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
 MOST_AGAINST: Final = 8
 WAITING: Final = 8  # programs that wait in threads until a release is whole; more wait for one of these
-Name = Annotated[str, Path(max_length=200)]
-Against = Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query(max_length=MOST_AGAINST + 1)]
+Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
+_Release = Annotated[str, StringConstraints(max_length=200, pattern=WITHOUT_NUL)]
+Against = Annotated[list[_Release] | None, Query(max_length=MOST_AGAINST + 1)]
 
 
 def judging(site: Site, renderer: Renderer) -> Judging:

@@ -11,12 +11,13 @@ from fastapi.responses import Response
 from lab.results import averages, listing
 from lab.results.listing import RunFilter
 from lab.web.api import NOT_FOUND
+from lab.web.middleware import WITHOUT_NUL
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
 MOST: Final = 100  # of a kind
 _DIGITS: Final = 10
-Asked = Annotated[str, Query(max_length=200)]
+Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 
 
 def router(site: Site, renderer: Renderer) -> APIRouter:

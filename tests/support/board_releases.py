@@ -82,10 +82,10 @@ def own_server_environment(lab: Lab) -> Path:
 
 def said(lab: Lab, *words: str | Path, env: Path | None = None, code: int | None = 0, damaged: str = "") -> str:
     """What a command of `lab` prints; it ends with `code` (None: 0 or 1, as a verdict does). damaged: a medium that changes between its write and its being read back."""
-    program = [sys.executable, __file__, str(image(lab, damaged))] if damaged else [LAB]
+    program = [sys.executable, "-m", __spec__.name, str(image(lab, damaged))] if damaged else [LAB]
     done = subprocess.run(
         [*program, *map(str, words)],
-        env={**os.environ, **lab.environ, "LAB_ENV": str(env or environment(lab))},
+        env={**os.environ, **lab.environ, "LAB_ENV": str(env or environment(lab)), "PYTHONPATH": str(ROOT / "tests")},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

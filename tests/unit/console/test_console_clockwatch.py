@@ -27,7 +27,7 @@ class Server:
     """
 
     pid = 0
-    shown, log, hint = "the other host", "its log", "Start it there"
+    label, log, hint = "the other host", "its log", "Start it there"
 
     def __init__(self) -> None:
         self.holds = False

@@ -126,7 +126,7 @@ def test_where_nobody_is_there_to_be_asked_the_run_stops_and_says_so(
         monkeypatch.setattr(builtins, "input", nobody)
         (attempt,) = made.measure()
     assert (attempt.outcome, attempt.fault, attempt.transient) == ("power_missing", "lab", False)
-    assert "Nobody is there to be asked: run it in a terminal" in attempt.message
+    assert "There is no terminal to ask a person: run it in one" in attempt.message
 
 
 def test_a_switch_that_can_tell_says_that_somebody_else_cut_the_power(tmp_path: Path) -> None:
