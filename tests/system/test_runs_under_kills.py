@@ -111,5 +111,5 @@ def test_every_run_ends_with_exact_counts(folder: Path) -> None:
         with open_store(database) as store:
             counts = look(store, ended, CYCLES)
         print(f"kills: {havoc.done.total()} {dict(havoc.done)}; runs: {dict(counts)}")  # noqa: T201 - what was done
-        assert havoc.done.keys() == set(KINDS) or havoc.done.total() < 2 * len(KINDS), "each of them is killed"
+        assert havoc.done.keys() == set(KINDS) or havoc.done.total() < 3 * len(KINDS), "each of them is killed"
         assert havoc.done.total() > 0
