@@ -32,7 +32,7 @@ def test_switched_by_hand(strategy):
     strategy.power.on()
     strategy.power.off()
     assert strategy.power.edge.requested_ns < strategy.power.edge.acknowledged_ns
-    with pytest.raises(LabStableError, match="Nobody is there to be asked: run it in a terminal"):
+    with pytest.raises(LabStableError, match="There is no terminal to ask a person: run it in one"):
         strategy.power.on()
 """
 
