@@ -26,7 +26,7 @@ ALERTMANAGER, COORDINATOR, SITE, METRICS = "127.0.0.1:9093", "127.0.0.1:20408", 
 PDUDAEMON, BENCHS_OWN, SWITCH = "127.0.0.1:16421", "127.0.0.1:16431", "127.0.0.1:16432"
 DATABASE = "sqlite:////var/lib/boardlab/results.db"
 PORTS = ("main0", "mcu")
-CYCLES = 3
+CYCLES = 20  # so that a power cut after the first one comes before the last
 # A bench of simulated boards stands for the boards on the desk; it is no unit of boardlab's. pdudaemon is: the bench's own has another port.
 BENCH = f"""\
 [Unit]
