@@ -202,7 +202,7 @@ def main() -> int:
         elif given.emmc or given.linux:
             from provision_emmc import emmc, linux  # noqa: PLC0415 - labgrid's memory is not the writer's
 
-            is_met = (emmc if given.emmc else linux)(folder, given.mib or 128, given.times)
+            is_met = (emmc if given.emmc else linux)(folder, given.mib or 128, given.times, AIM)
         else:
             slowed(folder, given.rate)
             is_met = rates(folder, given.mib or 512, given.times, given.packed)
