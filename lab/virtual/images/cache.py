@@ -40,12 +40,17 @@ def recipe_hash(*sources: str, **inputs: object) -> str:
 
     Args:
         sources: Python modules, and packages with all that is in them.
+
+    Raises:
+        ModuleNotFoundError: there is no such source.
     """
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     for name in sources:
         parent, _, last = name.rpartition(".")
         folder = Path(str(resources.files(parent)))
         module = folder / f"{last}.py"
+        if not module.is_file() and not (folder / last).is_dir():
+            raise ModuleNotFoundError(f"a recipe names {name}, which is not there", name=name)
         for path in [module] if module.is_file() else sorted((folder / last).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(f"{parent}/{path.relative_to(folder)}\0".encode())

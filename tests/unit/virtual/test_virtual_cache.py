@@ -104,3 +104,5 @@ def test_the_recipe_hash_follows_sources_data_and_inputs() -> None:
     assert cache.recipe_hash("lab.virtual.qemu", suite="bookworm") == same
     assert cache.recipe_hash("lab.virtual.qemu", suite="trixie") != same
     assert cache.recipe_hash("lab.virtual.images", suite="bookworm") != same
+    with pytest.raises(ModuleNotFoundError, match=r"lab\.virtual\.gone"):
+        cache.recipe_hash("lab.virtual.gone")
