@@ -86,7 +86,7 @@ class Poller(Generic[Outcome]):
 
 
 class Source(Protocol):
-    """What `SourceHealth` says of a source."""
+    """State of a source, as `SourceHealth` exports it."""
 
     @property
     def name(self) -> str: ...

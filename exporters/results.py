@@ -65,7 +65,7 @@ class BuildReader:
 
 
 def _distinct(found: list[Build]) -> int:
-    """How many builds there are, where one of which less is known may be one of the others."""
+    """Number of builds; one of which less is known may be another's."""
     distinct: list[Build] = []
     for build in found:
         if not any(build.is_same(other) for other in distinct):
@@ -79,7 +79,7 @@ def _distinct(found: list[Build]) -> int:
 
 @frozen
 class Board:
-    """Whose attempts are counted together."""
+    """Labels of attempts that are counted together."""
 
     board: str
     board_type: str
@@ -95,7 +95,7 @@ Counts = dict[Board, Counter[str]]  # by outcome
 
 @define
 class OutcomeReader:
-    """Counts attempts by board and outcome; those of a completed run, which never changes, only once.
+    """Counts attempts by board and outcome; a completed run is counted once.
 
     No release and no medium are told apart, and no release is left out: a counter that loses one would fall, and Prometheus
     takes that for a restart and all that is left for new.
@@ -160,7 +160,7 @@ BUCKETS: Final = {
 
 @frozen
 class AttemptKey:
-    """What attempts are counted by."""
+    """Labels of a count of attempts."""
 
     board: str
     board_type: str
@@ -172,7 +172,7 @@ class AttemptKey:
 
 @frozen
 class CycleKey:
-    """What cycles are sorted into buckets by.
+    """Labels of a histogram of cycles.
 
     Attributes:
         quantity: of BUCKETS. labels: medium, mode, definition, where there are.
@@ -187,7 +187,7 @@ class CycleKey:
 
 @define
 class Histogram:
-    """Counts per bucket of BUCKETS, the last for what is above all; and the sum, in seconds."""
+    """Counts per bucket of BUCKETS and one above, and the sum in seconds."""
 
     counts: list[int]
     total_s: float = 0.0
@@ -222,7 +222,7 @@ class Tallies:
         )
 
     def rise_to(self, other: Tallies) -> None:
-        """Take over what is higher in the other; a counter of Prometheus must not fall when runs are deleted."""
+        """Take over the other's higher counts, since no counter may fall."""
         for key, count in other.attempts.items():
             self.attempts[key] = max(self.attempts[key], count)
         for place, count in other.moments.items():
@@ -271,7 +271,7 @@ def count(
 
 
 def bucket(bounds: Sequence[float], value: float) -> int:
-    """Which bucket a value is counted in: the first whose upper bound it does not exceed."""
+    """Index of the first bucket whose upper bound the value does not exceed."""
     return bisect.bisect_left(bounds, value)
 
 

@@ -79,7 +79,7 @@ class ExporterServer:
         self._server.run([self._listening])
 
     def shutdown(self) -> None:
-        """End `serve_forever`; may be called from another thread or a signal's handler, and before it began."""
+        """End `serve_forever`; any thread and a signal's handler may call it."""
         self._server.should_exit = True
 
     def close(self) -> None:
@@ -121,13 +121,13 @@ def application(exposition: ExpositionProtocol) -> Starlette:
 
 
 async def _pieces(page: bytes) -> AsyncIterator[memoryview]:
-    """A page in pieces, so that a slow client holds no second copy of it."""
+    """Pieces of a page; a slow client holds no second copy."""
     for start in range(0, len(page), _PIECE_BYTES):
         yield memoryview(page)[start : start + _PIECE_BYTES]
 
 
 def is_address(host: str) -> bool:
-    """Whether a Host header, or none, has an address or localhost.
+    """Tell if a Host header, or none, has an address or localhost.
 
     Any other name may be a web page's whose name server gives 127.0.0.1, in a browser of this host (DNS rebinding).
     """
@@ -154,7 +154,7 @@ _HEAD_LINES: Final = 2  # HELP and TYPE
 
 @frozen
 class Page:
-    """Text in Prometheus' format, as the head of a deflate stream that more can follow.
+    """Head of a deflate stream with text in Prometheus' format.
 
     Attributes:
         crc: CRC-32 of the text. length: of the text in bytes.
@@ -240,7 +240,7 @@ class ResultsSource:
 
 
 class Staleness(Collector):
-    """Whether the results are older than the store; they stay while it is away."""
+    """Gauge that is 1 while the store is away and the results are older than it."""
 
     def __init__(self, registry: CollectorRegistry, results: Poller[Page]) -> None:
         self._results = results

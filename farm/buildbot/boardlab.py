@@ -1,4 +1,7 @@
-"""What Buildbot lacks for boardlab: the step that is `lab run`, a scheduler of releases, and reports of what the judge said."""
+"""Steps, schedulers and reports of boardlab for Buildbot.
+
+A step is `lab run`, a scheduler watches releases, a report has the verdicts.
+"""
 
 import datetime as dt
 import json
@@ -249,7 +252,7 @@ class Released(ReconfigurableBaseScheduler):
 
     @defer.inlineCallbacks
     def _measured(self, path):
-        """Whether nothing is left to do with a file: it is another board's, or its request is there."""
+        """True: the file is another board's, or its request is there."""
         state, command = written(path), ["release", "check", "--settled", "--json", "--env", self.env, str(path)]
         code, out, err = yield runprocess.run_process(
             reactor,
@@ -370,7 +373,10 @@ def document(context):
 
 
 def alert_of(documents):
-    """What Alertmanager gets (its API v2, `POST alerts`) of a build that failed; documents: the address of the runbooks."""
+    """Alert of a failed build, as `POST alerts` of Alertmanager's API v2 takes it.
+
+    `documents`: the address of the runbooks.
+    """
 
     def alert(context):
         build = context["build"]

@@ -69,7 +69,7 @@ def follow(board: Board, watch: BootWatch, taken: int | None = None, *, woken: b
 
 
 def falls_silent(board: Board) -> bool:
-    """Whether a board that was switched off says nothing any more."""
+    """Tell if a board that was switched off has fallen silent."""
     clock = board.power.clock
     deadline_ns = clock.now_ns() + round(DRAIN_S * 1e9)
     wait_s = board.type.timeouts.off_silence_s / 2
@@ -120,7 +120,10 @@ def power_asked(board: Board, *, rails: bool = True) -> Iterator[None]:
 
 
 def _lost(board: Board, doubts: list[str], *, rails: bool) -> str:
-    """Who says that it has no power; empty: nobody does. `doubts` are why that is not certain; none: it has power."""
+    """Evidence that the board has no power; empty: none.
+
+    `doubts` gets the reasons why that is not certain; none: it has power.
+    """
     if rails:
         volts = _volts(board)
         if volts and max(volts.values()) < RAIL_OFF_V:
@@ -145,7 +148,7 @@ def _lost(board: Board, doubts: list[str], *, rails: bool) -> str:
 
 
 def _volts(board: Board) -> dict[str, float]:
-    """What the rails read now; none where that is not known."""
+    """Voltages of the rails now; empty: not known."""
     try:
         volts: dict[str, float] = calls.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
     except BoardlabError:  # what fails is the boot; that its sensors do not answer either changes nothing
