@@ -7,7 +7,7 @@ import itertools
 import re
 import struct
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from importlib.metadata import version
 from typing import Final, Protocol
 
@@ -31,15 +31,14 @@ from lab.http.server import LimitedServer, listening_socket
 
 MOST_ANSWERED: Final = 8  # scrapes at once; each may hold a page
 _PAGES_AT_ONCE: Final = 2
-_PIECE_BYTES: Final = 1 << 18
 _INDEX: Final = '<!doctype html><title>boardlab</title><h1>boardlab exporter</h1><p><a href="/metrics">metrics</a>\n'
 
 
 class ExpositionProtocol(Protocol):
     """All metrics, as text or compressed."""
 
-    def gzipped(self) -> bytes:
-        """All metrics, compressed."""
+    def gzipped(self) -> tuple[int, Iterable[bytes | memoryview]]:
+        """All metrics, compressed: length in bytes, and pieces of it."""
         ...
 
     def plain(self) -> tuple[int, Iterable[bytes]]:
@@ -103,13 +102,15 @@ def application(exposition: ExpositionProtocol) -> Starlette:
     async def metrics(request: Request) -> Response:
         if not limiters:
             limiters.append(anyio.CapacityLimiter(_PAGES_AT_ONCE))
-        headers = {"Content-Type": CONTENT_TYPE}
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            page = await to_thread.run_sync(exposition.gzipped, limiter=limiters[0])
-            headers |= {"Content-Encoding": "gzip", "Content-Length": str(len(page))}
-            return StreamingResponse(_pieces(page), headers=headers)
-        length, pieces = await to_thread.run_sync(exposition.plain, limiter=limiters[0])
-        return StreamingResponse(pieces, headers={**headers, "Content-Length": str(length)})
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        make: Callable[[], tuple[int, Iterable[bytes | memoryview]]] = (
+            exposition.gzipped if packed else exposition.plain
+        )
+        length, pieces = await to_thread.run_sync(make, limiter=limiters[0])
+        headers = {"Content-Type": CONTENT_TYPE, "Content-Length": str(length)}
+        if packed:  # without a copy; the plain text is unpacked in a thread
+            return StreamingResponse(_each(pieces), headers={**headers, "Content-Encoding": "gzip"})
+        return StreamingResponse(pieces, headers=headers)
 
     async def healthy(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -120,10 +121,9 @@ def application(exposition: ExpositionProtocol) -> Starlette:
     return Starlette(routes=[Route("/metrics", metrics), Route("/-/healthy", healthy), Route("/", index)])
 
 
-async def _pieces(page: bytes) -> AsyncIterator[memoryview]:
-    """Pieces of a page; a slow client holds no second copy."""
-    for start in range(0, len(page), _PIECE_BYTES):
-        yield memoryview(page)[start : start + _PIECE_BYTES]
+async def _each(pieces: Iterable[bytes | memoryview]) -> AsyncIterator[bytes | memoryview]:
+    for piece in pieces:
+        yield piece
 
 
 def is_address(host: str) -> bool:
@@ -164,12 +164,14 @@ class Page:
     crc: int
     length: int
 
-    def gzipped(self, tail: bytes) -> bytes:
-        """The page and a tail as one gzip file."""
+    def gzipped(self, tail: bytes) -> tuple[int, Iterable[bytes | memoryview]]:
+        """The page and a tail as one gzip file: length in bytes, and pieces; a slow client holds no second copy."""
         packer = zlib.compressobj(_LEVEL, wbits=_RAW)
-        end = packer.compress(tail) + packer.flush()
         trailer = struct.pack("<II", zlib.crc32(tail, self.crc), (self.length + len(tail)) & 0xFFFFFFFF)
-        return b"".join((_GZIP_HEADER, self.deflated, end, trailer))
+        end = packer.compress(tail) + packer.flush() + trailer
+        view = memoryview(self.deflated)
+        head = (view[start : start + _PIECE] for start in range(0, len(view), _PIECE))
+        return len(_GZIP_HEADER) + len(view) + len(end), itertools.chain([_GZIP_HEADER], head, [end])
 
     def pieces(self) -> Iterator[bytes]:
         """The text, in pieces, for clients without gzip."""
@@ -279,8 +281,8 @@ class Exposition:
     def _head(self) -> Page:
         return (self._results and self._results.latest) or EMPTY
 
-    def gzipped(self) -> bytes:
-        """All metrics, compressed."""
+    def gzipped(self) -> tuple[int, Iterable[bytes | memoryview]]:
+        """All metrics, compressed: length in bytes, and pieces of it."""
         return self._head.gzipped(generate_latest(self._live))
 
     def plain(self) -> tuple[int, Iterable[bytes]]:
