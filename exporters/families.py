@@ -1,4 +1,4 @@
-"""The families of a view of the store."""
+"""Prometheus families of the results, open verdicts and standing failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LabelledValue = tuple[dict[str, str], float]  # labels, value
 
 
 class Results(Collector):
-    """A view of the store; set `view` to the newest one."""
+    """Collector of the store's view; set `view` to the newest one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.view: ExportView | None = None
@@ -57,7 +57,7 @@ class Results(Collector):
         yield _moments(self.view.tallies)
         yield from _histograms(self.view.tallies)
         left_out = GaugeMetricFamily(
-            "boardlab_results_left_out", "What the bounds of the number of series left out.", labels=["what"]
+            "boardlab_results_left_out", "Omitted items, by the limits of the number of series.", labels=["what"]
         )
         for what, count in self.view.left_out.items():
             left_out.add_metric([what], count)
@@ -87,7 +87,7 @@ def _statistics(found: Iterable[tuple[LatestRun, ExportedMeasurement]]) -> Itera
 
 
 def _gauge(name: str, about: str, rows: Iterable[LabelledValue]) -> Iterator[Metric]:
-    """A family of gauges, in parts that are small in memory; at least one."""
+    """A family of gauges in small parts, at least one."""
     rest = iter(rows)
     while True:
         part = GaugeMetricFamily(name, about)
@@ -231,7 +231,7 @@ def _cumulated(key: CycleKey, counts: list[int]) -> list[tuple[str, float]]:
 
 MAX_CHANGES: Final = 100
 DEAD, AT_TIMES = "dead", "at_times"  # all attempts of the newest run fail, or some
-LONGEST_WORDS: Final = 1000  # characters of a label that holds words; each change has one series with them
+LONGEST_WORDS: Final = 1000  # characters of a text label; each change has one series with such labels
 _NUMBER: Final = ("board", "board_type", "kind", "metric", "params", "outcome", "since_run")
 _CHANGE: Final = ("board", "board_type", "outcome", "since_run")
 _FAILURE: Final = ("board", "board_type", "release", "outcome", "cause", "state")
@@ -241,14 +241,14 @@ _WORDS: Final = ("title", "moved", "since", "boards", "differs", "report", "log"
 
 @define
 class StandingVerdicts:
-    """The verdicts that stand in a store."""
+    """Collector of a store's open verdicts."""
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
     now: Callable[[], datetime] = utc_now
 
     def read(self) -> list[Metric]:
-        """The verdicts that stand now.
+        """Families of the open verdicts.
 
         Raises:
             BoardlabError: the store cannot be read.
@@ -260,7 +260,7 @@ class StandingVerdicts:
 
 @define
 class StandingFailures:
-    """The standing failures of boards in a store."""
+    """Collector of a store's standing failures."""
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
@@ -268,7 +268,7 @@ class StandingFailures:
     _reader: FailureReader = field(factory=FailureReader, init=False)
 
     def read(self) -> list[Metric]:
-        """The causes that stand now.
+        """Families of the standing failures.
 
         Raises:
             BoardlabError: the store cannot be read.
@@ -306,7 +306,7 @@ def _failure_labels(each: Failing) -> tuple[str, ...]:
 
 
 def families(found: Standing, evidence: EvidenceLinks) -> Iterator[Metric]:
-    """The families of verdicts that stand."""
+    """Families of the open verdicts."""
     every = changes(found.heard, found.began)
     shown = every[:MAX_CHANGES]
     effects: list[BuildLabelledValue] = []
@@ -337,8 +337,8 @@ def _words(shown: Sequence[VerdictChange], evidence: EvidenceLinks) -> Metric:
     )
     for change in shown:
         words = (change.title, "\n".join(change.lines), change.since, change.boards, change.differing)
-        said = [text[:LONGEST_WORDS] for text in (*words, evidence.report(change), evidence.log(change))]
-        family.add_metric([*map(clean, _standing_labels(change)), *said], 1.0)
+        texts = [text[:LONGEST_WORDS] for text in (*words, evidence.report(change), evidence.log(change))]
+        family.add_metric([*map(clean, _standing_labels(change)), *texts], 1.0)
     return family
 
 

@@ -1,4 +1,7 @@
-"""The numbers of a run as they are exposed: statistics in base units, small enough to keep a thousand boards' in memory."""
+"""Exported numbers of a run: statistics in base units.
+
+They are compact, since a thousand boards' are in memory.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ BASE_UNITS: Final[dict[str, tuple[str, float]]] = {
     "mA": ("amperes", 1e-3),
     "degC": ("celsius", 1.0),
 }
-# Metrics of the catalogue that have a better name, or are one quantity for several modes or definitions. What a pattern
-# names becomes a label.
+# Metrics of the catalogue with a better name, or with one quantity for several modes or definitions. Named groups of a
+# pattern become labels.
 QUANTITIES: Final = (
     (r"boot\.time", "boot_duration"),
     (r"boot\.stage", "boot_stage_duration"),
@@ -72,23 +75,19 @@ _SHARED: Final = {
     "total_power": "Mean power of all measured rails in a low-power mode.",
     "phase_energy": "Energy between two moments.",
 }
-_VENDORS: Final = {
-    "power.resume_latency": (("definition", "kernel"),)
-}  # by its text it is the one on the kernel's clock
+_VENDORS: Final = {"power.resume_latency": (("definition", "kernel"),)}  # the guide defines it on the kernel's clock
 _NO_METRIC_NAME: Final = re.compile(r"[^a-z0-9]+")
 Labels = tuple[tuple[str, str], ...]
 
 
 @frozen
 class MetricName:
-    """How a metric is called.
+    """Exported name of a metric.
 
     Attributes:
-        quantity: without prefix and unit.
-        value, uncertainty: families in the base unit. samples: how many samples.
-        factor: from the store's unit to the base unit.
-        labels: what the metric's own name says.
-        about: for people. better: "lower" or "higher".
+        quantity: without prefix and unit. value, uncertainty: families in the base unit. samples: family of the
+        sample count. factor: from the store's unit to the base unit. labels: parts of the metric's own name.
+        about: help text. better: "lower" or "higher".
     """
 
     quantity: str
@@ -102,7 +101,7 @@ class MetricName:
 
 
 def name_of(metric: Metric) -> MetricName:
-    """The name of a metric; units outside BASE_UNITS are not converted."""
+    """Exported name of a metric; units outside BASE_UNITS are not converted."""
     base, factor = BASE_UNITS.get(metric.unit, (_plain(metric.unit), 1.0))
     quantity, labels = quantity_of(metric.name)
     stem, suffix = f"{PREFIX}_{quantity}", f"_{base}" if base else ""
@@ -119,7 +118,7 @@ def name_of(metric: Metric) -> MetricName:
 
 
 def quantity_of(name: str) -> tuple[str, Labels]:
-    """The quantity of a metric, and the rest of its name."""
+    """Quantity of a metric, and labels of its name's rest."""
     for pattern, quantity in QUANTITIES:
         if match := re.fullmatch(pattern, name):
             named = {key: text for key, text in match.groupdict().items() if text is not None}
@@ -131,7 +130,7 @@ def _plain(name: str) -> str:
     return _NO_METRIC_NAME.sub("_", name.lower()).strip("_")
 
 
-# --- The numbers of a run as they are exposed: statistics in base units, small enough to keep a thousand boards' in memory ---
+# --- Exported numbers of a run ---
 
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
@@ -141,23 +140,26 @@ INIT: Final = "init"
 
 @frozen
 class BootVariant:
-    """What of a run is replaced by a later run on its own: the numbers of one medium, with one init."""
+    """Medium and init of a number.
+
+    A later run replaces the numbers of its variant only.
+    """
 
     medium: str
     init: str = ""
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> Self:
-        """Where a number with these parameters belongs."""
+        """Variant of a number with these parameters."""
         return cls(params.get(MEDIUM, ""), params.get(INIT, ""))
 
 
 @frozen
 class RunKey:
-    """What has one latest run: its numbers replace those of earlier runs.
+    """Identity of the runs of which only the latest is exported.
 
     Attributes:
-        init: what the kernel was told to run; empty: the board's own.
+        init: of the kernel's command line; empty: the board's own.
     """
 
     board: str
@@ -173,7 +175,7 @@ class ExportedMeasurement:
     """One measurement.
 
     Attributes:
-        labels: those that the group does not have: what the metric's name says, its version, its parameters.
+        labels: beside those of the group: parts of the metric's name, its version, its parameters.
         values: by `stats`, in the base unit of `name`.
     """
 
@@ -186,17 +188,17 @@ class ExportedMeasurement:
 
     @property
     def stats(self) -> tuple[str, ...]:
-        """What the values are."""
+        """Names of the values."""
         return STATS if len(self.values) == len(STATS) else ("avg",)
 
 
 @frozen
 class LatestRun:
-    """The latest completed run of a board, type, release, kind, medium and init.
+    """Latest completed run of a RunKey.
 
     Attributes:
-        flagged: (metric, flag) -> how many samples have it.
-        left_out: how many figures were too many.
+        flagged: number of samples by (metric, flag).
+        left_out: number of figures above the limit.
     """
 
     key: RunKey
@@ -207,7 +209,10 @@ class LatestRun:
 
 
 class FigureMaker:
-    """Makes figures; equal names, labels and flags are kept once, since a thousand boards have the same few."""
+    """Makes figures with shared names, labels and flags.
+
+    A thousand boards have the same few.
+    """
 
     def __init__(self) -> None:
         self._names: dict[Metric, MetricName] = {}
@@ -215,12 +220,12 @@ class FigureMaker:
         self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
     def figures(self, measurements: Iterable[Measurement], place: BootVariant) -> tuple[ExportedMeasurement, ...]:
-        """The figures of this place's measurements; a stage comes after what it is a part of."""
+        """Figures of a variant; boot stages come last."""
         wanted = [m for m in measurements if BootVariant.of(m.params) == place and m.samples]
         return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
 
     def flagged(self, measurements: Iterable[Measurement], place: BootVariant) -> dict[tuple[str, str], int]:
-        """(metric, flag) -> how many samples of this place's have the flag."""
+        """Number of a variant's flagged samples by (metric, flag)."""
         found: dict[tuple[str, str], int] = {}
         for measurement in measurements:
             if BootVariant.of(measurement.params) != place:
@@ -232,7 +237,7 @@ class FigureMaker:
         return found
 
     def labels(self, metric: Metric, params: Mapping[str, str]) -> Labels:
-        """The labels of a number of that metric with these parameters."""
+        """Labels of a metric's number with these parameters."""
         return self._labels_of(self._name(metric), metric, params)
 
     def _name(self, metric: Metric) -> MetricName:
@@ -266,7 +271,7 @@ def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, 
     return tuple(value * factor for value in (summary.min, summary.mean, summary.median, summary.p95, summary.max))
 
 
-# --- Names and values of labels, whatever a console or a file has put into them ---
+# --- Valid names and values of labels ---
 
 
 LONGEST_VALUE: Final = 100  # characters
@@ -278,7 +283,7 @@ _NO_NAME: Final = re.compile(r"[^a-z0-9_]+")
 
 
 def clean(value: str) -> str:
-    """A label's value: printable, of one line, and not longer than LONGEST_VALUE.
+    """A printable label value in one line, up to LONGEST_VALUE characters.
 
     Control characters, also those that begin a terminal's escape sequences, and lone surrogates become "?".
     """

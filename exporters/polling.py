@@ -1,4 +1,4 @@
-"""Sources that are asked again and again, each in a thread of its own."""
+"""Sources that are polled, each in its own thread."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 from lab.errors import BoardlabError
 from lab.host.clock import Clock, utc_now
 
-OVERDUE: Final = 3  # a source that gave nothing for so many intervals hangs
-LEAST_PATIENCE_S: Final = 60.0  # but not before so many seconds
+OVERDUE: Final = 3  # intervals without an answer after which a source hangs
+MIN_TIMEOUT_S: Final = 60.0  # a lower limit of these intervals
 _log = logging.getLogger(__name__)
 
 Outcome = TypeVar("Outcome")
@@ -24,13 +24,12 @@ Outcome = TypeVar("Outcome")
 
 @define(eq=False)
 class Poller(Generic[Outcome]):
-    """Asks one source.
+    """Polls one source.
 
     Attributes:
-        name: the label `collector`.
-        read: asks the source; what it raises is logged, and the source is down until it answers again.
-        interval_s: between two questions.
-        latest: the last answer, which `fresh` says whether to believe; None before the first.
+        name: the label `collector`. read: asks the source; a BoardlabError is logged, and the source is down
+        until the next answer. interval_s: between two polls. latest: the last answer, valid while `fresh`; None
+        before the first.
     """
 
     name: str
@@ -47,13 +46,13 @@ class Poller(Generic[Outcome]):
 
     @property
     def fresh(self) -> bool:
-        """Whether the last question was answered, and not too long ago."""
-        patience_s = max(OVERDUE * self.interval_s, LEAST_PATIENCE_S)
+        """Return whether the last poll succeeded, recently enough."""
+        timeout_s = max(OVERDUE * self.interval_s, MIN_TIMEOUT_S)
         age_s = (self.clock.now_ns() - self._answered_ns) / 1e9
-        return self.latest is not None and not self._failure and age_s <= patience_s
+        return self.latest is not None and not self._failure and age_s <= timeout_s
 
     def poll(self) -> None:
-        """Ask once."""
+        """Poll once."""
         begun_ns = self.clock.now_ns()
         try:
             answer = self.read()
@@ -69,12 +68,12 @@ class Poller(Generic[Outcome]):
         self.answered_at, self.duration_s = utc_now().timestamp(), (self._answered_ns - begun_ns) / 1e9
 
     def start(self) -> None:
-        """Ask in a thread, at once and then at each interval, until `stop`."""
+        """Poll in a thread, at once and at each interval, until `stop`."""
         self._thread = threading.Thread(target=self._run, name=f"collector {self.name}", daemon=True)
         self._thread.start()
 
     def stop(self, patience_s: float = 1.0) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(patience_s)
@@ -99,7 +98,7 @@ class Source(Protocol):
 
 
 class FreshMetrics(Collector):
-    """The metrics of sources whose old answers mean nothing: those that are down have none."""
+    """Collector of sources' current metrics; those down have none."""
 
     def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[list[Metric]]]) -> None:
         self._sources = sources
@@ -112,7 +111,7 @@ class FreshMetrics(Collector):
 
 
 class SourceHealth(Collector):
-    """How the sources are: one is never hidden by another."""
+    """Collector of the sources' state."""
 
     def __init__(self, registry: CollectorRegistry, sources: Sequence[Source]) -> None:
         self._sources = sources

@@ -1,4 +1,4 @@
-"""The results of the store as Prometheus sees them: of each board, type, medium and release the latest completed run."""
+"""Exported results: the latest completed run of each RunKey, and counters."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from lab.results.failures import CATALOGUE, OTHER
 from lab.results.records import OK, PUBLISHED
 from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
 
-# --- Labels and builds that do not fit: how many builds a release's label had, and how many labels its newest build ---
+# --- Builds of a release's label, and labels of its newest build: more than one is a mistake ---
 
 
 @frozen
 class LabelledBuilds:
-    """A release's label on one board.
+    """Builds of a release's label on one board.
 
     Attributes:
-        builds: how many builds had this label. labels: how many labels the label's latest build had, on boards of that type.
+        builds: number of builds with this label. labels: number of labels of its latest build, on boards of
+        that type.
     """
 
     board: str
@@ -38,7 +39,7 @@ class LabelledBuilds:
 
 @define
 class BuildReader:
-    """Reads the builds of completed runs; of each only once, since it never changes."""
+    """Reads the builds of completed runs, each only once."""
 
     _known: dict[int, Build] = field(factory=dict, init=False)
 
@@ -65,7 +66,7 @@ class BuildReader:
 
 
 def _distinct(found: list[Build]) -> int:
-    """Number of builds; one of which less is known may be another's."""
+    """Number of distinct builds; an incompletely known one may equal another."""
     distinct: list[Build] = []
     for build in found:
         if not any(build.is_same(other) for other in distinct):
@@ -73,13 +74,13 @@ def _distinct(found: list[Build]) -> int:
     return len(distinct)
 
 
-# --- How a board's attempts ended, over all of its runs: each class of the catalogue is there, at 0, before it first happens ---
-# `increase()` of a counter that appears at 1 is 0: without the zeros nobody would be told of the first failure.
+# --- Outcomes of a board's attempts over all runs: each class of the catalogue starts at 0 ---
+# `increase()` of a counter that appears at 1 is 0: without the zeros the first failure would raise no alert.
 
 
 @frozen
 class Board:
-    """Labels of attempts that are counted together."""
+    """Labels of a board's attempts."""
 
     board: str
     board_type: str
@@ -97,8 +98,8 @@ Counts = dict[Board, Counter[str]]  # by outcome
 class OutcomeReader:
     """Counts attempts by board and outcome; a completed run is counted once.
 
-    No release and no medium are told apart, and no release is left out: a counter that loses one would fall, and Prometheus
-    takes that for a restart and all that is left for new.
+    It distinguishes neither releases nor media. Prometheus takes a falling counter for a restart, so no release
+    is left out.
     """
 
     _settled: Counts = field(factory=dict, init=False)
@@ -106,7 +107,7 @@ class OutcomeReader:
     _shown: Counts = field(factory=dict, init=False)
 
     def read(self, snapshot: StoreSnapshot, heads: Collection[RunHead], completed: str) -> Counts:
-        """The counts of these boards' runs; none ever falls.
+        """Counts of these boards' runs; they never fall.
 
         Args:
             heads: all runs of the boards. completed: the status of a run that never changes any more.
@@ -127,7 +128,7 @@ class OutcomeReader:
 
 
 def rows(counts: Counts) -> Iterator[tuple[Board, str, int]]:
-    """Board, outcome and count: every outcome that there can be, of every board."""
+    """Board, outcome and count, for every possible outcome."""
     for board, found in counts.items():
         for outcome in (OK, *sorted(CATALOGUE)):
             yield board, outcome, found[outcome]
@@ -147,10 +148,10 @@ def _add(counts: Counts, more: Counts) -> None:
         counts.setdefault(board, Counter()).update(found)
 
 
-# --- Counters and histograms over all runs of the store, which never go back while this process lives ---
+# --- Counters and histograms over all runs of the store; they never fall while this process lives ---
 
 
-PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: what has a histogram
+PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: metrics with a histogram
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
 BUCKETS: Final = {
     "boot_duration": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
@@ -187,13 +188,13 @@ class CycleKey:
 
 @define
 class Histogram:
-    """Counts per bucket of BUCKETS and one above, and the sum in seconds."""
+    """Counts per bucket, one of them unbounded, and their sum."""
 
     counts: list[int]
     total_s: float = 0.0
 
     def add(self, other: Histogram) -> None:
-        """Count what the other has counted."""
+        """Add another histogram."""
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.total_s += other.total_s
 
@@ -207,14 +208,14 @@ class Tallies:
     cycles: dict[CycleKey, Histogram] = field(factory=dict)
 
     def add(self, other: Tallies) -> None:
-        """Count what the other has counted."""
+        """Add other counts."""
         self.attempts.update(other.attempts)
         self.moments.update(other.moments)
         for key, histogram in other.cycles.items():
             self.cycles.setdefault(key, Histogram([0] * len(histogram.counts))).add(histogram)
 
     def of(self, kept: Container[tuple[str, str]]) -> Tallies:
-        """Those of these (board, release)."""
+        """Counts of some (board, release)."""
         attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in kept})
         moments = Counter({key: n for key, n in self.moments.items() if (key[0], key[2]) in kept})
         return Tallies(
@@ -222,7 +223,7 @@ class Tallies:
         )
 
     def rise_to(self, other: Tallies) -> None:
-        """Take over the other's higher counts, since no counter may fall."""
+        """Take over higher counts, since no counter may fall."""
         for key, count in other.attempts.items():
             self.attempts[key] = max(self.attempts[key], count)
         for place, count in other.moments.items():
@@ -236,10 +237,10 @@ class Tallies:
 def count(
     snapshot: StoreSnapshot, heads: Iterable[RunHead], classes: dict[str, set[str]], max_classes: int
 ) -> Tallies:
-    """The counts of these runs.
+    """Count attempts, moments and cycles of these runs.
 
     Args:
-        classes: board -> the failure classes that are kept apart; those that are new join them.
+        classes: distinguished failure classes by board; new ones are added.
         max_classes: of a board; further ones are OTHER.
     """
     runs = {head.id: head for head in heads}
@@ -271,7 +272,7 @@ def count(
 
 
 def bucket(bounds: Sequence[float], value: float) -> int:
-    """Index of the first bucket whose upper bound the value does not exceed."""
+    """Index of the lowest bucket that contains a value."""
     return bisect.bisect_left(bounds, value)
 
 
@@ -279,12 +280,15 @@ def _labels(head: RunHead) -> tuple[str, str, str]:
     return clean(head.board), clean(head.board_type), clean(head.release)
 
 
-# --- The results of the store as Prometheus sees them: of each board, type, medium and release the latest completed run ---
+# --- Exported view of the store ---
 
 
 @frozen
 class ExportLimits:
-    """What bounds the number of series; see docs/farm-metrics.md. What is left out is counted."""
+    """Limits of the number of series (docs/farm-metrics.md).
+
+    Omitted series are counted.
+    """
 
     boards: int = 2000
     releases_per_board: int = 5
@@ -294,7 +298,10 @@ class ExportLimits:
 
 @frozen
 class LastRun:
-    """When a board's runs of one kind and release last ended, and last ended well; None: never."""
+    """Last end and last success of a board's runs.
+
+    They are of one kind and release; a success of None: never.
+    """
 
     board: str
     board_type: str
@@ -306,10 +313,10 @@ class LastRun:
 
 @frozen
 class ExportView:
-    """What the store said.
+    """Exported content of the store.
 
     Attributes:
-        left_out: what -> how many of it were too many.
+        left_out: number of omitted series by kind.
     """
 
     groups: tuple[LatestRun, ...]
@@ -323,7 +330,7 @@ class ExportView:
 
 @define
 class ResultsReader:
-    """Reads a store again and again; of a completed run, which never changes, only once."""
+    """Reads a store repeatedly, but each completed run only once."""
 
     watcher: SnapshotReader
     limits: ExportLimits = ExportLimits()
@@ -342,7 +349,7 @@ class ResultsReader:
         self._judge = Judge(self._maker, self.limits.figures_per_group)
 
     def read(self) -> ExportView:
-        """What the store says now.
+        """Current view of the store.
 
         Raises:
             BoardlabError: it cannot be read.
@@ -364,7 +371,7 @@ class ResultsReader:
             changes = self._changes(snapshot, everything, boards, {**self._places, **found})
             builds = self._builds.read(snapshot, completed)
             outcomes = self._outcomes.read(snapshot, [head for head in every if head.board in boards], COMPLETED)
-        self._places.update(found)  # only now: a snapshot that broke off is repeated from here
+        self._places.update(found)  # only now, so that a broken snapshot is repeated from here
         self._groups = taken
         self._settled.add(settled)
         now = Tallies()
@@ -383,7 +390,10 @@ class ResultsReader:
         boards: set[str],
         places: Mapping[int, set[BootVariant]],
     ) -> tuple[MetricChange, ...]:
-        """Of the boards that are shown, and of published guides, whose boards have the vendor's names."""
+        """Changes of exported boards and of published guides.
+
+        Published boards have the vendor's names.
+        """
         published = [head for head in everything if head.kind == PUBLISHED]
         self._published |= self._places_of(snapshot, [head for head in published if head.id not in self._published])
         wanted = [head for head in everything if head.kind == PUBLISHED or head.board in boards]
@@ -394,7 +404,7 @@ class ResultsReader:
         self._published, self._builds = {}, BuildReader()
 
     def _chosen(self, heads: Sequence[RunHead]) -> tuple[list[RunHead], dict[str, int]]:
-        """The runs of the boards and releases that were used last."""
+        """Runs of the most recent boards and releases."""
         boards: dict[str, dict[str, None]] = {}
         too_many: set[str] = set()
         for head in reversed(heads):
@@ -416,9 +426,9 @@ class ResultsReader:
     def _taken(
         self, snapshot: StoreSnapshot, heads: Sequence[RunHead], places: dict[int, set[BootVariant]]
     ) -> dict[RunKey, tuple[int, LatestRun]]:
-        """The latest run of each group, read where it is another one than before."""
+        """Latest run of each group, read only if it is new."""
         latest: dict[tuple[RunKey, bool], tuple[RunHead, BootVariant]] = {}
-        for head in heads:  # the oldest first, so the latest one stays: of the board's own init, and of the others
+        for head in heads:  # oldest first, so the latest one stays, for the board's own init and for others
             for place in places[head.id]:
                 labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, place.medium))
                 latest[RunKey(*labels), bool(place.init)] = head, place

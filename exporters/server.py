@@ -1,4 +1,7 @@
-"""The exporter's ASGI application: /metrics from a page made in the background, and /-/healthy."""
+"""ASGI application of the exporter: /metrics and /-/healthy.
+
+/metrics is a page that was rendered in the background.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ class ExporterServer:
         self._listening.close()
 
     async def _admit(self, request: Request) -> Response | None:
-        """The answer to a request that is refused."""
+        """Response to a refused request; None: it is admitted."""
         if not self._by_name and not is_address(request.headers.get("host", "")):
             return PlainTextResponse("ask by address, e.g. 127.0.0.1, not by name\n", 403)
         header = request.headers.get("authorization")
@@ -141,7 +144,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-# --- A rendered page that is compressed once and served often ---
+# --- A rendered page, compressed once and served often ---
 
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -194,7 +197,7 @@ class _One(Collector):
 
 
 def render(families: Iterable[Metric]) -> Page:
-    """Render family by family: at no time is the whole text in memory.
+    """Render family by family, without the whole text in memory.
 
     A large family may come in parts, one after another; their head is written once.
     """
@@ -216,11 +219,11 @@ def render(families: Iterable[Metric]) -> Page:
 EMPTY: Final = render(())
 
 
-# --- A scrape: the page of the results as rendered last, and the live metrics ---
+# --- A scrape: the rendered page of the results, and the live metrics ---
 
 
 class ResultsSource:
-    """Renders the results when the store is read, so that a scrape only sends them."""
+    """Renders the results when the store is read, not per scrape."""
 
     def __init__(self, reader: ResultsReader) -> None:
         self._reader = reader
@@ -229,7 +232,7 @@ class ResultsSource:
         self._page = EMPTY
 
     def read(self) -> Page:
-        """The page of the store's results; a new one if they have changed.
+        """Page of the store's results, rendered again after a change.
 
         Raises:
             BoardlabError: the store cannot be read.
@@ -242,7 +245,7 @@ class ResultsSource:
 
 
 class Staleness(Collector):
-    """Gauge that is 1 while the store is away and the results are older than it."""
+    """Gauge of 1 while the store is away and its results outdated."""
 
     def __init__(self, registry: CollectorRegistry, results: Poller[Page]) -> None:
         self._results = results
@@ -258,7 +261,7 @@ class Staleness(Collector):
 
 
 class ExporterBuild(Collector):
-    """The version of boardlab."""
+    """Collector of boardlab's version."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         registry.register(self)
@@ -270,10 +273,10 @@ class ExporterBuild(Collector):
 
 
 class Exposition:
-    """All metrics: those of the results, and the live ones."""
+    """All metrics: rendered results and live ones."""
 
     def __init__(self, results: Poller[Page] | None, live: CollectorRegistry) -> None:
-        """Args: results: None on a host that has none."""
+        """Args: results: None on a host without them."""
         self._results = results
         self._live = live
 

@@ -1,8 +1,8 @@
-"""Whether the numbers of each board's newest runs moved: what the judge says of them, for Prometheus.
+"""Judge's changes of each board's newest runs, for Prometheus.
 
-Each board's latest run is judged against the last runs that nobody rejected, whatever their release is called; and the latest
-run of the newest release of each kernel, by numbers (11.01 after 10.00), against the release before. The judge is `lab.judge.baseline`; what
-is here groups runs and keeps its answers while nothing changes.
+Each board's latest run is judged against the last accepted or undecided runs of any release. The latest run of
+each kernel's newest release, by numbers (11.01 after 10.00), is judged against the previous release.
+`lab.judge.baseline` judges; this module groups runs and caches the answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.results.snapshot import RunHead, StoreSnapshot
 
 
 class Against(enum.StrEnum):
-    """What a change is from."""
+    """Reference of a change."""
 
     RELEASE = "release"  # the release before
     BASELINE = "baseline"  # the last accepted runs
@@ -31,11 +31,11 @@ class Against(enum.StrEnum):
 
 @frozen
 class MetricChange:
-    """A number of a run that is judged.
+    """Judged change of a number.
 
     Attributes:
-        against: the older release, or empty. ratio: of the change to the old number; positive: it grew. None: from zero.
-        regression: whether it is one, and nobody accepted the run.
+        against: the older release, or empty. ratio: of the change to the old number; positive: growth; None:
+        the old number is zero. regression: of an unaccepted run.
     """
 
     kind: Against
@@ -50,7 +50,11 @@ class MetricChange:
 
 @frozen
 class _Task:
-    """A run to judge: `wanted` is what it is compared with, `before` what came before it; both the oldest first."""
+    """A run to judge.
+
+    Attributes:
+        wanted: its reference runs. before: its earlier runs; both are oldest first.
+    """
 
     kind: Against
     head: RunHead
@@ -61,7 +65,7 @@ class _Task:
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
-        """What its answer depends on; completed runs never change."""
+        """Inputs of the answer; completed runs never change."""
         return (
             self.kind,
             self.head.id,
@@ -73,7 +77,7 @@ class _Task:
 
 @define
 class Judge:
-    """Judges a store again and again; a run only where something is new.
+    """Judges a store repeatedly, but unchanged runs only once.
 
     Attributes:
         most: numbers of a run, board, medium and init at most.
@@ -86,10 +90,10 @@ class Judge:
     def changes(
         self, snapshot: StoreSnapshot, heads: Iterable[RunHead], places: Mapping[int, set[BootVariant]]
     ) -> tuple[MetricChange, ...]:
-        """The changes of all numbers that have one.
+        """Changes of all numbers with a reference.
 
         Args:
-            heads: of all runs that count, the oldest first. places: of a completed run, what it has numbers of.
+            heads: of all runs that count, oldest first. places: variants of each completed run.
         """
         decisions = snapshot.decisions()
         by_place: dict[tuple[str, str, str], list[RunHead]] = {}
@@ -111,15 +115,15 @@ class Judge:
         numbers = [each for each in judged.numbers if each.baseline is not None]
         changes = [self._change(task, each) for each in numbers if each.average.metric.name != BOOT_STAGE.name]
         counts: dict[RunKey, int] = {}
-        kept = []
+        limited = []
         for change in changes:
             counts[change.key] = counts.get(change.key, 0) + 1
             if counts[change.key] <= self.most:
-                kept.append(change)
-        return tuple(kept)
+                limited.append(change)
+        return tuple(limited)
 
     def _change(self, task: _Task, number: JudgedNumber) -> MetricChange:
-        head, average, said = task.head, number.average, number.judgement
+        head, average, judgement = task.head, number.average, number.judgement
         place = BootVariant.of(average.params)
         names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
         return MetricChange(
@@ -128,16 +132,19 @@ class Judge:
             average.metric.name,
             self.maker.labels(average.metric, average.params),
             clean(task.against) if task.kind is Against.RELEASE else "",
-            said.effect,
-            said.verdict,
-            said.verdict is Verdict.REGRESSION and not task.is_accepted,
+            judgement.effect,
+            judgement.verdict,
+            judgement.verdict is Verdict.REGRESSION and not task.is_accepted,
         )
 
 
 def _tasks(
     runs: Sequence[RunHead], places: Mapping[int, set[BootVariant]], decisions: Mapping[int, str]
 ) -> dict[tuple[object, ...], tuple[_Task, set[tuple[str, str]]]]:
-    """What is to be judged of the runs of one board and kind, by fingerprint, and of which media and inits of each run."""
+    """Tasks of a board's runs of one kind, by fingerprint.
+
+    Each has its media and inits.
+    """
     tasks: dict[tuple[object, ...], tuple[_Task, set[tuple[str, str]]]] = {}
     latest: dict[BootVariant, RunHead] = {}
     by_release: dict[tuple[BootVariant, bool], dict[tuple[int, ...], list[RunHead]]] = {}
@@ -157,7 +164,7 @@ def _tasks(
                 of_kernel = by_release.setdefault((place, is_real_time(head.release)), {})
                 of_kernel.setdefault(release_key(head.release), []).append(head)
     for place, head in latest.items():
-        if head.kind != PUBLISHED:  # of which there is one a release
+        if head.kind != PUBLISHED:  # a release has one published run
             add(place, Against.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
     for (place, _), releases in by_release.items():
         if len(releases) > 1:

@@ -1,4 +1,4 @@
-"""What a lab host is asked for its metrics, each by a poller of its own."""
+"""Pollers of a lab host's metrics."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from lab.results.snapshot import SnapshotReader
 
 @frozen
 class Watched:
-    """What there is on a host beside its results, consoles, outlets, rails and disks.
+    """Optional sources of a host.
 
     Attributes:
-        due: what is to be measured, and how often. pdudaemon, coordinator: where they listen; empty: there is none.
-        usb: the devices that must be plugged in. evidence: where runs' reports are. rule: of boards' health.
-        reference: the board that is checked first each night; empty: there is none.
+        due: scheduled runs. pdudaemon, coordinator: their addresses; empty: none. usb: required devices.
+        evidence: address of runs' reports. rule: of boards' health. reference: the reference board; empty:
+        none.
     """
 
     due: Sequence[Due] = ()
@@ -52,7 +52,7 @@ class Watched:
 
 @frozen
 class Sources:
-    """Everything that is asked, each by a poller of its own.
+    """Pollers of a host.
 
     Attributes:
         results: None: another host of the farm has them.
@@ -62,17 +62,17 @@ class Sources:
     live: list[Poller[list[Metric]]]
 
     def start(self) -> None:
-        """Ask."""
+        """Start polling."""
         for poller in self._all:
             poller.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         for poller in self._all:
             poller.stop()
 
     def exposition(self) -> Exposition:
-        """What is served."""
+        """Exposition of all pollers."""
         registry = CollectorRegistry(auto_describe=False)
         if self.results is not None:
             Staleness(registry, self.results)
@@ -87,7 +87,7 @@ class Sources:
 
 
 def sources(watcher: SnapshotReader, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
-    """What a lab host has to be asked."""
+    """Pollers of a lab host with results."""
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent
@@ -106,10 +106,10 @@ def sources(watcher: SnapshotReader, runtime: Path, watched: Watched, interval_s
 
 
 def host_sources(data: Path, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
-    """What a host of a farm has to be asked whose results another host has.
+    """Pollers of a farm's host without results.
 
     Args:
-        data: where it keeps artifacts; as long as that is not there, the folder that it will be made in.
+        data: folder of its artifacts, which need not exist yet.
     """
     there = next((path for path in (data, *data.parents) if path.exists()), Path("/"))
     live = _of_host(runtime, {"artifacts": there, "recordings": runtime.parent}, watched)
@@ -117,7 +117,7 @@ def host_sources(data: Path, runtime: Path, watched: Watched, interval_s: float,
 
 
 def _of_host(runtime: Path, folders: Mapping[str, Path], watched: Watched) -> dict[str, Callable[[], list[Metric]]]:
-    """What each host has, whoever has the results."""
+    """Sources of every host, with or without results."""
     live: dict[str, Callable[[], list[Metric]]] = {
         "console": ConsoleCollector(runtime).read,
         "outlets": Outlets(runtime).read,

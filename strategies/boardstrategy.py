@@ -1,4 +1,4 @@
-"""BoardStrategy: off, bootloader and linux, from the medium that was asked for, each state verified.
+"""BoardStrategy: verified states off, bootloader and linux of a medium.
 
 Environments import this file by its path, and a lab may change its copy; `lab.control` is the library that it uses.
 """
@@ -110,7 +110,7 @@ class BoardStrategy(Strategy):
 
     @property
     def media(self) -> list[str]:
-        """The media that can be selected: all of the board type; without driven straps the one that its switches are set to."""
+        """Selectable media: all of the board type, or without straps one."""
         return [self.medium] if self.boot_mode is None else list(self.type.media)
 
     def check_medium(self, medium: str) -> None:
@@ -141,7 +141,7 @@ class BoardStrategy(Strategy):
             self.status = Status.unknown
 
     def check_lab(self) -> None:
-        """Reach the console and the power switch, before anything is measured; the board is not touched.
+        """Reach the console and the power switch; the board stays untouched.
 
         Raises:
             LabError: one of them is missing or in use, or the board's place is another's.
@@ -153,7 +153,7 @@ class BoardStrategy(Strategy):
 
     @step(args=["status"])
     def transition(self, status: Status | str) -> None:
-        """Bring the board into `status`, by way of a power cycle unless it is there.
+        """Bring the board into `status`, if needed by a power cycle.
 
         Raises:
             BoardlabError: by whose fault it failed; the status is unknown then.
@@ -219,7 +219,7 @@ class BoardStrategy(Strategy):
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
-        """Believe that the board is in `status`, e.g. because a person brought it there."""
+        """Assume that the board is in `status`, e.g. by hand."""
         status = Status.of(status)
         self.check_lab()
         if status is Status.bootloader:
@@ -230,7 +230,7 @@ class BoardStrategy(Strategy):
 
     @step()
     def off(self) -> None:
-        """Switch off and verify it: the console falls silent and does not answer a key.
+        """Switch off and verify it by the console's silence.
 
         Raises:
             LabStableError: the board is still there after the second try (a stuck relay, a second supply).
@@ -259,19 +259,20 @@ class BoardStrategy(Strategy):
 
     @step()
     def boot(self, init: str = "") -> BootWatch:
-        """Power-cycle and boot from `medium` to the login prompt, without touching the console on the way.
+        """Power-cycle and boot from `medium` to the login prompt.
 
-        The status is `unknown` afterwards: nobody has logged in. `transition("linux")` does both.
+        The console is not touched on the way. The status is `unknown` afterwards, without a login;
+        `transition("linux")` does both.
 
         Args:
-            init: what the kernel is to run in place of the default, e.g. "/bin/sh"; U-Boot's prompt is used on the way.
+            init: the kernel's init in place of the default, e.g. "/bin/sh"; it is set at U-Boot's prompt.
 
         Returns:
             the finished boot; the console's `capture` holds its bytes from before power on.
 
         Raises:
-            BoardlabError: by whose fault it failed.
-            ConfigurationError: the board type does not say how its kernel is given another init, or the env has no UBootDriver.
+            BoardlabError: by whose fault it failed. ConfigurationError: the board type has no `init`, or the
+            env has no UBootDriver.
         """
         self.status = Status.unknown
         self.off()
@@ -286,7 +287,7 @@ class BoardStrategy(Strategy):
         return watch
 
     def _set_init(self, init: str) -> None:
-        """Stop a board that has just got its power at U-Boot's prompt, set its kernel's init, and let it boot."""
+        """Set the kernel's init at U-Boot's prompt after power on, and boot."""
         variable, given, value = self.type.init.partition("=")
         if not given:
             raise ConfigurationError(
@@ -299,13 +300,13 @@ class BoardStrategy(Strategy):
         self.console.sendline("boot")
 
     def timing(self) -> LineTiming:
-        """How exactly the console's stamps are known."""
+        """Uncertainty of the console's stamps."""
         self.activate(self.console, CONSOLE)
         timing: LineTiming = self.console.info.meta.timing
         return timing
 
     def switch_on(self, boot_mode: int | None = None) -> PowerEdge:
-        """Switch a board on that is off, from its medium, or with another value on its boot-mode straps."""
+        """Switch the board on, from its medium or with other boot-mode pins."""
         if self.boot_mode is not None:
             self.activate(self.boot_mode, STRAP)
             self.boot_mode.set(self.type.media[self.medium].boot_mode if boot_mode is None else boot_mode)
@@ -319,7 +320,7 @@ class BoardStrategy(Strategy):
         return attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
 
     def interrupt(self) -> Any:
-        """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""
+        """Stop a starting board at U-Boot's prompt; return the UBootDriver."""
         uboot = self.bound("uboot", "UBootDriver")
         missed = f"{self.board} did not reach its U-Boot prompt from {self.medium}"
         self.activate(uboot, UBOOT, BoardTransientError(missed, failure="autoboot_missed"))
@@ -344,7 +345,7 @@ class BoardStrategy(Strategy):
         self.off()
 
     def ways(self) -> dict[str, Way]:
-        """Medium -> the way of the first driver of the environment that writes it."""
+        """Way of each medium, from the first driver that writes it."""
         found: dict[str, Way] = {}
         for driver in self.target.drivers:
             if isinstance(driver, ProvisionProtocol):
@@ -353,7 +354,9 @@ class BoardStrategy(Strategy):
         return found
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-        """Boot from a medium, and ask at the prompt; without a ShellDriver nothing can be asked.
+        """Boot from a medium and run queries at the prompt.
+
+        Without a ShellDriver there are no answers.
 
         Returns: "uboot" and "kernel" -> the version line, and name -> answer.
 
@@ -373,7 +376,10 @@ class BoardStrategy(Strategy):
         return answers
 
     def identify(self) -> BoardIdentity | None:
-        """Log in to a board that has just booted, and ask which one it is. Returns: None where the env has no ShellDriver.
+        """Log in to a booted board and read its identity.
+
+        Returns:
+            None: the env has no ShellDriver.
 
         Raises:
             BoardTransientError: the login failed.
@@ -397,7 +403,7 @@ class BoardStrategy(Strategy):
         self.activate(shell, SHELL, BoardTransientError(failed, failure="login_failed"))
 
     def _asked_identity(self) -> BoardIdentity:
-        """Ask a board with an open shell which one it is, and refuse another one than the env says."""
+        """Read the identity at an open shell; refuse another board."""
         try:
             found = identify(self.linux)
         except BoardTransientError as error:
@@ -409,7 +415,7 @@ class BoardStrategy(Strategy):
         return found
 
     def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
-        """Activate one of the target's drivers, and what it is bound to, with a limit.
+        """Activate a driver and its bindings, with a time limit.
 
         Args:
             late: raised, with the console's last words, where the driver's prompt does not come in time.

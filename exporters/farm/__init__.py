@@ -1,1 +1,1 @@
-"""The state of the farm: consoles, outlets, places, USB devices, rail sensors, jobs, disks. One module a source."""
+"""State of the farm, with one module per source."""

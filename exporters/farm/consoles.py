@@ -31,7 +31,7 @@ class ConsoleCollector:
     runtime: Path
 
     def read(self) -> list[Metric]:
-        """How the server is.
+        """Families of the server's state.
 
         Raises:
             LabTransientError: it does not answer.
@@ -41,7 +41,7 @@ class ConsoleCollector:
 
 
 def families(status: ServerStatus) -> list[Metric]:
-    """The families of what a server says."""
+    """Families of a server's status."""
     ports = [(port.info.name, port) for port in status.ports]
     return [
         _gauge("open", "Whether the port is open, and not lost.", [(n, float(p.state == OPEN)) for n, p in ports]),
@@ -92,7 +92,7 @@ def _counter(name: str, about: str, rows: list[tuple[str, int]]) -> Metric:
     return counter(f"boardlab_console_{name}", about, ["port"], [((port,), value) for port, value in rows])
 
 
-# --- Power outlets, as who switched them told; and whether pdudaemon answers ---
+# --- Power outlets, by their switching programs, and pdudaemon ---
 
 
 TIMEOUT_S = 5.0
@@ -257,13 +257,13 @@ class Disks:
     """The file systems of some folders.
 
     Attributes:
-        folders: what is kept there -> where.
+        folders: by their content.
     """
 
     folders: Mapping[str, Path]
 
     def read(self) -> list[Metric]:
-        """How full they are.
+        """Families of the disks' size and free space.
 
         Raises:
             LabTransientError: a folder is not there.
@@ -282,7 +282,7 @@ class Disks:
         ]
 
 
-# --- Rail sensors, as the sampler tells (lab.host.runtime.RailStatus). Where nobody samples there is nothing ---
+# --- Rail sensors, by the sampler (lab.host.runtime.RailStatus), if one runs ---
 
 
 @frozen

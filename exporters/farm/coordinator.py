@@ -1,4 +1,4 @@
-"""What labgrid's coordinator knows, asked over its gRPC interface.
+"""gRPC client of labgrid's coordinator.
 
 `labgrid.remote.client` would do too, but it is asyncio throughout and replaces sys.excepthook when it is imported.
 """
@@ -33,7 +33,7 @@ _REFUSALS: Final = (
 # The coordinator knows a session by its TCP connection, which gRPC shares among the channels of a process: the second session is refused, or
 # acquires as the first one's user.
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
-_PORT: Final = "NetworkSerialPort"  # of other classes labgrid's `avail` may say nothing
+_PORT: Final = "NetworkSerialPort"  # labgrid may not set `avail` of other classes
 _ANY: Final = frozenset("*?[")  # of an exporter's name in a match, which then names none
 
 
@@ -44,7 +44,7 @@ class Coordinator:
     address: str
 
     def holder(self, name: str) -> str:
-        """Who has acquired a place, as "host/user"; empty: nobody, or there is no such place.
+        """Holder of a place as "host/user"; empty: none.
 
         Raises:
             LabTransientError: it does not answer.
@@ -52,7 +52,7 @@ class Coordinator:
         return self.holders().get(name, "")
 
     def holders(self, timeout_s: float = TIMEOUT_S) -> dict[str, str]:
-        """Place -> who has acquired it, as "host/user"; empty: nobody.
+        """Holders of all places as "host/user"; empty: free.
 
         Raises:
             LabTransientError: it does not answer.
@@ -62,7 +62,7 @@ class Coordinator:
         return {str(place.name): str(place.acquired) for place in places}
 
     def release(self, name: str, holder: str) -> None:
-        """Release a place, if that is who has it.
+        """Release a place if this user holds it.
 
         Raises:
             LabTransientError: it does not answer.
@@ -75,11 +75,11 @@ class Coordinator:
         """Acquire a free place for "host/user".
 
         Args:
-            allowed: who may use it beside them, until it is released; empty: nobody.
+            allowed: another user of the place, until it is released; empty: none.
 
         Raises:
             LabTransientError: it does not answer.
-            ConfigurationError: it refuses: somebody else has it or has reserved it, an exporter does not obey, or there is no such place.
+            ConfigurationError: it refuses: another user has or reserved it, an exporter does not obey, or there is no such place.
         """
         with self._stub() as stub, _session(stub, user):
             stub.AcquirePlace(messages.AcquirePlaceRequest(placename=name), timeout=RELEASE_S)
@@ -87,9 +87,10 @@ class Coordinator:
                 stub.AllowPlace(messages.AllowPlaceRequest(placename=name, user=allowed), timeout=TIMEOUT_S)
 
     def poll(self, token: str) -> tuple[str, tuple[str, ...]]:
-        """A reservation's state, in labgrid's word, and its places; empty: there is none of that token.
+        """State and places of a reservation; empty: no such token.
 
-        It is for whoever the reservation is of: labgrid ends one for which nobody has asked in a minute, unless its place is acquired.
+        Only its owner may poll: labgrid ends a reservation without a poll within a minute, unless its place is
+        acquired.
 
         Raises:
             LabTransientError: it does not answer.
@@ -105,7 +106,9 @@ class Coordinator:
         return _STATES[mine.state], tuple(sorted(mine.allocations.values()))
 
     def reserver(self, name: str) -> str:
-        """For whom a place is reserved, and by which reservation, e.g. "desk-1/lena (reservation 7F3K)"; empty: for nobody.
+        """Owner and token of a place's reservation; empty: none.
+
+        Example: "desk-1/lena (reservation 7F3K)".
 
         Raises:
             LabTransientError: it does not answer.
@@ -113,7 +116,7 @@ class Coordinator:
         return self.reservers().get(name, "")
 
     def reservers(self) -> dict[str, str]:
-        """The same of all places that are reserved.
+        """Owners and tokens of all reserved places.
 
         Raises:
             LabTransientError: it does not answer.
@@ -128,7 +131,7 @@ class Coordinator:
         }
 
     def unmatched(self, name: str) -> tuple[str, ...]:
-        """What a place should have and no exporter offers now, as "exporter/group/class".
+        """Missing resources of a place as "exporter/group/class".
 
         Raises:
             LabTransientError: it does not answer.
@@ -145,7 +148,7 @@ class Coordinator:
         )
 
     def lacking(self) -> dict[str, Away]:
-        """Place -> what is away, of those that cannot be used now.
+        """Missing resource of each unusable place.
 
         Raises:
             LabTransientError: it does not answer.
@@ -180,7 +183,7 @@ class Coordinator:
             ) from error
 
     def state(self) -> CoordinatorState:
-        """Its places, reservations and exporters.
+        """Places, reservations and exporters.
 
         Raises:
             LabTransientError: it does not answer.
@@ -193,7 +196,7 @@ class Coordinator:
                 offered = _offered(stub)
         except grpc.RpcError as error:
             raise LabTransientError(
-                f"labgrid's coordinator at {self.address} does not answer ({_reason(error)}); start it, or mend "
+                f"labgrid's coordinator at {self.address} does not answer ({_reason(error)}); start it, or correct "
                 "`coordinator:` in farm.yaml",
                 failure="coordinator_unreachable",
             ) from error
@@ -206,29 +209,32 @@ class Coordinator:
 
 
 def _offered(stub: CoordinatorStub) -> Counter[str]:
-    """How many resources each exporter offers."""
+    """Number of resources of each exporter."""
     with _session(stub, LISTENER) as session:
         return Counter(str(update.path.exporter_name) for update in session if update.avail)
 
 
 @contextmanager
 def _session(stub: CoordinatorStub, name: str) -> Iterator[list[Any]]:
-    """A client's session, without which nobody acquires; the resources that there are: what comes until the answer to our sync."""
-    said: queue.SimpleQueue[messages.ClientInMessage | None] = queue.SimpleQueue()
+    """Open a client's session; yield the present resources.
+
+    labgrid acquires a place only for a session.
+    """
+    requests: queue.SimpleQueue[messages.ClientInMessage | None] = queue.SimpleQueue()
     startup = messages.ClientInMessage()
     startup.startup.version, startup.startup.name = "boardlab", name
     subscribe, sync = messages.ClientInMessage(), messages.ClientInMessage()
     subscribe.subscribe.all_resources = True
     sync.sync.id = 1
     for message in (startup, subscribe, sync):
-        said.put(message)
+        requests.put(message)
 
-    def talk() -> Iterator[messages.ClientInMessage]:
-        while (message := said.get()) is not None:
+    def pending() -> Iterator[messages.ClientInMessage]:
+        while (message := requests.get()) is not None:
             yield message
 
     found = []
-    stream = stub.ClientStream(talk(), timeout=2 * RELEASE_S)
+    stream = stub.ClientStream(pending(), timeout=2 * RELEASE_S)
     try:
         for answer in stream:
             found += [update.resource for update in answer.updates if update.WhichOneof("kind") == "resource"]
@@ -236,12 +242,12 @@ def _session(stub: CoordinatorStub, name: str) -> Iterator[list[Any]]:
                 break
         yield found
     finally:
-        said.put(None)
+        requests.put(None)
         stream.cancel()
 
 
 def _fits(match: Any, resource: Any) -> bool:
-    """As labgrid's ResourceMatch."""
+    """Return whether a resource fits, as in labgrid's ResourceMatch."""
     pairs = [(resource.path.exporter_name, match.exporter), (resource.path.group_name, match.group)]
     pairs += [(resource.cls, match.cls), (resource.path.resource_name, match.name or "*")]
     return all(fnmatchcase(name, pattern) for name, pattern in pairs)
@@ -255,7 +261,7 @@ def _by_exporter(resources: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> Away | None:
-    """What a place lacks; None: nothing."""
+    """Missing resource of a place; None: it is whole."""
     port = None
     for match in place.matches:
         named = "" if _ANY & set(match.exporter) else str(match.exporter)
@@ -269,7 +275,10 @@ def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> Away | None:
 
 
 def _beside(place: Any, whole: Iterable[Any], resources: Iterable[Any]) -> str:
-    """A place of `whole` that has one of a place's resources, which labgrid gives to one place at a time; empty: there is none."""
+    """A whole place that shares a resource; empty: none.
+
+    labgrid gives a resource to one place at a time.
+    """
     its = [resource for resource in resources if _has(place, resource)]
     return next((str(other.name) for other in whole if any(_has(other, resource) for resource in its)), "")
 

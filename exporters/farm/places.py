@@ -1,4 +1,4 @@
-"""labgrid's places, reservations and exporters, as its coordinator has them."""
+"""Families of labgrid's places, reservations and exporters."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from prometheus_client import Metric
 
 from exporters.farm.build import gauge
 
-# --- Places that nobody can use: an exporter of theirs is away, or a serial port ---
-# labgrid acquires and reserves them as if they were whole. So the janitor (`lab.places.janitor`) acquires them meanwhile, under a name that says why.
+# --- Unusable places: an exporter or a serial port of theirs is away ---
+# labgrid would acquire and reserve them all the same. So the janitor (`lab.places.janitor`) holds them meanwhile, under a name with the reason.
 
 
 _HOLDER: Final = re.compile(r"(exporter|port)-away/(.*)")
-_SOME: Final = "some-host"  # where a place's match is a pattern, which names no exporter
+_SOME: Final = "some-host"  # exporter of a match that is a pattern
 
 
 @frozen
 class Away:
-    """A resource that is away.
+    """A missing resource of a place.
 
     Attributes:
-        what: an exporter, which offers nothing that the place wants, or a serial port, of which it says that it is not there.
-        exporter: its name; empty: the place's match is a pattern, which names none.
-        beside: a place that is whole, and has a resource of this one's: who acquires this one takes that from it. Empty: there is none.
+        what: an exporter without the place's resources, or a serial port that its exporter lists as
+        unavailable. exporter: its name; empty: the place's match is a pattern. beside: a whole place with a
+        resource of this one, which would lose it to this one's holder; empty: none.
     """
 
     what: Literal["exporter", "port"]
@@ -36,7 +36,7 @@ class Away:
 
     @classmethod
     def of(cls, holder: str) -> Self | None:
-        """Of a place's holder, as labgrid has it; None: it is held by somebody."""
+        """Missing resource in a janitor's holder name; None: another holder."""
         found = _HOLDER.fullmatch(holder)
         if found is None:
             return None
@@ -44,24 +44,28 @@ class Away:
 
     @property
     def holder(self) -> str:
-        """The holder of the place meanwhile, as "host/user"."""
+        """Name under which the janitor holds the place, as "host/user"."""
         return f"{self.what}-away/{self.exporter or _SOME}"
 
     @property
     def described(self) -> str:
-        """The remedy."""
+        """Message with the remedy."""
         host = self.exporter or "the board's host"
         if self.what == "exporter":
             return f"exporter of {host} is away; start boardlab-export there"
         return f"serial port of {host} is away; plug its adapter in, or start boardlab-console there"
 
 
-# --- labgrid's places, reservations and exporters, as its coordinator has them ---
+# --- Families of places, reservations and exporters ---
 
 
 @frozen
 class PlaceRow:
-    """A place. holder: "host/user", empty when free. changed_at: seconds since 1970."""
+    """A place.
+
+    Attributes:
+        holder: "host/user", empty when free. changed_at: seconds since 1970.
+    """
 
     name: str
     holder: str
@@ -69,22 +73,22 @@ class PlaceRow:
 
     @property
     def away(self) -> Away | None:
-        """Why the janitor keeps it from everybody; None: it does not."""
+        """Missing resource that the janitor holds it for; None: none."""
         return Away.of(self.holder)
 
     @property
     def acquired_by(self) -> str:
-        """Who has it; empty: nobody, also where the janitor keeps it."""
+        """User of the place; empty: free, or held by the janitor."""
         return "" if self.away else self.holder
 
 
 @frozen
 class CoordinatorState:
-    """What a coordinator knows.
+    """State of a coordinator.
 
     Attributes:
-        reservations: state -> how many.
-        exporters: name -> how many resources it offers now; 0 where a place wants it and it is away.
+        reservations: their number by state. exporters: number of resources by name; 0: a place names it and it
+        is away.
     """
 
     places: tuple[PlaceRow, ...]
@@ -94,7 +98,7 @@ class CoordinatorState:
 
 @frozen
 class PlaceCollector:
-    """The places of a coordinator.
+    """Collector of a coordinator's places.
 
     Attributes:
         ask: the coordinator's state, or a BoardlabError (exporters.farm.coordinator).
@@ -103,7 +107,7 @@ class PlaceCollector:
     ask: Callable[[], CoordinatorState]
 
     def read(self) -> list[Metric]:
-        """How the places are.
+        """Families of the places.
 
         Raises:
             LabTransientError: the coordinator does not answer.

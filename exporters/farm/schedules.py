@@ -1,4 +1,7 @@
-"""Schedules: what a timer starts again and again, and what became of it. Only a success is one."""
+"""Families of schedules: due times, outcomes and missing samples.
+
+A job with missing samples is no success.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from lab.jobs.records import BY_LAB_RUN, LEASE_S
 from lab.results.records import OK
 from lab.results.snapshot import PastJob, RunHead, SnapshotReader, StoreSnapshot
 
-# --- What the runs of a job were to give, and what they gave: planned and present samples of each medium, mode or section ---
+# --- Planned and present samples of a job's runs, by medium, mode or section ---
 
 
 COMPLETED: Final = "completed"
 SECTIONS: Final = "sections"
 MAX_ITEMS: Final = 200  # of a run; a guide has some fifty sections
-# Kind of run -> where its plan lists what is measured, and the attempts' parameter that names one of that.
+# Kind of run -> key of the items in its plan, and the attempts' parameter for an item.
 _ITEMS: Final = {"boot": ("media", "medium"), "low_power": ("modes", "mode"), SECTIONS: (SECTIONS, "section")}
 
 
@@ -56,7 +59,7 @@ class Yield:
 
     @property
     def missing(self) -> bool:
-        """True where a planned item is missing."""
+        """Return whether a planned item is missing."""
         return any(self.present.get(item, 0) < planned for item, planned in self.planned.items())
 
 
@@ -84,18 +87,16 @@ def yields(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, Yield
     for head in heads:
         completed = head.status == COMPLETED
         planned = _planned(head.kind, plans.get(head.id, {}))
-        if (
-            head.kind == SECTIONS and completed
-        ):  # what was not tried then was refused by its preflight: no tool, no tester
+        if head.kind == SECTIONS and completed:  # the preflight refused untried sections: no tool, no tester
             planned = {item: cycles for item, cycles in planned.items() if item in tried[head.id]}
         found[head.id] = Yield(head.kind, completed, planned, good[head.id], frozenset(metrics[head.id]))
     return found
 
 
 def gone_items(now: Iterable[Yield], before: Iterable[Yield]) -> dict[Item, int]:
-    """Media and modes that are planned no more -> count of earlier measurements."""
+    """Earlier measured items without a plan, with their former number."""
     runs = list(now)
-    kinds = {run.kind for run in runs} - {SECTIONS}  # of sections the metrics tell
+    kinds = {run.kind for run in runs} - {SECTIONS}  # the metrics cover sections
     there = {item for run in runs for item in run.planned}
     found: dict[Item, int] = {}
     for run in before:
@@ -125,7 +126,7 @@ def _planned(kind: str, plan: Mapping[str, Any]) -> dict[Item, int]:
     return {Item(kind, clean(name)): cycles for name, cycles in each.items() if isinstance(cycles, int)}
 
 
-# --- Schedules: what a timer starts again and again, and what became of it. Only a success is one ---
+# --- Schedules: due times and outcomes ---
 
 
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
@@ -137,13 +138,12 @@ _LABELS: Final = ("schedule", "board", "suite", "release")
 
 @frozen
 class Due:
-    """What a timer starts.
+    """A schedule's due run.
 
     Attributes:
-        schedule: its name. suites: what is measured. kinds: of its runs, one a suite.
-        release: empty: the environment's.
-        interval_s: between two starts. last_start: when the timer last came due before a time.
-        cycles: None: any number. options: of `lab.run.options`.
+        schedule: its name. kinds: of the suites' runs. release: empty: the environment's. interval_s: between
+        two starts. last_start: last due time of the timer before a time. cycles: None: any number. options: of
+        `lab.run.options`.
     """
 
     schedule: str
@@ -162,9 +162,14 @@ class Due:
         return (self.schedule, self.board, ",".join(self.suites), self.release)
 
     def ordered(self, job: PastJob) -> bool:
-        """Whether a job is one of this schedule: a person's with the same order is as good, one that measures less is not."""
+        """Return whether a job has this schedule's order.
+
+        The person does not matter; an order that measures less is another one.
+        """
         same = (job.board, job.suites) == (self.board, ",".join(self.suites))
-        provisioned = bool(self.options.get(_PROVISION))  # then the release's file says its label, each night anew
+        provisioned = bool(
+            self.options.get(_PROVISION)
+        )  # the release file then has the label, which changes each night
         named = job.release if provisioned else self.release
         return same and job.release == named and self._measured_as(job)
 
@@ -174,18 +179,21 @@ class Due:
 
 
 def _measuring(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without what is done with the numbers, and which release was put on the board before: only that one was."""
+    """Options that affect the measurement.
+
+    The previously provisioned release does not.
+    """
     found = {name: value for name, value in options.items() if name not in _MEASURE_NOTHING}
     return {**found, _PROVISION: True} if found.get(_PROVISION) else found
 
 
 @frozen
 class ScheduleOutcome:
-    """What became of a schedule.
+    """Outcome of a schedule's jobs.
 
     Attributes:
-        success, failure: when a job last ended with all that was planned, or otherwise; None: never.
-        planned, present: of the last job that ended. metrics: kind and name of those that stopped to arrive.
+        success, failure: last end of a job with all planned samples, or otherwise; None: never. planned,
+        present: of the last ended job. metrics: kind and name of metrics that no longer arrive.
     """
 
     success: datetime | None
@@ -197,10 +205,12 @@ class ScheduleOutcome:
 
 @define
 class Schedules:
-    """The schedules of a host, looked up in a store; of a completed run, which never changes, only once.
+    """Collector of a host's schedules.
+
+    It reads each completed run once, since it never changes.
 
     Attributes:
-        now: None: the store's clock, which heartbeats are of.
+        now: None: the store's clock, as for heartbeats.
     """
 
     watcher: SnapshotReader
@@ -209,7 +219,7 @@ class Schedules:
     _known: dict[int, Yield] = field(factory=dict, init=False)
 
     def read(self) -> list[Metric]:
-        """What is due, and what became of it.
+        """Families of the schedules.
 
         Raises:
             BoardlabError: the store cannot be read.
@@ -228,7 +238,7 @@ class Schedules:
     ) -> ScheduleOutcome:
         jobs = [job for job in ended if due.ordered(job)]
         runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
-        self._learn(snapshot, [head for its in runs.values() for head in its])
+        self._update(snapshot, [head for its in runs.values() for head in its])
         given = {job: [self._known[head.id] for head in its] for job, its in runs.items()}
         good = [job for job in jobs if job.state == COMPLETED and not any(y.missing for y in given.get(job.id, ()))]
         bad = [job for job in jobs if job not in good]
@@ -247,20 +257,23 @@ class Schedules:
             frozenset(gone_metrics(last, before)),
         )
 
-    def _learn(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> None:
+    def _update(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> None:
         unknown = [head for head in heads if not (head.id in self._known and self._known[head.id].completed)]
         self._known.update(yields(snapshot, unknown))
 
 
 def _has_ended(job: PastJob, now: datetime) -> bool:
-    """A job that was killed has ended, too; one that a person cancelled tells nothing of the schedule."""
+    """Return whether a job has ended, also by a kill.
+
+    A cancelled job does not count for its schedule.
+    """
     if job.state == "cancelled":
         return False
     return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
 
 
 def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
-    """The runs that a job began: the first of each kind, one for each suite of that kind."""
+    """Runs of a job, one for each of its suites."""
     if job.started_at is None:
         return []
     wanted = Counter(due.kinds)
@@ -268,7 +281,7 @@ def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
     found = []
     for head in heads:
         its = head.board == job.board and head.release == (job.release or head.release)
-        at_its_time = job.started_at <= head.started_at <= until  # of before it was kept whose run it is
+        at_its_time = job.started_at <= head.started_at <= until  # for runs that were stored without a job
         own = at_its_time if head.job_id is None else head.job_id == job.id
         if its and wanted[head.kind] and own:
             wanted[head.kind] -= 1

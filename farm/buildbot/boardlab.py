@@ -31,7 +31,7 @@ UNASKED = "nobody asked the judge (`judge: false`, or no --judge)"
 
 
 class Said(LogLineObserver):
-    """The job, its verdicts, who has the board, which faults of the lab made it fail, and why it was not judged."""
+    """Observer of the job, verdicts, holder and lab faults in the log."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ class Said(LogLineObserver):
 
     @property
     def unjudged(self):
-        """Why nothing is known of its numbers; empty: the judge had them."""
+        """Reason why the numbers have no verdict; empty: none."""
         return self._why or ("" if self._judged or self.verdicts else UNASKED)
 
     def outLineReceived(self, line):
@@ -62,9 +62,9 @@ class Said(LogLineObserver):
 
 
 class Measure(steps.ShellCommand):
-    """`lab run`, or `lab health` (`check`), begun a bounded number of times for one request.
+    """`lab run`, or `lab health` (`check`), with a limit of attempts.
 
-    A check that found its board another's is not counted, and has no numbers.
+    A check of a board that another job holds is not counted, and has no numbers.
     """
 
     def __init__(self, attempts, check=False, **kwargs):
@@ -105,7 +105,9 @@ class Measure(steps.ShellCommand):
 
 
 class Ending(Build):
-    """A build that ends whenever its worker goes, and whose exception keeps the worker from no other build.
+    """A build that ends whenever its worker goes.
+
+    An exception of it blocks no other build of the worker.
 
     Buildbot 4.3 leaves a build unended, or its request incomplete, if the worker goes while it is prepared or as it ends. After an
     exception it takes no builds for the worker for 10 s, then twice as long, up to an hour; here that is one board's fault, and the host
@@ -150,7 +152,10 @@ READ_S = 7200  # all images of a release
 
 
 def same_night(timers):
-    """Skip a timer's request (`collapseRequests`) that was never begun, where a later one has the same order."""
+    """Skip an unstarted timer request before a later one (`collapseRequests`).
+
+    Both must have the same order.
+    """
 
     @defer.inlineCallbacks
     def collapse(master, _builder, later, earlier):
@@ -166,7 +171,7 @@ def same_night(timers):
 
 
 def after_check(check, below):
-    """Hold back requests of a lower priority (`canStartBuild`) while a builder's check of the reference board waits or runs."""
+    """Hold back low-priority requests during the reference board's check (`canStartBuild`)."""
     looking = set()
 
     def look(builder):
@@ -190,7 +195,10 @@ def after_check(check, below):
 
 
 def there(folder):
-    """The release files of a folder, the oldest first; none that is hidden, gone, or a link to nothing."""
+    """Release files of a folder, oldest first.
+
+    Hidden files, missing files and dangling links are omitted.
+    """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder: make it, or change farm.yaml")
     paths = [path for path in folder.glob("*.yaml") if not path.name.startswith(".")]
@@ -206,7 +214,10 @@ def written(path):
 
 
 class Released(ReconfigurableBaseScheduler):
-    """Each release file that appears in a folder, whole and right, is measured once; those that were there first are not."""
+    """Scheduler of a build for each new, valid release file.
+
+    Initially present files are not measured.
+    """
 
     compare_attrs = ("folder", "env", "farm", "priority")
 
@@ -301,7 +312,7 @@ class Released(ReconfigurableBaseScheduler):
 
 @defer.inlineCallbacks
 def commit_of(path):
-    """The commit that a file is of, where its folder is in a checkout of git; else None."""
+    """Git commit of a file; None: it is in no checkout."""
     command = ["git", "-C", str(path.parent), "log", "-1", "--format=%H", "--", path.name]
     try:
         code, out, _ = yield runprocess.run_process(reactor, command, env=dict(os.environ))
@@ -325,12 +336,15 @@ def value(build, name, default=""):
 
 
 def unjudged(build):
-    """Why a build that measured all says nothing of its numbers; empty: it does, or it measured nothing."""
+    """Reason why a successful build has no verdict; empty: none."""
     return value(build, "unjudged") if build["results"] == SUCCESS else ""
 
 
 def labs_fault(build):
-    """The lab's faults for which alone a build failed; empty: it did not, something else failed, too, or it was judged."""
+    """Lab's faults that alone failed a build; empty: none.
+
+    A build with verdicts has none.
+    """
     return value(build, "lab") if build["results"] == FAILURE and not value(build, "verdicts", []) else ""
 
 
@@ -373,7 +387,7 @@ def document(context):
 
 
 def alert_of(documents):
-    """Alert of a failed build, as `POST alerts` of Alertmanager's API v2 takes it.
+    """Alert of a failed build for `POST alerts` of Alertmanager's API v2.
 
     `documents`: the address of the runbooks.
     """
@@ -401,7 +415,10 @@ def alert_of(documents):
 
 @defer.inlineCallbacks
 def patiently(send):
-    """Send, and again a bounded number of times where there is no answer: a server is restarted, a connection is cut."""
+    """Send, with a limited number of repetitions.
+
+    A server may be restarted, a connection cut.
+    """
     for pause_s in PAUSES_S:
         try:
             return (yield send())
@@ -412,7 +429,11 @@ def patiently(send):
 
 
 class Sure:
-    """Worse for sure and unjudged are no success of a commit, a fault of the lab is no failure, and a build of no commit is not told."""
+    """Commit status of a build.
+
+    A change for the worse or an unjudged build is no success, a fault of the lab is no failure. A build without
+    a commit is not reported.
+    """
 
     def createStatus(self, **status):
         return patiently(lambda: super(Sure, self).createStatus(**status))

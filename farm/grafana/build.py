@@ -27,7 +27,7 @@ def texts() -> dict[str, str]:
 
 
 def _arrange(made: Dashboard) -> None:
-    """Number the panels, which links to them name, and set them like words on lines."""
+    """Number the panels for links, and place them from left to right."""
     x = y = line = 0
     for number, panel in enumerate(made.panels or [], start=1):
         if not isinstance(panel, Panel) or panel.grid_pos is None:

@@ -1,4 +1,6 @@
-"""A board of this lab, for tbot (https://tbot.tools, 0.10): `newbot -c board board.look` in this folder.
+"""A board of this lab for tbot (https://tbot.tools, 0.10).
+
+Use: `newbot -c board board.look` in this folder.
 
 LAB: the port as the env has it, and the env.
 """

@@ -1,1 +1,1 @@
-"""Control of a board for its strategy: following a boot, low-power modes, provisioning."""
+"""Control of a board for its strategy: boots, low-power modes, provisioning."""

@@ -1,4 +1,4 @@
-"""A boot as the strategy follows it: its console, its silence, its power, its clocks, its labgrid place."""
+"""Following of a boot: console, power, clocks and labgrid place."""
 
 from __future__ import annotations
 
@@ -91,16 +91,15 @@ _RAILS_LIMIT_S: Final = 10.0
 
 @contextmanager
 def power_asked(board: Board, *, rails: bool = True) -> Iterator[None]:
-    """Whatever in this block waits for the board: where it fell silent, find out whether it has lost its power.
+    """Check the power when the board falls silent in this block.
 
-    A silence that nobody can explain names power among its causes.
+    An unexplained silence names power among its causes.
 
     Args:
-        rails: whether supplies that are off mean that the power is gone; those of a board that sleeps may be off.
+        rails: switched-off supplies mean that the power is gone; those of a sleeping board may be off.
 
     Raises:
-        LabTransientError: it has (`power_lost`).
-        BoardTransientError: as it came.
+        LabTransientError: it has lost its power (`power_lost`). BoardTransientError: the original error.
     """
     try:
         yield
@@ -162,7 +161,7 @@ def _volts(board: Board) -> dict[str, float]:
 
 
 def relate(console: Any, *switches: Any) -> None:
-    """Let switches take their instants on the console's time line; None of them: there is none."""
+    """Relate the switches' clocks to the console's time line, if any."""
     relation: ClockRelation | None = getattr(console, "relation", None)
     for switch in switches:
         if switch is None:
@@ -175,7 +174,7 @@ def relate(console: Any, *switches: Any) -> None:
 
 
 def bound_ns(clock: Any) -> int:
-    """How far an instant of this clock may be from the console's time line.
+    """Largest distance of this clock from the console's time line.
 
     Raises:
         LabTransientError: the clocks cannot be related.
@@ -201,19 +200,21 @@ _log = logging.getLogger(__name__)
 
 @define
 class PlaceHolders:
-    """The places of a target, and who held them when they were first looked at.
+    """Places of a target and their holders at the first check.
 
-    labgrid looks once, when it makes the target; whoever takes the place afterwards switches the board's power, too.
+    labgrid checks once, when it makes the target. A later holder of the place switches the board's power, too.
     """
 
     target: Any
     _holders: dict[str, str] = field(factory=dict, init=False)
 
     def check(self) -> None:
-        """Ask the coordinator whether they are still held by the same; one that does not answer takes nothing away.
+        """Check that the places' holders are unchanged.
+
+        A coordinator that does not answer changes nothing.
 
         Raises:
-            LabStableError: one is not.
+            LabStableError: a place has another holder.
         """
         for resource in self.target.resources:
             if isinstance(resource, RemotePlace):

@@ -1,4 +1,7 @@
-"""Sleep and wake-up of a board that runs Linux: enter a mode, wake the board, and judge what became of it."""
+"""Sleep and wake-up of a board that runs Linux.
+
+It enters a mode, wakes the board and judges the result.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ class SuspendMonitor:
             raise
 
     def asleep(self, now_ns: int) -> bool:
-        """Whether the board sleeps: what a slow link to the console's host still has would speak against it."""
+        """Return whether the board sleeps, after a sync with its console."""
         return self.watch.asleep(now_ns) and not (self._has_link and self.board.console.sync())
 
     @property
@@ -95,7 +98,7 @@ class SuspendMonitor:
         return getattr(self.board.console, "relation", None) is not None
 
     def settle_edge(self) -> None:
-        """Add to the wake-up edge what the console's reader has noticed of a busy host around it."""
+        """Add the lateness of a busy host to the wake-up edge."""
         edge = self.watch.edge
         if edge is not None:
             late = [
@@ -166,7 +169,9 @@ class LowPower:
             raise
 
     def enter(self, plan: SuspendPlan, alarm_s: int = FOR_GOOD_S) -> None:
-        """Put the board to sleep; its status is then that of the mode, unless the RTC is to wake it.
+        """Put the board to sleep; its status becomes the mode.
+
+        It stays `unknown` if the RTC wakes the board.
 
         Args:
             alarm_s: when the RTC wakes the board, if nothing else has.
@@ -189,7 +194,7 @@ class LowPower:
             self.board.status = Status[plan.mode]
 
     def wake(self) -> WakeEdge:
-        """Wake a board that `enter` has put to sleep, by the source of its plan.
+        """Wake the sleeping board by the source of its plan.
 
         Raises:
             ConfigurationError: it does not sleep.
@@ -215,7 +220,7 @@ class LowPower:
         return monitor.watch.edge
 
     def finish(self) -> SuspendResult:
-        """Wait until the board is back, and judge the suspend; its status is `linux` then.
+        """Wait for the board, judge the suspend; its status becomes `linux`.
 
         Raises:
             BoardTransientError: it hangs, woke early, did not suspend or reached another mode.
@@ -239,7 +244,7 @@ class LowPower:
         return result
 
     def rails_off(self, plan: SuspendPlan, trace: Path) -> Off | None:
-        """What the rails of a board in partial I/O read for `plan.sleep_s`; None where nobody measures them.
+        """Read the rails in partial I/O; None: they are not measured.
 
         Raises:
             BoardlabError: one that must be off is up, the board woke, or the rails cannot be sampled.
@@ -251,7 +256,7 @@ class LowPower:
             raise
 
     def cold_boot(self) -> BootWatch:
-        """Wake the board out of partial I/O: a boot to the login prompt. Its status is `unknown` then: nobody logged in.
+        """Wake the board out of partial I/O; its status is then `unknown`.
 
         Raises:
             BoardlabError: it did not boot.
@@ -261,7 +266,7 @@ class LowPower:
         return cold_boot(self.board)
 
     def forget(self) -> None:
-        """The board was switched off: nothing that was found in it holds any more."""
+        """Forget all findings on a board that was switched off."""
         self._monitor = None
         self._preflown.clear()
         self._script = []
@@ -297,7 +302,7 @@ class LowPower:
         return SuspendMonitor(self.board, watch, finders, found, before, taken)
 
     def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, SdkRelease | None]:
-        """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
+        """Check once per boot and mode; sleep changes nothing of it."""
         if plan.mode not in self._preflown:
             shell, type_ = self.board.linux, self.board.type
             release = release_of(type_, self.release, "".join(shell.run("uname -r")[0]))
@@ -345,7 +350,7 @@ class LowPower:
         return self._monitor
 
     def _wait_asleep(self, seconds: float) -> None:
-        """Until that long after the command; at least until the board was seen to sleep, which `enter` has waited for."""
+        """Follow the sleeping board until that long after the command."""
         monitor = self._suspending()
         while self._now_ns() < monitor.watch.sent_ns + round(seconds * 1e9):
             monitor.step()
@@ -396,7 +401,7 @@ def enter(board: Board, plan: SuspendPlan) -> None:
 
 
 def rails_off(board: Board, plan: SuspendPlan, trace: Path) -> Off | None:
-    """What the rails read for `plan.sleep_s`; None where nobody measures them.
+    """Read the rails for `plan.sleep_s`; None: they are not measured.
 
     Raises:
         BoardTransientError: one that must be off is up; or the board came back by itself.
@@ -424,7 +429,7 @@ def rails_off(board: Board, plan: SuspendPlan, trace: Path) -> Off | None:
 
 
 def cold_boot(board: Board) -> BootWatch:
-    """Wake a board out of partial I/O, which is a boot to the login prompt.
+    """Wake a board out of partial I/O, up to the login prompt.
 
     Raises:
         BoardlabError: it did not boot.

@@ -1,4 +1,7 @@
-"""Provisioning with the strategy: recovery over UART or USB, writes in turn, and the software that is expected afterwards."""
+"""Provisioning with the strategy.
+
+It covers recovery over UART or USB, turns of writes, and the expected software.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from lab.run.board import Board
 
 
 def check_expected(board: Board) -> None:
-    """Make sure that a board which boardlab provisioned has booted what it booted then.
+    """Check that a provisioned board still boots the same software.
 
     Raises:
         ReleaseMismatchError: something else.
@@ -47,7 +50,7 @@ USB: Final = "usb"
 
 
 def recover_by(board: Board, release: Release, way: str, report: Report) -> None:
-    """From now on this board comes to U-Boot's prompt from nothing, by a release's recovery set.
+    """Start the board from now on by a release's recovery set.
 
     Args:
         way: "uart", or "usb"; with the board's USB port where several are connected, e.g. "usb:3-1.2".
@@ -80,7 +83,9 @@ def recover_by(board: Board, release: Release, way: str, report: Report) -> None
 
 
 def by_uart(board: Board, recovery: Recovery, report: Report) -> None:
-    """Bring a board to U-Boot's prompt by its ROM and its console; the media are not touched.
+    """Bring a board to U-Boot's prompt by its ROM and console.
+
+    The media stay unchanged.
 
     Raises:
         ConfigurationError: the release has no such stages, or nothing can select UART boot.
@@ -125,7 +130,10 @@ def by_usb(
 
 @contextmanager
 def _powered(board: Board, way: str) -> Iterator[None]:
-    """The board has just got its power, with the boot-mode pins that select `way`; the next start selects its medium again."""
+    """Switch the board on with the boot-mode pins for `way`.
+
+    The next start selects its medium again.
+    """
     mode = board.type.recovery.get(way)
     if mode is None:
         raise ConfigurationError(
@@ -151,7 +159,9 @@ def _powered(board: Board, way: str) -> Iterator[None]:
 
 
 def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) -> str:
-    """The hub of what is written: of the multiplexer's reader, else of the console's adapter; empty: neither hangs on one of this host's.
+    """USB hub of a write; empty: none on this host.
+
+    It is the hub of the multiplexer's reader, else of the console's adapter.
 
     Args:
         device: of the console. id_path: asks udev for a device's.
@@ -171,7 +181,7 @@ def id_path_of(device: str) -> str:
 
 @contextmanager
 def writing(board: str, device: str | None, say: Callable[[str], None], plan: Plan) -> Iterator[None]:
-    """Be the only one who writes at the plan's hub, for this block; who waits says for whom."""
+    """Hold the turn of the plan's hub; report the wait for it."""
     hub = hub_of_write(plan, device, id_path_of)
     if not hub:
         yield

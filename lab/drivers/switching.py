@@ -138,7 +138,7 @@ class EdgePowerDriver(Driver, PowerProtocol):
 
     @property
     def outlet(self) -> Outlet:
-        """Which outlet it switches."""
+        """Outlet that it switches."""
         raise NotImplementedError
 
     @property

@@ -264,7 +264,7 @@ def _amiss(name: str, volts: float, nominal: float, scaled: Sequence[float] | No
 
 
 def part_of(failure: str) -> str:
-    """Which part of PARTS a failure class speaks of."""
+    """Part of PARTS that a failure class belongs to."""
     return next((part for part, classes in _SPEAKS_OF if failure.startswith(classes)), "boot")
 
 

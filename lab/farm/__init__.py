@@ -1,1 +1,1 @@
-"""A lab host: its configuration (farm.yaml), its services, the exporter's process, and runs on a timer."""
+"""A lab host: its farm.yaml, its services and its runs."""

@@ -1,4 +1,4 @@
-"""The folders of a Buildbot over a farm: its master's and its workers', from farm.yaml. Buildbot itself is called as a program."""
+"""Folders of a Buildbot's master and workers, made from farm.yaml."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lab.host.process import PERSON_VARIABLE
 from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"
-EVERYBODY: Final = "lab"  # a login that is no person's
-TOKENS: Final = "secrets"  # a folder of the master's: a file each, by the names of farm.yaml's keys
+EVERYBODY: Final = "lab"  # a login without a person
+TOKENS: Final = "secrets"  # folder in the master's, with a file per key of farm.yaml
 _MODULES: Final = ("master.cfg", "boardlab.py")
 UPGRADE_S: Final = 300
 WAIT_S: Final = 14_400  # for a board that a person measures on
@@ -55,7 +55,7 @@ Worker({host!r}, {port}, {name!r}, password, {folder!r}, 60, umask=0o077).setSer
 
 @frozen
 class BuildbotSite:
-    """A Buildbot's folders.
+    """Folders of a Buildbot.
 
     Attributes:
         folder: with `master`, and `worker-HOST` of each host.
@@ -65,24 +65,24 @@ class BuildbotSite:
 
     @property
     def master(self) -> Path:
-        """The master's."""
+        """Folder of the master."""
         return self.folder / "master"
 
     def worker(self, host: str) -> Path:
-        """A worker's; it belongs on its host."""
+        """Folder of a worker, on its host."""
         return self.folder / f"worker-{host}"
 
 
 def hosts(farm: Farm) -> list[str]:
-    """The names of the hosts."""
+    """Names of the hosts."""
     return [host.name for host in farm.hosts] or [HERE]
 
 
 def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What master.cfg reads.
+    """Content of the file that master.cfg reads.
 
     Args:
-        environ: what the runs have in their environment beside the worker's.
+    environ: variables of the runs beside the worker's.
     """
     told = {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
     boards = [{"name": b.name, "env": b.env, "host": farm.host_of(b), "hub": b.hub} for b in farm.boards]
@@ -110,7 +110,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
 
 
 def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[str, str]) -> None:
-    """Write the folders; passwords that are there stay.
+    """Write the folders; existing passwords stay.
 
     Args:
         environ: as of `described`.
@@ -150,7 +150,7 @@ def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[s
 
 
 def hand_over(site: BuildbotSite, user: str) -> bool:
-    """As root: give the folders to the services' user, whose master and workers read and write them.
+    """Give the folders to the services' user, if run as root.
 
     Returns: whether they are that user's, or we are not root and they are ours.
 
@@ -175,7 +175,7 @@ def hand_over(site: BuildbotSite, user: str) -> bool:
 
 
 def find() -> Path:
-    """The program `buildbot`: in the environment of its own that `./run setup test` fills, else on PATH.
+    """Path of Buildbot from `./run setup test`, else from PATH.
 
     Raises:
         ConfigurationError: it is not there.
@@ -209,7 +209,7 @@ def prepare(buildbot: Buildbot, site: BuildbotSite) -> None:
 
 
 def commands(buildbot: Buildbot, site: BuildbotSite, host: str) -> dict[str, tuple[str, ...]]:
-    """What runs: the master, and the worker of a host."""
+    """Commands of the master and of a host's worker."""
     worker = str(Path(buildbot.program).with_name("buildbot-worker"))
     return {
         "buildbot": (buildbot.program, "start", "--nodaemon", str(site.master)),
@@ -218,7 +218,7 @@ def commands(buildbot: Buildbot, site: BuildbotSite, host: str) -> dict[str, tup
 
 
 def _reference(farm: Farm) -> dict[str, Any] | None:
-    """The reference board's check, first each night; None: there is no such board."""
+    """Nightly check of the reference board; None: there is no such board."""
     board = farm.health.reference
     if not board:
         return None
@@ -243,7 +243,7 @@ def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
 
 
 def _when(at: str, day: str = "") -> dict[str, int]:
-    """As Buildbot's `Nightly` has it, of each day or of one of the week."""
+    """Time of Buildbot's `Nightly`, daily or weekly."""
     hour, minute = map(int, at.split(":"))
     return {"hour": hour, "minute": minute, **({"dayOfWeek": DAYS.index(day)} if day else {})}
 
@@ -264,13 +264,13 @@ def _secrets(path: Path, users: Iterable[str], names: Iterable[str]) -> dict[str
 
 
 def _endpoint(address: str) -> str:
-    """As Twisted names it (`twisted.internet.endpoints.serverFromString`)."""
+    """Twisted's name of an address (`twisted.internet.endpoints.serverFromString`)."""
     machine, _, port = address.rpartition(":")
     return f"tcp:port={port}:interface={machine.strip('[]').replace(':', chr(92) + ':')}"
 
 
 def _write(path: Path, text: str) -> None:
-    """In one piece, for its owner alone."""
+    """Replace a file atomically, readable by its owner alone."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What `lab farm check` finds wrong with a farm.yaml, from here: its schedules and boards, their environments and places, and who would be told."""
+"""Checks of farm.yaml's boards, schedules, places and addresses."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _FILES: Final = re.compile(
     r"^sqlite:///(.+)|[?&]passfile=([^&]+)"
-)  # of the results: that of SQLite, and libpq's passwords
+)  # files of the results: SQLite's, and libpq's passwords
 
 
 def problems(farm: Farm) -> list[str]:
-    """What a schedule names and is not there, or is another board's."""
+    """Find schedules and boards with missing or wrong names."""
     folder = Path(farm.directory)
     found = [problem for entry in farm.boards for problem in wrong_board(folder, entry)]
     for schedule in farm.schedules:
@@ -57,7 +57,7 @@ def problems(farm: Farm) -> list[str]:
 
 
 def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
-    """Why a board's environment is none, or another's."""
+    """Check that an environment belongs to its board."""
     try:
         board = envfile.arguments_of(envfile.find(entry.env, folder), "BoardStrategy").get("board")
     except BoardlabError as error:
@@ -68,16 +68,16 @@ def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
 
 
 def results(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
-    """Why the results do not answer here, and what else is wrong with them; nothing where there are none yet.
+    """Check that the results can be read; missing results are no finding.
 
     Args:
         file: the farm.yaml.
     """
     path = next((Path(found[1] or found[2]) for found in _FILES.finditer(farm.database)), None)
     if path is not None and _is_hidden(path):
-        said = f"{user_name(os.getuid())} may not read {path}, so nothing is known of the results"
+        text = f"{user_name(os.getuid())} may not read {path}, so the state of the results is unknown"
         hint = f"look as the services' user: sudo -u {farm.user} {farm.program} farm check {file}"
-        yield DoctorFinding(software.STORE, "database", "doubtful", said, hint)
+        yield DoctorFinding(software.STORE, "database", "doubtful", text, hint)
         return
     made_by_systemd = Path("/var/lib", farm.state)  # the services' StateDirectory=
     if path is None or path.parent != made_by_systemd or made_by_systemd.exists():
@@ -85,7 +85,7 @@ def results(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """True for a file that exists or that this user may not read."""
+    """Return whether this user may not read or see a file."""
     try:
         path.stat()
     except PermissionError:
@@ -96,7 +96,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def untold(farm: Farm) -> list[str]:
-    """Why nobody would be told, where farm.yaml names an Alertmanager."""
+    """Check that a configured Alertmanager has a receiver."""
     if not farm.alertmanager:
         return []
     try:
@@ -106,7 +106,7 @@ def untold(farm: Farm) -> list[str]:
     return []
 
 
-# --- Are the boards' places there? farm.yaml names environments, these name places, labgrid's coordinator knows places and what is exported ---
+# --- Places of the boards at labgrid's coordinator: farm.yaml names environments, and these name places ---
 
 
 ANSWER_S: Final = 5.0
@@ -114,7 +114,7 @@ ANSWER_S: Final = 5.0
 
 @frozen
 class _Named:
-    """A board's place, as its environment names it. coordinator: that of the environment; empty: it names none."""
+    """Place that a board's environment names, with its coordinator (may be empty)."""
 
     board: str
     env: str
@@ -123,7 +123,7 @@ class _Named:
 
 
 def wiring_problems(farm: Farm) -> list[str]:
-    """Why a run would not get its board's place: the coordinator does not answer, or it knows the place otherwise than the environment."""
+    """Check the boards' places at the coordinator."""
     if not farm.coordinator:
         return []
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
@@ -136,7 +136,7 @@ def wiring_problems(farm: Farm) -> list[str]:
     except BoardlabError as error:
         where = {"": "its host", HERE: "this host"}.get(farm.coordinator_at, farm.coordinator_at)
         return [
-            f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; what leads there from here (ssh -N -L, WireGuard) has to be up"
+            f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; the connection from here (ssh -N -L, WireGuard) must be up, too"
         ]
 
 
@@ -145,14 +145,18 @@ def _named(farm: Farm) -> Iterator[_Named]:
         try:
             path = envfile.find(env, Path(farm.directory))
             place, its = place_of(path), envfile.coordinator_of(path)
-        except BoardlabError:  # `lab farm check` says of the environment itself what is wrong with it
+        except BoardlabError:  # `lab farm check` reports a wrong environment itself
             continue
         if place not in {"", RESERVATION}:
             yield _Named(board, env, place, its)
 
 
 def _wrong(named: _Named, coordinator: Coordinator, known: list[str]) -> Iterator[str]:
-    """Raises LabTransientError: the coordinator does not answer."""
+    """Check one board's place.
+
+    Raises:
+        LabTransientError: the coordinator does not answer.
+    """
     from lab.places.holding import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
     where = f"boards: {named.board}: {named.env}"
@@ -166,18 +170,18 @@ def _wrong(named: _Named, coordinator: Coordinator, known: list[str]) -> Iterato
         close = difflib.get_close_matches(named.place, known, n=1)
         meant = f" (is {close[0]!r} meant?)" if close else ""
         yield (
-            f"{where}: no place {named.place!r} at the coordinator {coordinator.address}{meant}: mend `RemotePlace` there, or make the place: "
+            f"{where}: no place {named.place!r} at the coordinator {coordinator.address}{meant}: correct `RemotePlace` there, or make the place: "
             f"labgrid-client -p {named.place} create, then add-match HOST/GROUP/CLASS"
         )
         return
     for match in coordinator.unmatched(named.place):
         yield (
-            f"{where}: place {named.place!r} wants {match}, and nobody exports that now: mend the group's name in `exports` of its host, or the "
+            f"{where}: place {named.place!r} wants {match}, and no exporter offers that now: correct the group's name in `exports` of its host, or the "
             f"match (labgrid-client -p {named.place} show), or start boardlab-export there"
         )
 
 
-# --- What knows neither users nor passwords, and who reaches it: said where a farm is set up, with what the names in farm.yaml stand for ---
+# --- Services without authentication, and the addresses behind their names in farm.yaml ---
 
 
 RESOLVE_S: Final = 5.0  # of all names together: a resolver that does not answer takes longer
@@ -185,10 +189,11 @@ RESOLVE_S: Final = 5.0  # of all names together: a resolver that does not answer
 
 @frozen
 class CheckedNames:
-    """What the names in farm.yaml of such addresses stand for.
+    """Results of resolving the names in unguarded addresses.
 
     Attributes:
-        public: those that whoever is outside the lab reaches. unknown: those that nobody resolves here, and why.
+        public: names with an address outside private networks. unknown: names that this host cannot resolve,
+        with the reason.
     """
 
     public: tuple[str, ...]
@@ -196,7 +201,7 @@ class CheckedNames:
 
 
 def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s: float = RESOLVE_S) -> CheckedNames:
-    """Resolve them; addresses were looked at when farm.yaml was read.
+    """Resolve the names in unguarded addresses of farm.yaml.
 
     Args:
         resolve: name -> addresses, or an OSError; None: as this host does.
@@ -210,8 +215,8 @@ def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s
         its = found.get(machine, f"no answer within {limit_s:g} s")
         if isinstance(its, str):
             unknown.append(
-                f"{key}: {addresses[key]!r}: {machine} is no name that this host knows ({its}): nobody can say here whether others "
-                "than the lab's hosts reach it"
+                f"{key}: {addresses[key]!r}: {machine} is no name that this host knows ({its}), so it is unknown here whether "
+                "other hosts than the lab's reach it"
             )
         elif bad := [each for each in its if not validators.is_guarded(ipaddress.ip_address(each))]:
             public.append(f"{key}: {addresses[key]!r}: {machine} is {', '.join(bad)}: {validators.UNGUARDED}")
@@ -219,11 +224,11 @@ def names(farm: Farm, resolve: Callable[[str], list[str]] | None = None, limit_s
 
 
 def warnings(farm: Farm) -> Iterator[str]:
-    """What whoever sets it up has to know."""
+    """Warn of services without authentication."""
     if farm.coordinator:
         yield (
-            f"BEWARE: labgrid's coordinator at {farm.coordinator} knows neither users nor passwords: WHOEVER REACHES IT acquires, releases and "
-            'deletes every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: docs/farm/several-hosts.md, "Between hosts"'
+            f"BEWARE: labgrid's coordinator at {farm.coordinator} knows neither users nor passwords: EVERY HOST THAT REACHES IT can acquire, release and "
+            'delete every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: docs/farm/several-hosts.md, "Between hosts"'
         )
     yield (
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
@@ -232,7 +237,7 @@ def warnings(farm: Farm) -> Iterator[str]:
 
 
 def _machine(address: str) -> str:
-    """Of host:port, [::1]:port or a host alone."""
+    """Host part of host:port, [::1]:port or a host alone."""
     machine, _, port = address.rpartition(":")
     return (machine if port.isdecimal() and machine else address).removeprefix("[").removesuffix("]")
 
@@ -248,7 +253,7 @@ def _is_literal(machine: str) -> bool:
 def _resolved(
     machines: set[str], resolve: Callable[[str], list[str]], limit_s: float
 ) -> Mapping[str, list[str] | str]:
-    """Name -> its addresses, or why there are none; without those that take too long."""
+    """Addresses by name, or the reason of a failure, until the limit."""
     answers: queue.SimpleQueue[tuple[str, list[str] | str]] = queue.SimpleQueue()
 
     def ask(machine: str) -> None:

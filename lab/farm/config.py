@@ -1,4 +1,4 @@
-"""farm.yaml: one file that says what a lab host runs and watches. docs/farm/farm-yaml.md explains every key."""
+"""farm.yaml, the configuration of a lab host (docs/farm/farm-yaml.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lab.provision.releasefile import NEWEST, folder_of
 from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
 from lab.run import options
 
-# --- What farm.yaml says of the programs of a host and of what is plugged in: exporter, site, pdudaemon, simulated boards, USB devices ---
+# --- Programs of a host and its devices: exporter, site, pdudaemon, simulated boards, USB devices ---
 
 
 @frozen
@@ -52,7 +52,7 @@ class Web:
 
     @property
     def address(self) -> str:
-        """Where browsers on other machines reach it; empty: only this host's do, or nobody says by which name."""
+        """Site's address for other machines; empty: it has none."""
         machine, _, port = self.listen.rpartition(":")
         if not self.name and (is_loopback(machine.strip("[]")) or machine.strip("[]") in {"", "0.0.0.0", "::"}):  # noqa: S104
             return ""
@@ -61,14 +61,18 @@ class Web:
 
     @property
     def words(self) -> list[str]:
-        """As options of `lab web`."""
+        """Options of `lab web`."""
         given = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
         return [word for option, value in given.items() if value for word in (option, value)]
 
 
 @frozen
 class VirtualBoards:
-    """Simulated boards of a farm that `lab farm up` brings up. types: of lab/boards. count: of each type. time_scale: as `lab virtual up`."""
+    """Simulated boards that `lab farm up` starts.
+
+    Attributes:
+        types: of lab/boards. count: of each type. time_scale: as for `lab virtual up`.
+    """
 
     types: list[str]
     count: int = field(default=1, validator=[validators.ge(1), validators.le(1000)])
@@ -86,7 +90,11 @@ class PduDaemonConfig:
 
 @frozen
 class UsbEntry:
-    """A USB device that shall be there; see exporters.farm.consoles. host: where; empty: on the first."""
+    """An expected USB device; see exporters.farm.consoles.
+
+    Attributes:
+        host: empty: the first one.
+    """
 
     name: str
     id_path: str
@@ -94,7 +102,7 @@ class UsbEntry:
     host: str = ""
 
 
-# --- What farm.yaml says of Buildbot: the program, who is told of a build, the hosts with their workers, and the boards on them ---
+# --- Buildbot: program, receivers of build results, hosts with their workers, boards ---
 
 
 GITHUB_API: Final = "https://api.github.com"
@@ -115,7 +123,11 @@ def _user(_instance: object, _attribute: Any, value: str) -> None:
 
 @frozen
 class GitHub:
-    """Where a commit's status is set. repository: OWNER/NAME. url: of the API. The token is the secret `github`."""
+    """GitHub repository that gets commit statuses.
+
+    Attributes:
+        repository: OWNER/NAME. url: of the API. The token is the secret `github`.
+    """
 
     repository: str = field(validator=_repository)
     url: str = field(default=GITHUB_API, validator=farm_validators.site)
@@ -123,7 +135,11 @@ class GitHub:
 
 @frozen
 class GitLab:
-    """Where a commit's status is set. repository: GROUP/NAME. url: of the server. The token is the secret `gitlab`."""
+    """GitLab project that gets commit statuses.
+
+    Attributes:
+        repository: GROUP/NAME. url: of the server. The token is the secret `gitlab`.
+    """
 
     repository: str = field(validator=_repository)
     url: str = field(default=GITLAB, validator=farm_validators.site)
@@ -131,7 +147,11 @@ class GitLab:
 
 @frozen
 class Webhook:
-    """Who gets a build's end as JSON. url: without passwords. token: whether the secret `webhook` is sent as bearer token."""
+    """Receiver of each build's result as JSON.
+
+    Attributes:
+        url: without passwords. token: the secret `webhook` is sent as a bearer token.
+    """
 
     url: str = field(validator=farm_validators.site)
     token: bool = False
@@ -139,12 +159,13 @@ class Webhook:
 
 @frozen
 class Buildbot:
-    """Buildbot, where it queues the runs. program: `buildbot`; its `buildbot-worker` is beside it.
+    """Buildbot as the queue of runs.
 
     Attributes:
+        program: `buildbot`; its `buildbot-worker` is beside it.
         www: address:port of its pages; workers: of the master for its workers; both know no TLS.
         parallel: builds at once on a host. attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
-        github, gitlab, webhook: who is told of builds; None: nobody.
+        github, gitlab, webhook: receivers of build results; None: none.
         users: persons who start builds; each has a login, and measures as that person.
     """
 
@@ -160,14 +181,16 @@ class Buildbot:
 
     @property
     def secrets(self) -> list[str]:
-        """Names of the files that must be in the master's folder of secrets."""
+        """Names of the required files of secrets."""
         found = [name for name, told in (("github", self.github), ("gitlab", self.gitlab)) if told is not None]
         return [*found, *(["webhook"] if self.webhook is not None and self.webhook.token else [])]
 
 
 @frozen
 class HostEntry:
-    """A host with boards; Buildbot's worker there, and its exporter of places, have its name.
+    """A host with boards.
+
+    Buildbot's worker and labgrid's exporter there have its name.
 
     Attributes:
         exporter: where its exporter for Prometheus listens, address:port; empty: as `exporter` says for all.
@@ -185,7 +208,7 @@ class BoardEntry:
 
     Attributes:
         name: as its env names it. host: where it is plugged in; empty: the only one.
-        hub: of its USB devices: one release at a time is put on boards of the same hub.
+        hub: of its USB devices: boards of the same hub are provisioned one at a time.
     """
 
     name: str = field(validator=farm_validators.word)
@@ -194,7 +217,7 @@ class BoardEntry:
     hub: str = field(default="", validator=farm_validators.word)
 
 
-# --- What farm.yaml says of boards' health: when one is kept out, and which board the lab is judged by ---
+# --- Boards' health: quarantine and the reference board ---
 
 
 BEFORE_ALL: Final = "01:30"  # half an hour before a schedule's own default
@@ -217,11 +240,11 @@ class HealthConfig:
 
     @property
     def rule(self) -> QuarantineRule:
-        """When a board is kept out, and when it is checked."""
+        """Rule of quarantines and checks."""
         return QuarantineRule(self.faults, self.window_h, self.age_h)
 
 
-# --- farm.yaml's `limits`: what a host's programs leave each other. docs/farm/load.md ---
+# --- Limits of a host's load, see docs/farm/load.md ---
 
 
 LATE_MS: Final = 5.0  # a hundredth of the stage that boards boot fastest through, and above what one busy core does
@@ -229,7 +252,9 @@ LATE_MS: Final = 5.0  # a hundredth of the stage that boards boot fastest throug
 
 @frozen
 class Limits:
-    """Of a host; a scheduled run keeps to `max_boards` and `late_ms`, and waits.
+    """Limits of a host.
+
+    A scheduled run waits while `max_boards` or `late_ms` is exceeded.
 
     Attributes:
         power_on_gap: seconds between two power-ons at the same switch, at least. max_boards: that measure at once; 0: as many as there are.
@@ -241,14 +266,14 @@ class Limits:
     late_ms: float = field(default=LATE_MS, validator=validators.ge(0))
 
 
-# --- farm.yaml: one file that says what a lab host runs and watches. docs/farm/farm-yaml.md explains every key ---
+# --- The whole file, with its schedules ---
 
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
 SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"  # as lab.host.ssh reads it
 HERE: Final = "local"  # the host of a farm that names none
-ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine that is none of `hosts`
+ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine outside `hosts`
 _PASSFILE: Final = re.compile(r"([?&]passfile=)([^&]+)")
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 RELEASE: Final = "release"  # `every: release`: whenever a new release file is in the folder
@@ -260,7 +285,7 @@ class Schedule:
     """A run on a timer.
 
     Attributes:
-        env: of the board. board: as the env names it. release: of the software; `newest in DIR`: the option `provision`. suite: what is measured, e.g. "boot" or "boot,low_power".
+        env: of the board. board: as the env names it. release: of the software; `newest in DIR`: the option `provision`. suite: e.g. "boot" or "boot,low_power".
         every: "day", "week", or "release": each new file of the folder that `newest in DIR` names. at: time of day. day: of the week, for `every: week`.
         spread_s: starts up to so much later, so that boards of many hosts do not start at once.
         options: how, see `lab.run.options`; each is a key of its own in the file.
@@ -280,21 +305,21 @@ class Schedule:
 
     @property
     def releases(self) -> str:
-        """The folder whose new files are measured; empty: it is a timer's."""
+        """Folder of release files to measure; empty: a timer starts it."""
         return folder_of(str(self.options.get(options.PROVISION, ""))) if self.every == RELEASE else ""
 
     @property
     def calendar(self) -> str:
-        """For systemd's OnCalendar=."""
+        """Value of systemd's OnCalendar=."""
         return f"*-*-* {self.at}:00" if self.every == "day" else f"{self.day} *-*-* {self.at}:00"
 
     @property
     def interval_s(self) -> float:
-        """Between two runs."""
+        """Time between two runs."""
         return PERIODS_S[self.every]
 
     def last_start(self, now: dt.datetime) -> dt.datetime:
-        """When the timer last came due before a time, by the host's clock and time zone."""
+        """Last due time of the timer, in the host's time zone."""
         local = now.astimezone()
         hour, minute = map(int, self.at.split(":"))
         start = local.replace(tzinfo=None, hour=hour, minute=minute, second=0, microsecond=0)
@@ -306,23 +331,23 @@ class Schedule:
 
     @property
     def suites(self) -> tuple[str, ...]:
-        """What is measured."""
+        """Suites to measure."""
         return tuple(self.suite.split(","))
 
 
 @frozen
 class Farm:
-    """A lab host. `load` makes all of its paths absolute, so that they mean the same in whatever folder a program runs.
+    """Configuration of a lab host, with absolute paths.
 
     Attributes:
-        user: who runs the services. directory: where runs are started and relative paths begin: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
+        user: of the services. directory: of the runs and of relative paths: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.location; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
-        exports: path of what this host exports to the coordinator; empty: nothing.
+        exports: path of labgrid's exporter configuration of this host; empty: none.
         reports: address of a run's page, with {run}, for links in mails; empty: the site's, see `run_page`.
-        documents: address of the documents' site, to which alerts and dashboards link. limits: what the programs of a host leave each other.
+        documents: address of the documents' site, to which alerts and dashboards link. limits: of a host's load.
         virtual: boards that are simulated on this host; None: it has real ones.
         health: when boards are checked and kept out.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
@@ -394,54 +419,54 @@ class Farm:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What makes programs keep their results, and reach other hosts, as this farm does."""
+        """Environment variables with the farm's database, artifacts and ssh configuration."""
         found = {DATABASE_VARIABLE: self.database, SHARED_VARIABLE: self.artifacts, SSH_VARIABLE: self.ssh_config}
         return {name: value for name, value in found.items() if value}
 
     @property
     def run_page(self) -> str:
-        """Address of a run's page, with {run}: `reports`, else the site's where others reach it; empty: mails name commands."""
+        """URL template of a run's page, with {run}; empty: none."""
         return self.reports or (f"{self.web.address}/runs/{RUN}" if self.web.address else "")
 
     @property
     def own_pdudaemon(self) -> str:
-        """Address of the pdudaemon that boardlab starts on each host; empty: it starts none."""
+        """Address of boardlab's own pdudaemon on each host; empty: none."""
         return self.pdudaemon.address if self.pdudaemon.program or self.virtual is not None else ""
 
     @property
     def coordinator_at(self) -> str:
-        """Which of the hosts runs labgrid's coordinator; empty: none of them."""
+        """Host of labgrid's coordinator; empty: none of them."""
         if not self.coordinator or self.coordinator_host == ELSEWHERE:
             return ""
         return self.coordinator_host or self.first_host
 
     @property
     def first_host(self) -> str:
-        """The one with the results."""
+        """Host with the results."""
         return self.hosts[0].name if self.hosts else HERE
 
     def exporter_of(self, host: str) -> str:
-        """Where a host's exporter for Prometheus listens; `host`: empty: the first one's."""
+        """Address of a host's exporter; an empty name: the first host's."""
         its = (entry.exporter for entry in self.hosts if entry.name == (host or self.first_host))
         return next(its, "") or self.exporter.listen
 
     @property
     def environments(self) -> dict[str, str]:
-        """Board -> its environment, of all boards that are named."""
+        """Environment of each named board."""
         return {each.board: each.env for each in self.schedules} | {each.name: each.env for each in self.boards}
 
     @property
     def timed(self) -> list[Schedule]:
-        """Schedules that come due by the clock."""
+        """Schedules with a time of day."""
         return [schedule for schedule in self.schedules if not schedule.releases]
 
     def host_of(self, board: BoardEntry) -> str:
-        """Where a board is plugged in."""
+        """Host that a board is plugged into."""
         return board.host or (self.hosts[0].name if self.hosts else HERE)
 
 
 def load(path: Path) -> Farm:
-    """Read a farm.yaml, with its paths made absolute: they begin at `directory`, and that begins at the file's own folder.
+    """Read a farm.yaml; its relative paths begin at `directory`.
 
     Raises:
         ConfigurationError: it cannot be read, or has an unknown key or a wrong value.
@@ -462,7 +487,7 @@ def load(path: Path) -> Farm:
 
 
 def _anchored(farm: Farm, folder: Path) -> Farm:
-    """The same with absolute paths."""
+    """Copy of a farm with absolute paths."""
     base = folder / farm.directory
 
     def at(text: str) -> str:
@@ -500,7 +525,7 @@ def _anchored(farm: Farm, folder: Path) -> Farm:
 
 
 def _database(text: str, base: Path) -> str:
-    """The results with the paths of SQLite's file and of libpq's password file made absolute."""
+    """Database URL with absolute paths of SQLite's file and libpq's password file."""
     if "://" not in text:
         return text if text.startswith("~") else str(base / text)
     kind, _, rest = text.partition(":///")
@@ -510,7 +535,7 @@ def _database(text: str, base: Path) -> str:
 
 
 def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
-    """A schedule, of whose keys some are options."""
+    """Structure hook of a schedule, whose keys include options."""
     plain = make_dict_structure_fn(Schedule, converter, _cattrs_forbid_extra_keys=True, options=override(omit=True))
 
     def structured(data: Any, _type: type) -> Schedule:
@@ -522,7 +547,7 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
             given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)
         except ConfigurationError as error:
             raise ValueError(str(error)) from error
-        # A night that nobody judges tells nobody; one on a broken lab tells of the lab.
+        # Without a judge a night raises no alert; without a health check it may measure a broken lab.
         given = {**{name: True for name in (options.JUDGE, HEALTH) if name not in data}, **given}
         if options.SECTIONS in given:
             own.setdefault("suite", orders.SECTIONS)
@@ -535,7 +560,7 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
 
 
 def _newest(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`release: newest in DIR` is the option `provision` with no label: the file that is found says it."""
+    """Turn `release: newest in DIR` into the option `provision`."""
     release = data.get("release")
     if not (isinstance(release, str) and release.startswith(NEWEST)):
         return data

@@ -1,4 +1,4 @@
-"""What is plugged into this host's USB, who names it, and the lines that would name what nobody does."""
+"""USB devices of this host and proposed lines for those unnamed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SDMUX: Final = ("0424", "4041")
 RULES: Final = """\
 # boardlab: USB serial adapters of boards. To /etc/udev/rules.d/99-boardlab.rules, then:
 #   udevadm control --reload && udevadm trigger
-# An FTDI adapter hands on what it has after 1 ms instead of 16: a stamp is as late as that at most.
+# An FTDI adapter delivers its bytes after 1 ms instead of 16, which bounds the lateness of a stamp.
 ACTION=="add", SUBSYSTEM=="usb-serial", DRIVER=="ftdi_sio", ATTR{latency_timer}="1"
 # ModemManager does not type at boards.
 ACTION=="add|change", SUBSYSTEM=="tty", ENV{ID_BUS}=="usb", ENV{ID_MM_PORT_IGNORE}="1"
@@ -32,7 +32,11 @@ SUBSYSTEM=="scsi_generic", KERNEL=="sg[0-9]*", ATTRS{idVendor}=="0424", ATTRS{id
 
 @frozen
 class Port:
-    """A serial port of an adapter. interface: ID_USB_INTERFACE_NUM, e.g. "00". node: e.g. /dev/ttyUSB0."""
+    """A serial port of an adapter.
+
+    Attributes:
+        interface: ID_USB_INTERFACE_NUM, e.g. "00". node: e.g. /dev/ttyUSB0.
+    """
 
     interface: str
     node: str
@@ -54,10 +58,10 @@ class Plugged:
 
 
 def plugged(context: Any = None) -> list[Plugged]:
-    """All of them, by socket.
+    """List the USB devices by socket.
 
     Args:
-        context: of pyudev, or what answers as it does.
+        context: of pyudev, or an equivalent.
     """
     udev = pyudev.Context() if context is None else context
     ports: dict[str, list[Port]] = {}
@@ -81,7 +85,7 @@ def plugged(context: Any = None) -> list[Plugged]:
 
 
 def named(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
-    """Who names a socket: files (environments, what this host exports), and entries of farm.yaml's `usb`.
+    """Environments, exports and `usb` entries that name a socket.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -93,21 +97,21 @@ def named(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
 
 
 def environments(folder: Path) -> list[Path]:
-    """Of a lab's folder."""
+    """Environments of a lab's folder."""
     return sorted(path for path in (folder / envfile.FOLDER).glob("*") if path.suffix in envfile.SUFFIXES)
 
 
 def exported(farm: Farm | None, folder: Path) -> list[Path]:
-    """The file with what this host exports, if farm.yaml names one that is there."""
+    """The file of this host's exports, if farm.yaml names an existing one."""
     path = folder / farm.exports if farm and farm.exports else None
     return [path] if path is not None and path.is_file() else []
 
 
 def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]], exports: str = "") -> Iterator[str]:
-    """Lines for farm.yaml, and for an environment or what this host exports, of what nobody names.
+    """Propose configuration lines for devices that no file names.
 
     Args:
-        names: ID_PATH -> as `named` has it. exports: the file of what this host exports; empty: boards are in environments.
+        names: result of `named` by ID_PATH. exports: file of this host's exports; empty: boards are in environments.
     """
     new = [device for device in devices if not names.get(device.id_path)]
     if new:
@@ -132,7 +136,7 @@ def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]], exp
 
 
 def _groups(devices: Iterable[Plugged], exports: str) -> Iterator[str]:
-    """As labgrid's exporter has them: a template of Jinja, whose comments begin with ##."""
+    """Propose groups of labgrid's exporter, a Jinja template (## comments)."""
     for device in devices:
         yield f"## group of {exports}: {device.title}, serial number {device.serial or 'none'}; a place's match is HOST/NAME/*"
         yield "NAME:"

@@ -1,4 +1,4 @@
-"""`lab run --judge`: a run is judged as it ends; where the judge asks, the same is measured again, so that it is sure today."""
+"""`lab run --judge`: judging of a run, with remeasurement on request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lab.results import Store
 from lab.results.history import Item
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
-Measure = Callable[[int], int | None]  # measures what a run asked for; the new run, None: there is none
+Measure = Callable[[int], int | None]  # repeats a run's measurement; returns the new run, None: there is none
 
 
 def judged(store: Store, run_id: int, measure: Measure, say: Callable[[str], None]) -> bool:
-    """Judge a run, have measured again what it asks for, and say what came of it; whether no number is worse for sure.
+    """Judge a run, remeasure on request and report; False: worse for sure.
 
     Args:
-        measure: measures again what the run with this id asked for.
+        measure: repeats the measurement that the run with this id asked for.
 
     Raises:
         BoardlabError: the store cannot be used.
@@ -43,7 +43,7 @@ def judged(store: Store, run_id: int, measure: Measure, say: Callable[[str], Non
 
 
 def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
-    """Say what the store has of the judge on a run; whether no number is worse for sure.
+    """Report a run's stored verdicts; False: a number is worse for sure.
 
     Raises:
         BoardlabError: the store cannot be used.
@@ -70,7 +70,7 @@ def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
 
 
 def told_again(store: Store, job: Job, say: Callable[[str], None], until: int | None = None) -> bool:
-    """The same of a job's runs, as far as they confirm no other.
+    """Report the verdicts of a job's runs that confirm no other.
 
     Args:
         until: no later runs than this; None: all.

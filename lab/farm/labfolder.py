@@ -1,4 +1,4 @@
-"""A lab's folder, as `lab init` writes it: an environment per board type, the strategy, the suite, farm.yaml."""
+"""A lab's folder with environments, strategy, suite and farm.yaml."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Env:
     adapter: str
 
     def lab_lines(self) -> list[int]:
-        """The lines that a lab edits, from 1."""
+        """Numbers of the lines that a lab edits, from 1."""
         lines = self.path.read_text(encoding="utf-8").splitlines()
         return [number for number, line in enumerate(lines, start=1) if envfile.LAB_LINE.search(line)]
 
 
 @cache
 def shipped_envs() -> tuple[Env, ...]:
-    """All that come with boardlab, by name; read once."""
+    """All environments that come with boardlab, by name."""
     return tuple(_env(path) for path in sorted(shipped.folder(shipped.ENVS).glob("*.yaml")))
 
 
 def chosen(names: Iterable[str], *, sim: bool) -> list[Env]:
-    """The environments of some board types.
+    """Environments of some board types.
 
     Args:
         sim: also those of their simulated boards.
@@ -80,7 +80,7 @@ def chosen(names: Iterable[str], *, sim: bool) -> list[Env]:
 
 
 def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[str, str]:
-    """Name -> text of the files of a lab's folder.
+    """Texts of a lab folder's files, by name.
 
     Args:
         folder: its absolute path. envs: at least one. parts: of PARTS.
@@ -103,7 +103,7 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
 
 
 def write(folder: Path, made: Mapping[str, str]) -> list[str]:
-    """Write files into a folder, and return the names of those that were not there yet; all of them or none.
+    """Write all files or none; return the names of new ones.
 
     Raises:
         ConfigurationError: one of them is there, and says something else.
@@ -170,7 +170,7 @@ def _env(path: Path) -> Env:
 
 
 def _farm(folder: Path, envs: Sequence[Env]) -> str:
-    """The example that comes with boardlab, with this folder's paths and boards; its comments stay."""
+    """Shipped farm.yaml with its comments and this folder's paths and boards."""
     text = (shipped.folder(shipped.FARM) / FARM_FILE).read_text(encoding="utf-8")
     head = text.partition("usb:\n")[0].replace(f"{shipped.FARM}/{FARM_FILE}", FARM_FILE)
     lab = Path(sys.executable).with_name("lab")
@@ -193,12 +193,12 @@ def _farm(folder: Path, envs: Sequence[Env]) -> str:
 
 
 def scalar(path: Path) -> str:
-    """A path as YAML has it."""
+    """A path as a YAML scalar."""
     return str(path) if _PLAIN.fullmatch(str(path)) else json.dumps(str(path), ensure_ascii=False)
 
 
 def template(name: str, **values: object) -> str:
-    """The text of a file that is no HTML, from lab/farm/templates."""
+    """Render a text template of lab/farm/templates."""
     text = (resources_of("lab.farm") / "templates" / f"{name}.j2").read_text(encoding="utf-8")
     template = jinja2.Template(text, undefined=jinja2.StrictUndefined, autoescape=False)  # Markdown, not HTML
     return str(template.render(**values)) + "\n"

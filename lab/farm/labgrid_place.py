@@ -1,4 +1,4 @@
-"""The labgrid place that a job's environment names, taken for the job and given back."""
+"""The labgrid place of a job's environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT_COORDINATOR = "127.0.0.1"
 PLACE_BUSY = "place_busy"
 AWAY = frozenset({"exporter_gone", "coordinator_unreachable"})  # they are started again, or their host is
 POLL_S = 2.0
-GLANCE_S = 1.0  # who looks on does not wait longer for a coordinator
+GLANCE_S = 1.0  # wait of `lab status` for a coordinator
 RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation
 TOKEN_VARIABLE = "LG_TOKEN"  # noqa: S105 - labgrid's word for a reservation
 _WAITS = "waiting"
@@ -38,10 +38,11 @@ _WAITS = "waiting"
 
 @frozen
 class Patience:
-    """How long a job waits for a place that another program has, while it keeps its lease.
+    """Conditions of waiting for a place, while the job keeps its lease.
 
     Attributes:
-        deadline: by time.monotonic(). say: tells a person a line. ends: gives a sign of life; whether the job is to end.
+        deadline: by time.monotonic(). say: prints a line. ends: gives a sign of life, and returns whether the
+        job must end.
     """
 
     deadline: float
@@ -51,10 +52,12 @@ class Patience:
 
 @contextmanager
 def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterator[dict[str, str]]:
-    """Hold the job's place; what to add to pytest's environment. Nothing where the environment names no place.
+    """Hold the job's place and yield pytest's additional environment variables.
+
+    Without a place in the environment it holds none.
 
     Args:
-        patience: None: a place that somebody else has, or whose exporter or coordinator is away, is not waited for.
+        patience: None: do not wait for a place that is taken, or whose exporter or coordinator is away.
 
     Raises:
         BoardlabError: as of `lab.places.holding.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
@@ -73,7 +76,7 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
                 if now >= min(patience.deadline, away_at + AWAY_S):
                     raise
                 if error.failure == PLACE_BUSY and kept_from(book, job):
-                    raise  # who has it may need the board for what they do there
+                    raise  # the holder may need the board there
                 if str(error) != said:
                     said = str(error)
                     patience.say(f"job {job.called} waits: {said}")
@@ -84,13 +87,13 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
 
 
 def was_taken_away(store: Store, run_id: int) -> bool:
-    """Whether a run ended since its place was nobody's any more, or another's: a coordinator that is started again has forgotten who has what."""
+    """Return whether a run ended because it lost its place."""
     attempts = store.attempts(run_id)
     return bool(attempts) and attempts[-1].outcome == "place_lost"
 
 
 def kept_from(book: JobQueue, job: Job) -> str:
-    """Which person, at labgrid-client, keeps a job from its place, and until when; empty: nobody, or it cannot be told."""
+    """Describe the person who holds a job's place; empty: none known."""
     path = Path(job.env)
     name = place_of(path) if path.is_file() else ""
     if not name:
@@ -113,7 +116,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     if not name:
         yield {}
         return
-    from lab.places.holding import (  # noqa: PLC0415 - gRPC takes a while to import  # noqa: PLC0415
+    from lab.places.holding import (  # noqa: PLC0415 - gRPC takes a while to import
         Place,
         holds_of_people,
         in_use,
@@ -134,7 +137,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
             return False
 
     person, known = stock_user(job.person), store_name(book.store)
-    if name == RESERVATION:  # labgrid gives it to nobody but who reserved it
+    if name == RESERVATION:  # labgrid gives it to the reserving user only
         place = _reserved(address, os.environ.get(TOKEN_VARIABLE, ""))
         with place.held(person, person, is_over) as environ:
             yield environ
@@ -151,7 +154,9 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
 
 
 def is_at(job: Job, board: str, place: str, coordinator: str) -> bool:
-    """Whether a job measures at a place of a coordinator, whatever its environment calls the board.
+    """Return whether a job measures at a place of a coordinator.
+
+    Its environment may call the board differently.
 
     Where its environment names no place, or cannot be read here and now, the board's name decides.
 
@@ -172,7 +177,7 @@ def is_at(job: Job, board: str, place: str, coordinator: str) -> bool:
 
 
 def place_of(env: Path) -> str:
-    """The name of the place in an environment; empty: it has none.
+    """Name of the place in an environment; empty: it has none.
 
     Raises:
         ConfigurationError: the file cannot be understood.
@@ -181,7 +186,7 @@ def place_of(env: Path) -> str:
 
 
 def boards_behind(farm: Farm) -> dict[str, str]:
-    """Place -> board, of all boards that a farm.yaml names; without those whose environment is not here."""
+    """Boards of labgrid places, from farm.yaml's environments on this host."""
     found = {}
     for board, env in farm.environments.items():
         try:
@@ -196,9 +201,9 @@ def boards_behind(farm: Farm) -> dict[str, str]:
 
 
 def held_by_others(farm: Farm) -> dict[str, str]:
-    """Board -> who has its place in labgrid and is no job and no reservation, as "host/user"; none where the coordinator does not answer.
+    """Holder of each board's place, if neither a job nor a reservation.
 
-    That is who has acquired it by hand, or the janitor, see `exporters.farm.places`.
+    It is a person or the janitor, as "host/user"; empty if the coordinator does not answer.
     """
     boards = boards_behind(farm) if farm.coordinator else {}
     if not boards:
@@ -219,12 +224,12 @@ def held_by_others(farm: Farm) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def _place_in(env: Path, _state: tuple[int, ...]) -> str:
-    """The place of one environment; read again when the file is another: who looks each second must not parse YAML each second."""
+    """Place of one environment, cached by the file's state."""
     return place_of(env)
 
 
 def _reserved(address: str, token: str) -> Place:
-    """The place of a reservation, which asking keeps for another minute."""
+    """Place of a reservation; the query prolongs it by a minute."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
     from lab.places.holding import Place  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The jobs of a store as this process asks for them, and a board that a command holds as one of them: others see it and can cancel it."""
+"""This process's jobs of a store, and boards that it holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUEUE_POLL_S: Final = 2.0
 
 
 class BusyBoardError(Exception):
-    """Another job or a reservation has the board; the message says which, and until about when."""
+    """Another job or a reservation has the board; the message names it."""
 
 
 def queue(
@@ -37,12 +37,12 @@ def queue(
     rule: QuarantineRule | None = None,
     request: str = "",
 ) -> JobQueue:
-    """The jobs of a store; whoever asks is this process.
+    """Jobs of a store, requested by this process.
 
     Args:
-        program: which of lab.jobs.records begins them. person: for whom; None: whoever runs this process.
+        program: of lab.jobs.records. person: their owner; None: the user of this process.
         ignores: a board that this person has reserved is taken. priority: of lab.jobs.queue.
-        rule: when a board is kept out; None: as this host's farm.yaml has it. request: of a queue, that its jobs are of.
+        rule: when a board is kept out; None: as this host's farm.yaml has it. request: of a queue, that the jobs belong to.
     """
     return JobQueue(
         store,
@@ -60,9 +60,9 @@ def queue(
 def opened(
     url: str | None, wait_s: float, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep
 ) -> Store:
-    """The results, migrated where they are an older boardlab's; `say` is told so.
+    """Open the results and migrate an older schema; `say` reports it.
 
-    What may pass, such as a server that is started again, is waited for: `wait_s`, and no longer than AWAY_S.
+    A transient failure, such as a restarted server, is retried for `wait_s`, and no longer than AWAY_S.
 
     Raises:
         BoardlabError: as of `lab.results.open_store`.
@@ -82,7 +82,9 @@ def opened(
 
 @contextmanager
 def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None]) -> Iterator[Job]:
-    """The board is ours. SIGTERM, by which a job is cancelled, ends this as Ctrl-C does: recorded, board off.
+    """Hold the board for the block.
+
+    SIGTERM, which cancels a job, ends the block as Ctrl-C does: recorded, board off.
 
     Raises:
         BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
@@ -108,7 +110,7 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
 
 @contextmanager
 def _living(queue: JobQueue, job: Job, say: Callable[[str], None]) -> Iterator[None]:
-    """Signs of life for a job that has its board; its state at the end."""
+    """Send signs of life for a running job, and record its end."""
     holder = Holder(queue, job.id)
     holder.start()
     state: JobState = "failed"
@@ -130,7 +132,9 @@ def _living(queue: JobQueue, job: Job, say: Callable[[str], None]) -> Iterator[N
 
 
 def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None]) -> Job | None:
-    """The job with its board; None: another has it still, or a person at labgrid-client its place, who may need the board there.
+    """Start the job; None: its board or its place is still taken.
+
+    A person with the place at labgrid-client may need the board there.
 
     Raises:
         KeyboardInterrupt: somebody cancelled it.
@@ -139,7 +143,7 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
     while True:
         keeps = kept_from(queue, job)
         if keeps or had:
-            wait_on(queue, job.id, keeps)  # who has the place gets the board before us
+            wait_on(queue, job.id, keeps)  # the place's holder gets the board before us
         had = keeps
         taken = None if keeps else queue.start(job.id)
         if taken is None and queue.job(job.id).cancelled_by:
@@ -159,7 +163,7 @@ def _obstacle(queue: JobQueue, job: Job) -> str:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does: recorded, board off. Another one does not cut that short."""
+    """Turn SIGTERM into KeyboardInterrupt, and ignore further ones."""
 
     def end(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The farm.yaml that each long-running program has loaded: noted for `lab doctor`, and replaced when the file says something else."""
+"""Records of the farm.yaml that each long-running program has loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEGIN: Final = "loaded-"  # how the names of the notes begin
 
 @frozen
 class Note:
-    """A running program's own word on what it has loaded.
+    """Record of a running program's farm.yaml.
 
     Attributes:
         file: the farm.yaml, an absolute path. digest: of what it said. holder: the process. version: of its boardlab.
@@ -41,14 +41,14 @@ class Note:
 
 @define
 class LoadedFile:
-    """A farm.yaml as this program has loaded it."""
+    """A program's loaded farm.yaml."""
 
     file: Path
     digest: str
     _seen: tuple[int, ...] = field(default=(), init=False)
 
     def is_older(self) -> bool:
-        """Whether the file says something else now.
+        """Return whether the file differs from what was loaded.
 
         Raises:
             ConfigurationError: it cannot be read, or is wrong; this program goes on with what it has.
@@ -65,12 +65,14 @@ class LoadedFile:
 
 
 def digest(farm: Farm) -> str:
-    """What a farm.yaml says, without its comments and its layout; SHA-256, in hexadecimal digits."""
+    """SHA-256 of a farm.yaml's values, in hexadecimal digits."""
     return sha256(repr(farm).encode()).hexdigest()
 
 
 def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
-    """Note what this program has loaded in the console server's folder; where that is another user's, nothing is noted.
+    """Record this program's farm.yaml in the runtime folder.
+
+    Nothing is recorded in another user's folder.
 
     Args:
         program: one of PROGRAMS.
@@ -85,7 +87,7 @@ def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
 
 
 def notes(runtime: Path) -> Iterator[Note]:
-    """What the programs that run have noted; nothing where this user may not look."""
+    """Records of the running programs, if this user may read them."""
     for program in PROGRAMS:
         with suppress(OSError, ValueError, TypeError):
             found: dict[str, Any] = json.loads((runtime / f"{_BEGIN}{program}.json").read_text(encoding="utf-8"))
@@ -95,7 +97,7 @@ def notes(runtime: Path) -> Iterator[Note]:
 
 
 def start_anew() -> NoReturn:
-    """Replace this process by the same command: it keeps its process id, and loads everything again."""
+    """Replace this process by the same command, with the same process id."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own program

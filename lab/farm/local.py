@@ -1,4 +1,4 @@
-"""A farm on one machine, without root: its folder, its farm.yaml where there is none, and the programs that run for it."""
+"""A farm on one machine without root, kept alive by supervisord."""
 
 from __future__ import annotations
 
@@ -51,33 +51,33 @@ class LocalFarm:
     """A farm of one user on one machine.
 
     Attributes:
-        file: its farm.yaml, an absolute path; what the farm keeps is in the same folder.
+        file: its farm.yaml, an absolute path; the farm's data is in the same folder.
     """
 
     file: Path
 
     @property
     def folder(self) -> Path:
-        """Of all that it keeps."""
+        """Folder of the farm's data."""
         return self.file.parent
 
     @property
     def runtime(self) -> Path:
-        """The console server's folder, and supervisord's."""
+        """Folder of the console server and of supervisord."""
         return (self.folder / SUPERVISORD).parent
 
     @property
     def bench(self) -> Path:
-        """Of the virtual boards."""
+        """Folder of the virtual boards."""
         return self.folder / "virtual"
 
     @property
     def buildbot(self) -> BuildbotSite:
-        """Of Buildbot's master and worker."""
+        """Folders of Buildbot's master and worker."""
         return BuildbotSite(self.folder / "buildbot")
 
     def up(self, boards: VirtualBoards, *, queued: bool = False) -> tuple[Farm, bool]:
-        """Bring it up; whether something was started.
+        """Start the farm; return whether something was started.
 
         Args:
             boards: for the farm.yaml that is written where there is none. queued: with a Buildbot there.
@@ -97,15 +97,17 @@ class LocalFarm:
         return farm, Supervised(self.runtime).up(programs(farm, self), {**_own_environ(), **self.environ(farm)})
 
     def environ(self, farm: Farm) -> Mapping[str, str]:
-        """What a person's shell needs so that `lab` and pytest mean this farm."""
+        """Environment variables that point `lab` and pytest to this farm."""
         return {"BOARDLAB_RUNTIME": str(self.runtime), **farm.environ}
 
     def states(self) -> list[ProgramState]:
-        """What became of its programs; none: it is down."""
+        """States of its programs; none: it is down."""
         return Supervised(self.runtime).states()
 
     def down(self) -> bool:
-        """Take it down: no new runs, those on this host ended as Ctrl-C would (board off), then the programs; False: it was.
+        """Stop the farm; False: it was down.
+
+        No new run starts, runs on this host end as by Ctrl-C (board off), then the programs end.
 
         Raises:
             LabTransientError: something does not end.
@@ -119,7 +121,7 @@ class LocalFarm:
         except BoardlabError as error:
             _log.warning("runs that go on cannot be told: %s", error)
         down = supervised.down()
-        # A session has started one of its own where the farm's had just been killed.
+        # A session starts its own console server if the farm's was just killed.
         with contextlib.suppress(BoardlabError), ConsoleClient(socket_path(self.runtime)) as client:
             client.stop()
         return down
@@ -151,7 +153,7 @@ class LocalFarm:
 
 
 def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
-    """What runs for a farm, in the order in which it is started."""
+    """Programs of a farm, in the order of their start."""
     lab, runtime, database = str(_LAB), ("--runtime", str(desk.runtime)), ("--db", farm.database)
     found = []
     if farm.virtual is not None:
@@ -185,7 +187,7 @@ def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
 
 
 def _own_environ() -> dict[str, str]:
-    """Of the user's environment what the programs need: a shell's may have passwords that are none of their business."""
+    """Variables of the user's environment that the programs need, without passwords."""
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
@@ -223,11 +225,11 @@ _TRIES: Final = 3  # of a program that is brought up
 
 @frozen
 class Program:
-    """One that is kept running.
+    """A supervised program.
 
     Attributes:
         command: its words, the first one a path. address: host:port at which it answers once it has started; empty: none.
-        needs: host:port of what it waits for where that is away; empty: nothing.
+        needs: host:port of a server that it waits for; empty: none.
     """
 
     name: str
@@ -238,7 +240,7 @@ class Program:
 
 @frozen
 class ProgramState:
-    """What became of one.
+    """State of a program.
 
     Attributes:
         state: as supervisord has it: RUNNING, STARTING, BACKOFF (it ended and is started again), FATAL (given up), STOPPED.
@@ -264,7 +266,7 @@ class Supervised:
     folder: Path
 
     def up(self, programs: Sequence[Program], environ: Mapping[str, str]) -> bool:
-        """Start what does not run yet; False: all of it ran already.
+        """Start the programs; False: all of them ran already.
 
         Raises:
             ConfigurationError: the folder is no good, or other programs run in it.
@@ -291,7 +293,7 @@ class Supervised:
         return True
 
     def states(self) -> list[ProgramState]:
-        """All programs; none where no supervisord runs here."""
+        """States of all programs; none: no supervisord runs here."""
         try:
             found: Any = self._supervisor().getAllProcessInfo()
         except (OSError, XmlRpcError):
@@ -301,7 +303,7 @@ class Supervised:
         ]
 
     def log(self, name: str) -> Path:
-        """Where a program's words are.
+        """Path of a program's log.
 
         Raises:
             ConfigurationError: there is no such program.
@@ -312,7 +314,7 @@ class Supervised:
         return logs[name]
 
     def stop(self, names: Sequence[str]) -> None:
-        """End some programs, and do not start them again; those that do not run are none's business."""
+        """Stop some programs for good; stopped ones are ignored."""
         for name in names:
             with contextlib.suppress(OSError, XmlRpcError):
                 self._supervisor().stopProcess(name)
@@ -369,7 +371,7 @@ class Supervised:
             time.sleep(_POLL_S)
         for program in programs:
             if not _open(program.needs):
-                _log.warning("%s: nobody answers at %s; it waits until somebody does", program.name, program.needs)
+                _log.warning("%s: no answer at %s yet; it waits for one", program.name, program.needs)
 
     def _last_words(self, program: Program) -> str:
         try:
@@ -384,12 +386,12 @@ def _require_free(programs: Sequence[Program]) -> None:
         if program.address and (addresses.count(program.address) > 1 or _open(program.address)):
             raise ConfigurationError(
                 f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end that one "
-                f"(`ss -ltnp` says who it is)"
+                f"(`ss -ltnp` names it)"
             )
 
 
 def _open(address: str) -> bool:
-    """Whether somebody answers there; of no address: true."""
+    """Return whether a server answers there; without an address: true."""
     if not address:
         return True
     host, _, port = address.rpartition(":")

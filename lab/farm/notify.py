@@ -1,4 +1,4 @@
-"""Alerts that a lab host sends by itself, past Prometheus: a unit of its own failed, or somebody tests the chain."""
+"""Alerts that a lab host sends without Prometheus: failed units, tests."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from lab.shown import plain_text
 FAILED, TEST = "BoardlabUnitFailed", "BoardlabTest"
 _RUNBOOK: Final = "docs/runbooks.md#"
 _RUNBOOK_URL: Final = "/runbooks/#"  # as in alerts.yml
-_FAILED_LASTS: Final = dt.timedelta(hours=1)  # longer than Alertmanager waits for what says more
+_FAILED_LASTS: Final = dt.timedelta(hours=1)  # longer than an inhibiting alert takes to arrive
 _TEST_LASTS: Final = dt.timedelta(minutes=5)
 
 
 def alertmanager(farm: Farm) -> Alertmanager:
-    """The host's.
+    """Alertmanager of the host.
 
     Raises:
         ConfigurationError: farm.yaml names none.
     """
     if not farm.alertmanager:
         raise ConfigurationError(
-            "nobody is told: farm.yaml names no Alertmanager; add the key, e.g. `alertmanager: 127.0.0.1:9093`"
+            "no alert can be sent: farm.yaml names no Alertmanager; add the key, e.g. `alertmanager: 127.0.0.1:9093`"
         )
     return Alertmanager(farm.alertmanager)
 
 
 def unit_failed(farm: Farm, unit: str) -> None:
-    """Send the alert that a unit of systemd failed; of a schedule's also its board.
+    """Send the alert of a failed systemd unit.
 
     Raises:
         BoardlabError: Alertmanager did not take it.
@@ -55,7 +55,7 @@ def unit_failed(farm: Farm, unit: str) -> None:
 
 
 def _runbook(farm: Farm, alert: str) -> dict[str, str]:
-    """Annotations of every alert."""
+    """Runbook annotations of every alert."""
     return {
         "runbook": f"{_RUNBOOK}{alert.lower()}",
         "runbook_url": f"{farm.documents}{_RUNBOOK_URL}{alert.lower()}",
@@ -63,30 +63,30 @@ def _runbook(farm: Farm, alert: str) -> dict[str, str]:
 
 
 def test_alert(farm: Farm) -> list[Receiver]:
-    """Send an alert through the whole chain; returns where it should arrive.
+    """Send an alert through the whole chain and return its receivers.
 
     Raises:
-        BoardlabError: nobody would be told, or Alertmanager did not take it.
+        BoardlabError: no receiver is filled in, or Alertmanager did not take it.
     """
     manager = alertmanager(farm)
     ready = manager.ready_receivers()
     host = socket.gethostname()
     annotations = {
         "summary": f"boardlab's test alert from {host}",
-        "description": "Somebody tried `lab farm test-alert`. Nothing is wrong; it is resolved within minutes.",
+        "description": "`lab farm test-alert` sent this. Nothing is wrong; it is resolved within minutes.",
         **_runbook(farm, TEST),
     }
     manager.post({"alertname": TEST, "severity": "ticket", "host": host}, annotations, _TEST_LASTS)
     return ready
 
 
-# --- Alertmanager, as a lab host asks it: who would be told, and an alert of its own (its API v2) ---
+# --- Client of Alertmanager's API v2: its receivers, and alerts of this host ---
 
 
 DEADLINE_S: Final = 10.0
 PLACEHOLDER: Final = ".invalid"  # the domain that never exists (RFC 2606), in the configuration as it is shipped
 _HIDDEN: Final = "<secret>"
-_MEND: Final = "start it (systemctl start prometheus-alertmanager), or mend `alertmanager` in farm.yaml"
+_MEND: Final = "start it (systemctl start prometheus-alertmanager), or correct `alertmanager` in farm.yaml"
 _SAID: Final = 200  # characters of an answer
 
 
@@ -105,12 +105,16 @@ class Receiver:
 
 @frozen
 class Alertmanager:
-    """One that runs. address: host:port."""
+    """A running Alertmanager.
+
+    Attributes:
+        address: host:port.
+    """
 
     address: str
 
     def receivers(self) -> list[Receiver]:
-        """Those that its routes lead to, as it has read them.
+        """Receivers of its routes, as it has loaded them.
 
         Raises:
             BoardlabError: it does not answer, or not as Alertmanager does.
@@ -120,7 +124,7 @@ class Alertmanager:
             return list(receivers(yaml.safe_load(answer.json()["config"]["original"])))
         except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise ConfigurationError(
-                f"{self.address} answers, but not as Alertmanager's API v2 does ({type(error).__name__}); mend `alertmanager` in farm.yaml"
+                f"{self.address} answers, but not as Alertmanager's API v2 does ({type(error).__name__}); correct `alertmanager` in farm.yaml"
             ) from error
 
     def ready_receivers(self) -> list[Receiver]:
@@ -134,7 +138,7 @@ class Alertmanager:
         if not ready:
             there = ", ".join(receiver.described for receiver in found) or "none at all"
             raise ConfigurationError(
-                f"nobody would be told: Alertmanager at {self.address} has no receiver that is filled in ({there}). Fill in `to` and "
+                f"no alert would arrive: Alertmanager at {self.address} has no receiver that is filled in ({there}). Fill in `to` and "
                 "`url` in its configuration, then: systemctl reload prometheus-alertmanager"
             )
         return ready

@@ -1,4 +1,4 @@
-"""An order of a `lab run` or of a schedule, looked at before anything is switched on: its suites, options and environment."""
+"""Checks of an order's suites, options and environment before it starts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _STRAPS = ("BootModeDriver", "AutomationBootModeDriver")
 
 
 def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env: Path) -> Iterator[str]:
-    """What is wrong with an order: suites that there are not, options that say nothing about them or that the board or its
-    environment cannot do; each with its mend.
+    """Find unknown suites, unused options, and options beyond the board or environment.
 
     Args:
-        tests: the folder with the suites. wanted: suites, expanded. given: as `lab.run.options.read` has them.
+        tests: the folder with the suites. wanted: suites, expanded. given: of `lab.run.options.read`.
     """
     try:
         for suite in wanted:
@@ -51,7 +50,7 @@ def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env
 
 
 def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Iterator[str]:
-    """A board without driven straps has one medium: the one that its switches are set to."""
+    """Check media against the only one of a board without driven straps."""
     if any(envfile.arguments_of(env, driver) for driver in _STRAPS):
         return
     there = str(envfile.arguments_of(env, "BoardStrategy").get("medium") or next(iter(board_type.media)))
@@ -80,7 +79,7 @@ def _wrong_sections(given: Mapping[str, Value], board_type: BoardType) -> Iterat
 def _without_scratch(
     names: Sequence[str], board_type: BoardType, scratch: Mapping[str, str], env: Path
 ) -> Iterator[str]:
-    """Sections that were asked for by name need their medium; without names at least one medium is there."""
+    """Check that destructive sections have the scratch medium that they need."""
     place = f"{env}: targets.main.options.{site.OPTION}.scratch"
     may = [s for s in ALL if s.overwrites and s.fits(board_type)]
     needed: dict[str, Section] = {s.overwrites: s for s in may if s.name in names and s.overwrites not in scratch}
@@ -115,7 +114,7 @@ def _site_options(env: Path) -> Any:
     return envfile.target_options(env).get(site.OPTION)
 
 
-# --- Suites: what `lab run --suite` names, and the files of tests_perf that measure it ---
+# --- Suites of `lab run --suite`, and their files in tests_perf ---
 
 
 GUIDE: Final = ("boot", "low_power", "sections")  # in this order: the boots begin, since they need no settled board
@@ -124,7 +123,7 @@ _RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a file and a kind 
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """The suites of an order, once each: `guide` stands for everything that a performance guide has."""
+    """Suites of an order without duplicates; `guide` stands for three."""
     found: dict[str, None] = {}
     for name in names:
         found.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))
@@ -132,12 +131,14 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def kind(name: str) -> str:
-    """The kind of a suite's runs in the store."""
+    """Kind of a suite's runs in the store."""
     return name if name in _RUNS_OF_THEIR_OWN else SECTIONS
 
 
 def files(tests: Path, name: str) -> tuple[Path, ...]:
-    """The files that measure a suite; `sections` are all of those that share a run.
+    """Files that measure a suite.
+
+    The suite `sections` has all files that share a run.
 
     Raises:
         ConfigurationError: there is no such suite in the folder `tests`.

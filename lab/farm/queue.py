@@ -1,4 +1,4 @@
-"""A job that waits: for its board, and one that a timer began also for room on this host and for whoever wants its labgrid place."""
+"""Waiting of a job for its board and for the host's capacity."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from lab.jobs.listing import Measuring, measuring, obstacle
 from lab.jobs.queue import PERSONS, JobQueue, wait_on
 from lab.jobs.records import Job
 
-# --- Whether this host has room for one more board that measures: by farm.yaml, and by how late its stamps are ---
-# How many boards are too many is learned: where stamps were too late for a minute in which no board came or went, the host has room for one
-# board less than it had then, for a day. The runtime folder keeps that; whoever deletes the file lets the host begin anew.
+# --- Capacity of this host for one more measuring board, by farm.yaml and by the lateness of its stamps ---
+# The host records a number of boards as too many if its stamps were too late for a minute without a change of boards. For a day its capacity is
+# then one board less. The record is in the runtime folder; deleting it resets the capacity.
 #
-# Stamps are those of this host's console server: boards whose consoles are on another host are counted here, and that host is not asked.
+# The stamps are those of this host's console server: boards with consoles on another host count, but that host is not asked.
 
 
 LEARNED: Final = "too-many.json"
 _DAY: Final = dt.timedelta(days=1)
-_SETTLED: Final = dt.timedelta(seconds=60)  # what the console server's percentile is of
+_SETTLED: Final = dt.timedelta(seconds=60)  # period of the console server's percentile
 _log = logging.getLogger(__name__)
 
 
 def stamps_p99_ms(runtime: Path | None = None) -> float | None:
-    """How late this host's stamps are, 99 of 100 of them; None: no console server runs, or no board talks."""
+    """Lateness of this host's console stamps at p99; None: unknown."""
     path = socket_path(runtime or runtime_dir())
     if not path.exists():
         return None
@@ -53,10 +53,10 @@ def stamps_p99_ms(runtime: Path | None = None) -> float | None:
 
 @frozen
 class Room:
-    """This host's, for jobs of a store.
+    """Capacity of this host for jobs of a store.
 
     Attributes:
-        late: how late stamps are at the moment, in ms. folder: where is kept what was learned.
+        late: current lateness of stamps in ms. folder: of the record of too many boards.
     """
 
     book: JobQueue
@@ -66,7 +66,7 @@ class Room:
     host: str = field(factory=socket.gethostname)
 
     def lacks(self) -> str:
-        """Why one more board waits; empty: there is room. A host on which none measures has room for one."""
+        """Reason why one more board must wait; empty: none."""
         boards = self._measuring().boards
         most = self.limits.max_boards
         if not boards:
@@ -88,7 +88,7 @@ class Room:
         return ""
 
     def learn(self) -> None:
-        """Note how many boards are too many, where it is seen now."""
+        """Record the current number of boards if stamps are too late."""
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is None or late_ms <= self.limits.late_ms:
             return
@@ -108,7 +108,7 @@ class Room:
         return measuring(self.book, self.host)
 
     def _known(self) -> tuple[int, float, dt.datetime] | None:
-        """Boards that were too many, how late stamps were with them, and when, within the last day."""
+        """Last day's record: number of boards, lateness in ms, time."""
         try:
             found = json.loads((self.folder / LEARNED).read_text(encoding="utf-8"))
             known = int(found["boards"]), float(found["p99_ms"]), dt.datetime.fromisoformat(found["at"])
@@ -126,31 +126,33 @@ def _th(number: int) -> str:
     return f"{number}{ending}"
 
 
-# --- A job that waits: for its board, and one that a timer began also for room on this host and for whoever wants its labgrid place ---
+# --- Waiting of a job: for its board; a scheduled one also for the host's capacity and for claimants of its labgrid place ---
 
 
-POLL_S: Final = 2.0  # each time it says that it lives
-LOOK_S: Final = 0.5  # whether the board is free: a look costs a thousandth of that
+POLL_S: Final = 2.0  # with a sign of life each time
+LOOK_S: Final = 0.5  # of a free board: a look costs a thousandth of that
 
 
 @define
 class JobWaiter:
-    """Waits for jobs of a process.
+    """Waits for the boards of a process's jobs.
 
     Attributes:
         say: tells a person a line. is_over: whether the process is to end.
-        room: of this host; None: nobody bounds it.
+        room: of this host; None: unlimited.
     """
 
     book: JobQueue
     say: Callable[[str], None]
     is_over: Callable[[], bool]
     room: Room | None = None
-    _lacks: str = field(default="", init=False)  # what keeps it waiting beside its board
-    _unread: bool = field(default=False, init=False)  # that is its environment, which cannot be read at the moment
+    _lacks: str = field(default="", init=False)  # reason to wait beside its board
+    _unread: bool = field(default=False, init=False)  # the reason is an unreadable environment
 
     def wait(self, job: Job, wait_s: float) -> Job | None:
-        """The job when it has its board; None: it is over, or it took too long, which was said.
+        """Wait for the job's board; None: no board.
+
+        The job was ended, or its time was up, which was printed.
 
         A job in its way that seems dead is watched to the end, however short `wait_s` is.
         """
@@ -161,7 +163,7 @@ class JobWaiter:
                 return None
             why = self._lacks or obstacle(self.book, job.board)
             if job.yields_to and not self._unread and (self._lacks or self.book.refusing(job.board)):
-                deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
+                deadline = time.monotonic() + wait_s  # the claimant's time does not count
             if time.monotonic() >= deadline and (self._lacks or not self.book.watches(job.id)):
                 self.say(f"{why}. Wait for it with --wait SECONDS")
                 return None
@@ -172,7 +174,7 @@ class JobWaiter:
         return started
 
     def _rest(self, job: Job) -> None:
-        """Until the next look is due, or who has the board gives it back."""
+        """Sleep until the next look is due, or the board is free."""
         due = time.monotonic() + POLL_S
         held = self.book.holder_of(job.board) is not None
         while time.monotonic() < due and not self.is_over():
@@ -181,7 +183,7 @@ class JobWaiter:
                 return
 
     def _started(self, job: Job) -> Job | None:
-        """Take the board, unless a person has its labgrid place; scheduled jobs one at a time, and only where nothing else is in their way."""
+        """Start the job if its board, place and host are free."""
         persons = job.priority >= PERSONS
         try:
             # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
@@ -205,7 +207,7 @@ class JobWaiter:
 
 
 def wish(book: JobQueue, job: Job) -> str:
-    """Who wants the labgrid place of a job's environment; empty: nobody, it has none, or its coordinator does not answer."""
+    """Claimant of the job's labgrid place; empty: none known."""
     path = Path(job.env)
     name = place_of(path) if path.is_file() else ""
     if not name or name == RESERVATION:

@@ -1,4 +1,4 @@
-"""The lab's own rules for boards' health, and its reference board: what fails on that one, too, is no release's fault."""
+"""The lab's health rules and its reference board."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from lab.health.book import HealthBook
 from lab.host.clock import utc_now
 from lab.results.store import Store
 
-NIGHT: Final = dt.timedelta(
-    hours=26
-)  # a check of the reference board that is older says nothing of this night: it may begin two hours late
+NIGHT: Final = dt.timedelta(hours=26)  # maximal age of the reference board's check, which may begin two hours late
 _log = logging.getLogger(__name__)
 
 
 def config(path: Path | None = None) -> HealthConfig:
-    """What farm.yaml says (`path`: this one; None: this host's); the defaults where there is none, or it is wrong."""
+    """Health rules of `path` or this host's farm.yaml, else the defaults."""
     try:
         farm = services.host_file(path).farm
     except ConfigurationError as error:
@@ -33,23 +31,23 @@ def config(path: Path | None = None) -> HealthConfig:
 
 
 def rule(path: Path | None = None) -> QuarantineRule:
-    """When a board of this host is kept out, and when it is checked; `path`: as for `config`."""
+    """Quarantine rule of this host's boards; `path` as for `config`."""
     return config(path).rule
 
 
 def environment(farm: Farm, board: str) -> str:
-    """The environment of a board that farm.yaml names; empty: it names none."""
+    """Environment of a board in farm.yaml; empty: it names none."""
     return farm.environments.get(board, "")
 
 
 def host(farm: Farm) -> str:
-    """Where the reference board is plugged in."""
+    """Host of the reference board."""
     its = next((board for board in farm.boards if board.name == farm.health.reference), None)
     return farm.host_of(its) if its is not None else (farm.hosts[0].name if farm.hosts else HERE)
 
 
 def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:
-    """Why this night's numbers are not to be judged: the reference board failed on the lab's account, or was not checked; empty: they are."""
+    """Reason not to judge this night's numbers; empty: none."""
     if not known.reference:
         return ""
     last = next(iter(HealthBook(store, known.rule, now).checks(known.reference, 1)), None)
@@ -67,5 +65,5 @@ def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = 
     whose = "on the lab's account" if last.fault is not None else "and nothing says that the lab works"
     return (
         f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC{where}, {whose} "
-        f"({found}). Mend that, then: lab health {known.reference} --check, and lab judge run RUN"
+        f"({found}). Repair that, then: lab health {known.reference} --check, and lab judge run RUN"
     )

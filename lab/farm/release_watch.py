@@ -1,4 +1,4 @@
-"""A schedule with `every: release` on one host: each release file that appears in its folder, whole and right, is measured once."""
+"""A schedule with `every: release`: measures each new release file once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lab.provision.image import Hosts
 from lab.provision.releasefile import files_in, load, settle
 from lab.run.options import PROVISION, words
 
-WAIT_S: Final = 14_400  # for a board that somebody measures on
+WAIT_S: Final = 14_400  # for a board in use
 _MEASURED: Final = (0, 1, WORSE)  # exit codes of `lab run` after which a release is not measured again
 
 
 @define
 class Released:
-    """What a schedule measured and what is new.
+    """Releases of a schedule: measured ones and new ones.
 
     Attributes:
         state: the file that keeps it. say: tells a person a line.
@@ -44,17 +44,18 @@ class Released:
 
     @property
     def folder(self) -> Path:
-        """Of the release files."""
+        """Folder of the release files."""
         return Path(self.farm.directory) / self.schedule.releases
 
     def measure(self) -> int:
-        """Measure what is new, the oldest first, until nothing is; the exit code. The first time, what is there becomes known.
+        """Measure new releases, oldest first; return the exit code.
 
-        A release that is wrong is told once and looked at again the next time; the others go on.
+        The first call only records the existing files. A wrong release is reported once and checked again the
+        next time; the others go on.
 
         Raises:
-            ConfigurationError: there is no such folder, or the environment is wrong. LabStableError: the state cannot be kept.
-            KeyboardInterrupt: it was to end while a release was still written.
+            ConfigurationError: there is no such folder, or the environment is wrong. LabStableError: the state
+            cannot be kept. KeyboardInterrupt: it was to end while a release was still written.
         """
         if not self.folder.is_dir():
             raise ConfigurationError(
@@ -79,7 +80,7 @@ class Released:
         return self._tell(told) or worst
 
     def _wrong(self, path: Path) -> str | None:
-        """Why it cannot be measured; None: it can, or it is another board's, and known from now on."""
+        """Reason why a release cannot be measured; None: it can."""
         try:
             settle(path, self._rest)
             problems = list(checking.problems(load(path), Hosts.of_user()))
@@ -88,7 +89,7 @@ class Released:
         return "; ".join(problems) or None
 
     def _rest(self, seconds: float) -> None:
-        """Between two looks at a file that somebody writes; nothing runs then that would have to be ended first."""
+        """Sleep between two looks at a growing file; a signal ends it."""
         time.sleep(seconds)
         if self._stopping:
             raise KeyboardInterrupt
@@ -117,7 +118,7 @@ class Released:
         return code
 
     def _tell(self, told: dict[str, str]) -> int:
-        """Say what is wrong, once; 2 where something was said."""
+        """Report new problems; 2 if there were any, else 0."""
         known, before = self._read()
         self._keep(known, told)
         new = {name: why for name, why in told.items() if before.get(name) != why}
@@ -135,7 +136,7 @@ class Released:
             return list(found["known"]), dict(found["told"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabStableError(
-                f"{self.state}: {error}; delete it: then what is in {self.folder} is known, and what comes later is measured"
+                f"{self.state}: {error}; delete it: then the releases in {self.folder} are known, and later ones are measured"
             ) from error
 
     def _keep(self, known: list[str], told: dict[str, str]) -> None:
@@ -149,7 +150,7 @@ class Released:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C are for the job that runs, which switches its board off."""
+        """Forward SIGTERM and Ctrl-C to the running job, which ends cleanly."""
 
         def stop(number: int, _frame: FrameType | None) -> None:
             self._stopping = True
@@ -165,7 +166,7 @@ class Released:
 
 
 def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> Released:
-    """That of a schedule.
+    """The releases of a named schedule.
 
     Raises:
         ConfigurationError: there is no such schedule, or it is a timer's.

@@ -1,4 +1,4 @@
-"""Reserving a board, putting it in maintenance, and ending that, by a browser or a shell: by the same rules, each with its entry in the audit."""
+"""Reservations and maintenance of a board, recorded in the audit log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lab.jobs.reservations import Hold, Kind, ReservationBook
 from lab.results.audit import Act
 from lab.results.store import Store
 
-RESERVE: Final = "reserve"  # how the audit calls it
+RESERVE: Final = "reserve"  # names of the audit log
 RELEASE: Final = "release"
 MAINTAIN: Final = "maintenance on"
 MAINTAINED: Final = "maintenance off"
 
 
 def reserve(store: Store, act: Act, board: BoardNow, person: str, reason: str, hours: float) -> Hold:
-    """The board is that person's for some hours.
+    """Reserve a board for a person for some hours.
 
     Raises:
         ConfigurationError, LabTransientError: as of ReservationBook.reserve.
@@ -28,7 +28,7 @@ def reserve(store: Store, act: Act, board: BoardNow, person: str, reason: str, h
 
 
 def maintain(store: Store, act: Act, board: BoardNow, person: str, reason: str) -> Hold:
-    """The board is in maintenance until somebody ends that.
+    """Put a board into maintenance until somebody ends it.
 
     Raises:
         ConfigurationError, LabTransientError: as of ReservationBook.maintain.
@@ -38,7 +38,7 @@ def maintain(store: Store, act: Act, board: BoardNow, person: str, reason: str) 
 
 
 def end(store: Store, act: Act, board: str, kind: Kind, person: str) -> Hold:
-    """End it, whoever began it; returns what stood.
+    """End a hold, regardless of its owner; return it.
 
     Raises:
         ConfigurationError: there is none.
@@ -49,10 +49,10 @@ def end(store: Store, act: Act, board: str, kind: Kind, person: str) -> Hold:
 
 
 def board_of(boards: Iterable[BoardNow], name: str, shown_by: str) -> BoardNow:
-    """A board of the lab.
+    """Board of the lab by its name.
 
     Args:
-        shown_by: what shows all of them, for the message.
+        shown_by: page or command with all boards, for the message.
 
     Raises:
         ConfigurationError: there is none of that name.

@@ -1,6 +1,7 @@
-"""A job: the board is taken, pytest measures suite by suite, signs of life are given, the board is given back.
+"""A job: lease, pytest per suite, signs of life, release.
 
-What measures is pytest, with its own run in the store; this starts it, one at a time per board, and goes on with what was interrupted.
+pytest measures, with its own run in the store. The runner starts it, once per suite, and resumes interrupted
+runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
-BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab has to be mended first; nothing was measured, or not all
+BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab needs repair first; nothing was measured, or not all
 INTERRUPTED: Final = 130
 _ENDS: Final = frozenset({INTERRUPTED, GAVE_WAY, BUSY, BROKEN})  # of a job, whatever is left of it
 USAGE: Final = 2
@@ -49,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class RunnerPaths:
-    """Where pytest is started.
+    """Paths for starting pytest.
 
     Attributes:
         tests: the folder with the suites. database: as `--db`, or None.
@@ -62,11 +63,11 @@ class RunnerPaths:
 
 @define
 class Runner:
-    """Measures one job.
+    """Runs one job.
 
     Attributes:
         say: tells a person a line.
-        room: of this host, for which a scheduled job waits; None: nobody bounds it.
+        room: of this host, for scheduled jobs; None: unlimited.
         power_on_gap_s: between two power-ons at the same switch, unless the environment has it.
     """
 
@@ -81,15 +82,15 @@ class Runner:
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
     _recalled: bool = field(default=False, init=False)
-    _wished: str = field(default="", init=False)  # who wants the labgrid place, as the store has it
+    _wished: str = field(default="", init=False)  # stored claimant of the labgrid place
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _as_user: dict[str, str] = field(factory=dict, init=False)  # who holds the labgrid place
 
     def run(self, job: Job, wait_s: float) -> int:
-        """Wait for the board, measure, give it back; returns the exit code.
+        """Wait for the board, measure and release it; return the exit code.
 
         Args:
-            wait_s: how long to wait for a board that another job has, or whose labgrid place somebody has.
+            wait_s: limit of the wait for a board or its labgrid place.
         """
         with self._signals():
             code = GAVE_WAY
@@ -127,7 +128,7 @@ class Runner:
         return WORSE if code == _OK and self._worse else code
 
     def _cancelled(self, job: Job) -> bool:
-        """Whether somebody ended the job; says who."""
+        """Return whether somebody cancelled the job, and report it."""
         now = self.book.job(job.id)
         if now.state == "cancelled":
             self.say(f"job {job.called} was cancelled by {now.cancelled_by}; what it measured is kept")
@@ -146,7 +147,7 @@ class Runner:
                     return BUSY
                 if not confirms(self.book.store, run):
                     return max(worst, code)
-                code = _OK  # all that was ordered is there, and the judge says what it still lacks
+                code = _OK  # the order is complete, and the judge reports missing confirmations
             worst = max(worst, code)
             if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
@@ -154,7 +155,7 @@ class Runner:
         return worst
 
     def _recall(self, job: Job) -> None:
-        """What the judge said of suites that were measured before this process: it is the job's, too."""
+        """Report the verdicts of suites that an earlier process measured."""
         if job.done and job.options.get(JUDGE) and not self._recalled:
             from lab.farm import judging  # noqa: PLC0415 - as in _judge
 
@@ -162,12 +163,12 @@ class Runner:
         self._recalled = True
 
     def _is_measured(self, job: Job) -> bool:
-        """Whether the current suite's run is complete: the job ended before it was judged or noted."""
+        """Return whether the current suite's run is complete."""
         run_id = None if self._unfinished(job) is not None else self._latest(job)
         return run_id is not None and self.book.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job) -> int:
-        """Have the suite's run judged, and measured again where the judge asks; one of _ENDS where that was ended."""
+        """Judge the suite's run and remeasure on request; return the exit code."""
         from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
@@ -185,7 +186,7 @@ class Runner:
         return codes[-1]
 
     def _latest(self, job: Job) -> int | None:
-        """The last run of the job's current suite."""
+        """Last run of the job's current suite."""
         return latest_run(self.book.store, job, orders.kind(job.suites[job.done]))
 
     def _pytest(self, job: Job, suite: str, more: Sequence[str] = ()) -> int:
@@ -220,7 +221,7 @@ class Runner:
         return code if code in {_OK, _USAGE, *_ENDS} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _attend(self, process: subprocess.Popen[bytes], job: Job) -> int:
-        """Give signs of life until pytest ends; one that was asked to end has STOP_S for it."""
+        """Send signs of life until pytest ends, or kill it after STOP_S."""
         asked_at: float | None = None
         while True:
             try:
@@ -237,7 +238,7 @@ class Runner:
                     process.kill()
 
     def _look_around(self, job: Job) -> None:
-        """What only this program can see for a scheduled job: who wants its labgrid place, and whether this host is overloaded."""
+        """Update a scheduled job's claimant and the host's capacity."""
         if job.priority >= PERSONS:
             return
         try:
@@ -248,10 +249,10 @@ class Runner:
                 ask(self.book, job.id, who)
                 self._wished = who
         except BoardlabError as error:  # an env that is being saved, a store that is away: the next look may see more
-            _log.warning("job %s: who wants its board could not be looked up: %s", job.called, error)
+            _log.warning("job %s: the claimant of its board is unknown: %s", job.called, error)
 
     def _beat(self, job: Job) -> bool:
-        """A sign of life; whether the job is to end."""
+        """Send a sign of life; return whether the job must end."""
         try:
             return self.book.beat(job.id) or self._stopping
         except BoardlabError as error:
@@ -264,14 +265,14 @@ class Runner:
         return self.book.unfinished_run(job, orders.kind(job.suites[job.done]))
 
     def _stop(self) -> None:
-        """Ask pytest to end, once: a second time would cut short how it ends."""
+        """Ask pytest to end, once; a second signal would interrupt its clean-up."""
         self._stopping = True
         if self._child is not None and not self._asked:
             self._asked = True
             self._child.send_signal(signal.SIGINT)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Have pytest end, whatever happens here: it must not measure on with nobody who gives signs of life."""
+        """End pytest, which must not measure without signs of life."""
         self._stop()
         try:
             process.wait(STOP_S)
@@ -281,7 +282,7 @@ class Runner:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C end pytest first, which switches the board off."""
+        """End pytest on SIGTERM and Ctrl-C; it switches the board off."""
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             self._stop()
@@ -298,7 +299,7 @@ class Runner:
 
 
 def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[str]:
-    """What starts it.
+    """Command line of pytest for a suite.
 
     Args:
         tests: the folder with the suites. unfinished: the run to go on with, if the job has one of this suite.
@@ -306,7 +307,7 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     # When `lab run` is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
     # -P: as the program `pytest`, which takes no module from the folder that it is started in.
     words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
-    # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
+    # With `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
     words += [f"--lg-env={job.env}", *map(str, orders.files(tests, suite))]
     words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
     told = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
@@ -323,10 +324,12 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
 def environment(
     job: Job, database: str | None, power_on_gap_s: float, as_user: Mapping[str, str], away_s: float = 0.0
 ) -> dict[str, str]:
-    """With the database, whose URL may hold a password: every user can read a command line, and not this.
+    """Environment of pytest, with the database.
+
+    Its URL may hold a password: every user can read a command line, but not an environment.
 
     Args:
-        database: as `--db`, or None. power_on_gap_s: unless the environment has it; 0: none. as_user: who holds the labgrid place.
+        database: as `--db`, or None. power_on_gap_s: unless the environment has it; 0: none. as_user: variables with the holder of the labgrid place.
         away_s: how long it waits for a host that is away, before it measures.
     """
     own = {} if database is None else {DATABASE_VARIABLE: database}
@@ -334,14 +337,14 @@ def environment(
     return {**gap, **os.environ, JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}", **own, **as_user}
 
 
-# --- What a job ended with, said once more: a queue that was killed in that moment asks again ---
+# --- Repeated report of an ended job, for a queue that was killed at its end ---
 
 
 _REPEATED_CODES: Final = {"completed": 0, "cancelled": INTERRUPTED}
 
 
 def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
-    """The exit code of a job that has ended, and its verdicts.
+    """Print the verdicts of an ended job; return its exit code.
 
     Raises:
         BoardlabError: the store cannot be used.
@@ -355,14 +358,14 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     return code if well or code else WORSE
 
 
-# --- Whose fault it is that a job failed, in a line that a queue reads: a fault of the lab is nobody's commit's ---
+# --- Line on the lab's faults, read by a queue: they are no commit's ---
 
 
 BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab.py reads it
 
 
 def tell(store: Store, job: Job, say: Callable[[str], None]) -> None:
-    """Say it, where a job has failed and all that it lacks is the lab's fault, in which no release has a part.
+    """Print the lab's faults if a job failed by them alone.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -372,17 +375,17 @@ def tell(store: Store, job: Job, say: Callable[[str], None]) -> None:
         say(f"{BY_THE_LAB}{', '.join(faults)} (lab jobs show {job.called})")
 
 
-# --- After a job: what it measured is brought to where artifacts are shared, by a process that nobody waits for ---
+# --- Upload of a job's artifacts to the shared place, by a detached process ---
 
 
-LOG: Final = "upload.log"  # in the folder of marks: what the last one said
+LOG: Final = "upload.log"  # output of the last upload, in the folder of marks
 _UPLOAD: Final = ("-P", "-c", "import sys; from lab.cli import main; sys.exit(main())", "results", "upload")
 
 
 def begin(store: Store) -> subprocess.Popen[bytes] | None:
-    """Have everything brought that is marked, behind all other work of this host; None: there is nothing.
+    """Start the upload of marked artifacts at low priority; None: none.
 
-    It never fails: what is not brought now stays marked, and is brought after the next job or by `lab results upload`.
+    It never fails: what is not uploaded stays marked, for the next job or `lab results upload`.
     """
     artifacts = store.artifacts
     if not artifacts.shared or not artifacts.marked():

@@ -1,4 +1,4 @@
-"""What runs beside the measurements on a lab host, and whether it answers."""
+"""Services of a lab host and their state."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _UNITS: Final = {"alertmanager": "prometheus-alertmanager"}  # those that are no
 
 @frozen
 class Service:
-    """One that a lab host may run.
+    """A service of a lab host.
 
     Attributes:
-        state: "absent": it does not run, and nothing says that it should. said: in a few words.
-        mend: what to do where it is bad.
+        state: "absent": it does not run, and is not required. said: a few words on it. hint: remedy of a bad
+        state.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Service:
 
 @frozen
 class HostFile:
-    """The farm.yaml that a host is looked at with.
+    """The farm.yaml of this host.
 
     Attributes:
-        farm: None: there is none. installed: what it names must run; a draft in a lab's folder only says where it would be.
+        farm: None: there is none. installed: its services must run; those of a draft in a lab's folder may.
         supervised: `lab farm up` keeps its programs running, not systemd.
         name: which of its hosts this one is.
         folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are environments, this one.
@@ -68,7 +68,7 @@ class HostFile:
 
 
 def host_file(named: Path | None = None, host: str = "") -> HostFile:
-    """The host's farm.yaml: the one that is named, else here, else /etc/boardlab's.
+    """Read the host's farm.yaml: the named one, here, or in /etc/boardlab.
 
     Args:
         host: which of its hosts this one is; empty: the one with this machine's name, else the first.
@@ -92,7 +92,7 @@ def host_file(named: Path | None = None, host: str = "") -> HostFile:
 
 
 def runtime_of(host: HostFile) -> Path:
-    """The console server's folder: that of the programs of farm.yaml, where one is installed and this user runs them; else this user's own."""
+    """Runtime folder of an installed farm.yaml's programs, else this user's own."""
     if host.runtime is not None and not os.environ.get(RUNTIME_VARIABLE):
         return host.runtime
     if host.farm is not None and host.installed and not os.environ.get(RUNTIME_VARIABLE):
@@ -104,18 +104,18 @@ def runtime_of(host: HostFile) -> Path:
 
 
 def database(given: str | None, farm: Farm | None) -> str | None:
-    """The results: those that are given, else $LAB_DB's, else farm.yaml's where they are there; None: the user's."""
+    """Database to use: given, $LAB_DB's or farm.yaml's; None: the user's own."""
     if given or os.environ.get(DATABASE_VARIABLE) or farm is None:
         return given
     try:
         location = locate(farm.database)
-    except BoardlabError:  # e.g. a draft's folder that nobody has made
+    except BoardlabError:  # e.g. a draft's folder does not exist
         return None
     return farm.database if location.path is None or location.path.exists() else None
 
 
 def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
-    """The console server, and its ports where it answers."""
+    """State of the console server, and its status if it answers."""
     try:
         if not socket_path(runtime).exists():
             return Service(CONSOLE_SERVER, "absent", "does not run; the first measurement starts it"), None
@@ -138,7 +138,7 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
 
 
 def listening(host: HostFile) -> list[Service]:
-    """The services that listen on a port. What an installed farm.yaml names must be there; others may be."""
+    """States of the services with a port; an installed farm.yaml requires them."""
     wanted = host.farm or Farm()
     addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter_of(host.name)}
     addresses |= {COORDINATOR: wanted.coordinator, "alertmanager": wanted.alertmanager}
@@ -158,11 +158,11 @@ def _listening(name: str, address: str, host: HostFile) -> Service:
 
 
 def hint(name: str, host: HostFile) -> str:
-    """How one of the services, as its unit is called without "boardlab-", is brought to run."""
+    """Remedy for a stopped service, which is named without "boardlab-"."""
     if name == COORDINATOR and host.farm is not None and host.name != host.farm.coordinator_at:
         its = host.farm.coordinator_at or "its host"
         return (
-            f"it runs on {its}: look there. What leads to it from here, e.g. `ssh -N -L` or WireGuard, has to be up, too "
+            f"it runs on {its}: look there. The connection from here, e.g. `ssh -N -L` or WireGuard, must be up, too "
             '(docs/farm/several-hosts.md, "Between hosts")'
         )
     if host.supervised and name not in NEVER_SUPERVISED:

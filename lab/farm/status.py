@@ -1,4 +1,4 @@
-"""A lab host at this moment: its boards, who holds them, what they measure, what they gave last, and what failed."""
+"""Current state of a lab host: boards, runs, failures and services."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ from lab.shown import Marked, bad, doubtful, table
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
 _READ: Final = functools.partial(open_store, create=False)
-SEEN_LATELY: Final = dt.timedelta(
-    days=30
-)  # a board that nothing else names is one of the lab's when it was measured since
+SEEN_LATELY: Final = dt.timedelta(days=30)  # a board without an environment is listed if it was measured since
 
 
 @frozen
@@ -48,9 +46,9 @@ class JobNow:
     """A job that waits for a board, or has it.
 
     Attributes:
-        state: "queued" or "running". who: the person and the program. since: when it got the board, or began to wait.
+        state: "queued" or "running". who: the person and the program. since: start of its lease or its wait.
         died: its process is gone, or its host gives no sign of life.
-        planned: cycles of its runs, over all media, modes or sections; 0: unknown. expected_end: None: nobody can tell.
+        planned: cycles of its runs, over all media, modes or sections; 0: unknown. expected_end: None: unknown.
         good: those of them that gave their samples; an attempt at a row of a section is none.
     """
 
@@ -67,16 +65,15 @@ class JobNow:
 
 @frozen
 class BoardNow:
-    """A board at this moment.
+    """Current state of a board.
 
     Attributes:
-        job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port, or
-            that its exporter is away.
+        job: that has it. waiting: number of waiting jobs. console: its writer; empty: none. port: problem of its port or exporter.
         current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class, the last one's first. holds: whose it is: reserved, in maintenance, in
-            quarantine.
-        place: who has acquired its place in labgrid by hand, as "host/user"; empty: nobody, or nobody knows.
-        health: what follows from its checks and failures; None: nothing is known of it.
+        failures: of its attempts in the last 24 h, by class, the last one's first. holds: its reservation, maintenance
+            or quarantine.
+        place: "host/user" that acquired its place by hand; empty: none known.
+        health: result of its checks and failures; None: unknown.
     """
 
     board: str
@@ -95,7 +92,7 @@ class BoardNow:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Good and planned cycles of the run that is measured; planned is 0 where nobody knows, and then attempts are counted."""
+        """Good and planned cycles of the current run; 0 planned: unknown."""
         if self.current is None:
             return 0, 0
         run, job = self.current.run.id, self.job
@@ -105,10 +102,10 @@ class BoardNow:
 
 @frozen
 class LabNow:
-    """A lab host at one instant.
+    """Current state of a lab host.
 
     Attributes:
-        store: how the results are called. trouble: why they cannot be read; empty: they can.
+        store: name of the results. trouble: reason why they cannot be read; empty: none.
     """
 
     at: dt.datetime
@@ -128,7 +125,9 @@ def look(
     *,
     opened: Callable[[str | None], AbstractContextManager[Store]] = _READ,
 ) -> LabNow:
-    """Look at everything once. Nothing is written, and nothing is started.
+    """Look at everything once.
+
+    Nothing is written, and nothing is started.
 
     Args:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
@@ -167,13 +166,13 @@ def look(
 
 
 def described(folder: Path) -> Iterator[BoardNow]:
-    """The boards that the environments of a lab's folder describe; files that cannot be read have none."""
+    """Boards of a lab folder's environments; unreadable files are skipped."""
     for path in sorted((folder / shipped.ENVS).glob("*.yaml")):
         yield from _described_at(path)
 
 
 def _described_at(path: Path) -> tuple[BoardNow, ...]:
-    """The boards of one environment; none where it cannot be read."""
+    """Boards of one environment; none if it cannot be read."""
     with contextlib.suppress(OSError):
         state = path.stat()
         return _described_in(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
@@ -182,7 +181,7 @@ def _described_at(path: Path) -> tuple[BoardNow, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _described_in(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
-    """The boards of one environment; read again when the file is another: who looks each second must not parse YAML each second."""
+    """Boards of one environment, cached by the file's state."""
     try:
         found = list(_strategies(yamlfile.load(path)))
     except ConfigurationError:
@@ -192,7 +191,7 @@ def _described_in(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
 
 
 def _strategies(data: object) -> Iterator[dict[str, Any]]:
-    """What stands under `BoardStrategy`, wherever that is."""
+    """Arguments of every `BoardStrategy` in a document."""
     inner: Iterable[object] = ()
     if isinstance(data, dict):
         inner = data.values()
@@ -214,7 +213,7 @@ def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
 def _measured(
     store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: QuarantineRule
 ) -> dict[str, BoardNow]:
-    """The boards with what the store knows of them, and those that only it knows."""
+    """Add the store's knowledge to the boards, and boards of its own."""
     ended = {each.run.board: each for each in last_ended}
     running = {each.run.board: each for each in listing.latest(store, running=True)}
     failed: dict[str, dict[str, int]] = {}
@@ -241,7 +240,7 @@ def _measured(
         last, current = ended.get(name), running.get(name)
         if current is not None and (last is None or current.run.id > last.run.id):
             if having is None and not board.console:
-                last, current = current, None  # nobody measures: it was killed
+                last, current = current, None  # the run was killed
         else:
             current = None
         found[name] = evolve(
@@ -259,7 +258,7 @@ def _measured(
 
 
 def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
-    """The boards of these runs that go on or ended since then -> whether one has good attempts that are surely of that time."""
+    """Boards with a recent run -> it has good attempts since then."""
     found: dict[str, bool] = {}
     for each in last:
         run = each.run
@@ -269,7 +268,7 @@ def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
 
 
 def _through(person: str, pid: int) -> str:
-    """Whose job a process has: who asked `lab web` for it is not who runs it."""
+    """Person and process of a job, which `lab web` may have started."""
     known, described = process.person_of(pid), process.described(pid)
     return described if person in {"", known, process.user_name(os.getuid())} else f"{person}, {described}"
 
@@ -299,7 +298,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
 def lines(now: LabNow, room: int | None = None) -> list[str]:
-    """Boards, failures, services; what is bad is marked.
+    """Lines on boards, failures and services; bad states are marked.
 
     Args:
         room: columns of the screen; None: the terminal's.
@@ -319,7 +318,7 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
 
 
 def document(now: LabNow) -> dict[str, Any]:
-    """For JSON."""
+    """The state as a JSON document."""
     return {
         "at": now.at.isoformat(),
         "host": now.host,

@@ -1,4 +1,4 @@
-"""systemd units from farm.yaml: the exporter, the site, the console server, what serves other hosts, pdudaemon, and a service and a timer per schedule, or Buildbot; and who tells that one failed."""
+"""systemd units and other installed files, made from farm.yaml."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEMPLATES: Final = "lab.farm"
 
 
 def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
-    """File name -> text.
+    """Texts of the units, by file name.
 
     Args:
         path: where the host keeps its farm.yaml.
@@ -51,7 +51,7 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
             listen=with_port(farm.coordinator),
         )
     if farm.exports:
-        # By the name of farm.yaml, as ssh has it; what the machine calls itself may be another one.
+        # By the name of farm.yaml, as ssh has it; the machine's own name may differ.
         found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, host=its_name)
         found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
@@ -71,7 +71,7 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
 
 
 def kept(farm: Farm, host: str) -> list[str]:
-    """The services that systemd keeps running on a host, as their units are called without "boardlab-"."""
+    """Services that systemd keeps running, named without "boardlab-"."""
     found = units(farm, "/farm.yaml", host)
     return [
         name.removeprefix("boardlab-").removesuffix(".service")
@@ -81,14 +81,14 @@ def kept(farm: Farm, host: str) -> list[str]:
 
 
 def _reference(farm: Farm) -> dict[str, str]:
-    """The check of the reference board, before anything else of a night."""
+    """Units of the reference board's nightly check."""
     env = reference_board.environment(farm, farm.health.reference)
     kinds = ("service", "timer")
     return {f"boardlab-reference.{kind}": _text(f"boardlab-reference.{kind}", farm=farm, env=env) for kind in kinds}
 
 
 def _queue(farm: Farm, queue: Buildbot, host: str) -> dict[str, str]:
-    """Buildbot's, which has the schedules then."""
+    """Units of Buildbot, which then has the schedules."""
     site = buildbot.BuildbotSite(Path("/var/lib", farm.state, "buildbot"))
     kinds = ("buildbot", "worker") if host == buildbot.hosts(farm)[0] else ("worker",)
     values = {"farm": farm, "site": site, "commands": buildbot.commands(queue, site, host)}
@@ -113,14 +113,14 @@ def _word(path: str) -> str:
     return f'"{path}"' if " " in path else path
 
 
-# --- What a lab host installs as farm.yaml says: Prometheus' rules and Grafana's dashboards, with its address of the documents, and Prometheus' targets ---
+# --- Prometheus' rules and targets and Grafana's dashboards, with the documents' address of farm.yaml ---
 
 
 _FOLDERS: Final = ("prometheus/rules", "grafana/dashboards")
 
 
 def files(farm: Farm) -> dict[str, str]:
-    """Name below the folder `farm` -> text."""
+    """Texts of the files below the folder `farm`, by name."""
     source = shipped.folder(shipped.FARM)
     paths = [path for folder in _FOLDERS for path in sorted((source / folder).iterdir())]
     linked = {
@@ -131,7 +131,7 @@ def files(farm: Farm) -> dict[str, str]:
 
 
 def write(found: dict[str, str], folder: Path) -> list[Path]:
-    """Write the files below a folder, which is made where it is missing, and return their paths.
+    """Write files below a folder and return their paths.
 
     Raises:
         LabStableError: the folder cannot be written.
@@ -150,7 +150,7 @@ def write(found: dict[str, str], folder: Path) -> list[Path]:
     return paths
 
 
-# --- Where Prometheus finds the exporters of a farm's hosts: the file of its targets (file_sd_configs) ---
+# --- Prometheus' file of targets (file_sd_configs): the exporters of a farm's hosts ---
 
 
 FILE: Final = "prometheus/targets/boardlab.yml"
@@ -158,11 +158,11 @@ FILE: Final = "prometheus/targets/boardlab.yml"
 
 @frozen
 class ScrapeTarget:
-    """An exporter.
+    """Prometheus' address of an exporter.
 
     Attributes:
         host: empty where farm.yaml names none. at: host:port, as Prometheus on the first host asks.
-        forward: what ssh's -L takes, where a port of the first host's loopback is to lead to the exporter; empty: it is asked where it listens.
+        forward: ssh's -L from the first host's loopback to the exporter; empty: none is needed.
     """
 
     host: str
@@ -171,7 +171,10 @@ class ScrapeTarget:
 
 
 def targets(farm: Farm) -> Iterator[ScrapeTarget]:
-    """One for each host. On loopback of another host, it is reached by a port of the first one's loopback, by its place in `hosts`."""
+    """One target for each host.
+
+    Another host's exporter on loopback gets a port of the first host's loopback, by its index in `hosts`.
+    """
     if not farm.hosts:
         yield ScrapeTarget("", farm.exporter.listen)
     for place, host in enumerate(farm.hosts):
@@ -189,7 +192,7 @@ def targets(farm: Farm) -> Iterator[ScrapeTarget]:
 
 
 def forwards(farm: Farm) -> Iterator[str]:
-    """The commands, on the first host, without which Prometheus reaches nothing at the targets that ssh leads to."""
+    """ssh commands for the first host that forward to remote targets."""
     config = f"-F {farm.ssh_config} " if farm.ssh_config else ""
     for target in targets(farm):
         if target.forward:
@@ -197,7 +200,7 @@ def forwards(farm: Farm) -> Iterator[str]:
 
 
 def text(farm: Farm) -> str:
-    """The file, with the head of the one that boardlab comes with."""
+    """Text of the targets' file, with the shipped file's head."""
     head = (shipped.folder(shipped.FARM) / FILE).read_text(encoding="utf-8").partition("- targets")[0]
     return head + "".join(
         f"- targets: ['{target.at}']\n" + (f"  labels: {{host: {target.host}}}\n" if target.host else "")
@@ -206,7 +209,7 @@ def text(farm: Farm) -> str:
 
 
 def _is_any(machine: str) -> bool:
-    """Whether it is no address but the word for all of a host: 0.0.0.0 or ::."""
+    """Return whether an address is 0.0.0.0 or ::."""
     try:
         return ipaddress.ip_address(machine).is_unspecified
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the values of farm.yaml must be: attrs validators, each of which says what was expected."""
+"""attrs validators of farm.yaml's values."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from lab.run import options
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 UNGUARDED: Final = (
-    "it has no authentication, and whoever reaches it may use every board: expected an address of loopback or of a private network, e.g. "
+    "it has no authentication, and every host that reaches it may use every board: expected an address of loopback or of a private network, e.g. "
     'WireGuard\'s (docs/farm/several-hosts.md, "Between hosts")'
 )
-_NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
+_NOT_QUOTED: Final = "%\"'\\$;"  # characters that a quoted path of a unit file must not have
 _SITE: Final = re.compile(
     r"https?://[\w.\[\]:-]+(/[\w.~%+-]+)*", re.ASCII
 )  # stands in YAML and JSON, and a page's path follows
 
 
 def name(_instance: object, attribute: Any, value: str) -> None:
-    """Small letters, digits and -, as it becomes a unit's name."""
+    """Require small letters, digits and -, for a unit's name."""
     if not _NAME.fullmatch(value):
         raise ValueError(f"{attribute.name}: {value!r}: small letters, digits and -, as it becomes a unit's name")
 
 
 def time(_instance: object, attribute: Any, value: str) -> None:
-    """A time of day."""
+    """Require a time of day."""
     if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
         raise ValueError(f"{attribute.name}: {value!r}: expected a time of day in quotes, e.g. '02:00'")
 
 
 def quotable(_instance: object, attribute: Any, value: str) -> None:
-    """Text that can stand in the quotes of a unit file."""
+    """Require text that can stand in quotes in a unit file."""
     if not value.isprintable() or value != value.strip() or any(c in _NOT_QUOTED for c in value):
         raise ValueError(
             f"{attribute.name}: {redacted(value)!r}: expected a path without quotes, $, %, ; and blanks at its end"
@@ -49,7 +49,7 @@ def quotable(_instance: object, attribute: Any, value: str) -> None:
 
 
 def path(instance: object, attribute: Any, value: str) -> None:
-    """A path that can stand in the quotes of a unit file; a relative one begins at `directory` of farm.yaml."""
+    """Require a path that can stand in quotes in a unit file."""
     quotable(instance, attribute, value)
     if not value or value.startswith("~"):
         raise ValueError(
@@ -58,13 +58,13 @@ def path(instance: object, attribute: Any, value: str) -> None:
 
 
 def path_if_any(instance: object, attribute: Any, value: str) -> None:
-    """A path; empty: none."""
+    """Require a path or nothing."""
     if value:
         path(instance, attribute, value)
 
 
 def program(instance: object, attribute: Any, value: str) -> None:
-    """A path, or a word that PATH finds; empty: none."""
+    """Require a path, a program's name or nothing."""
     if "/" in value:
         path(instance, attribute, value)
     else:
@@ -72,7 +72,7 @@ def program(instance: object, attribute: Any, value: str) -> None:
 
 
 def word(_instance: object, attribute: Any, value: str) -> None:
-    """One word of a unit file."""
+    """Require one word of a unit file."""
     if any(c.isspace() or c in "%\"'\\$;" for c in value):
         raise ValueError(
             f"{attribute.name}: {redacted(value)!r}: no blanks, quotes, $, ; and %, as it stands in a unit file"
@@ -80,7 +80,7 @@ def word(_instance: object, attribute: Any, value: str) -> None:
 
 
 def loopback(_instance: object, attribute: Any, value: str) -> None:
-    """An address and port that only this host reaches."""
+    """Require a loopback address and a port."""
     machine, _, port = value.rpartition(":")
     try:
         wrong = not ipaddress.ip_address(machine.strip("[]")).is_loopback or not 0 < int(port) < 65_536
@@ -94,7 +94,7 @@ def loopback(_instance: object, attribute: Any, value: str) -> None:
 
 
 def unguarded(_instance: object, attribute: Any, value: str) -> None:
-    """An address of something that knows no users: loopback, or of a network that is the lab's alone; what a name stands for, `lab farm check` asks."""
+    """Require loopback or a private network; `lab farm check` resolves names."""
     try:
         address = ipaddress.ip_address(value.rpartition(":")[0].strip("[]"))
     except ValueError:
@@ -104,12 +104,12 @@ def unguarded(_instance: object, attribute: Any, value: str) -> None:
 
 
 def is_guarded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether only this host, or a private network, reaches it."""
+    """Return whether only this host or a private network reaches it."""
     return not address.is_unspecified and (address.is_private or address.is_loopback)
 
 
 def public(_instance: object, attribute: Any, value: str) -> None:
-    """A unit's environment is everybody's to read (`systemctl show`)."""
+    """Refuse passwords, since every user reads units (`systemctl show`)."""
     if redacted(value) != value:
         raise ValueError(
             f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
@@ -118,7 +118,7 @@ def public(_instance: object, attribute: Any, value: str) -> None:
 
 
 def shared(_instance: object, attribute: Any, value: str) -> None:
-    """Where artifacts are shared."""
+    """Require a place for shared artifacts."""
     try:
         if value:
             check(value)
@@ -127,7 +127,7 @@ def shared(_instance: object, attribute: Any, value: str) -> None:
 
 
 def reports(_instance: object, attribute: Any, value: str) -> None:
-    """The address of a report, with {run}."""
+    """Require the address of a report, with {run}."""
     try:
         EvidenceLinks(value)
     except ConfigurationError as error:
@@ -135,7 +135,7 @@ def reports(_instance: object, attribute: Any, value: str) -> None:
 
 
 def site(_instance: object, attribute: Any, value: str) -> None:
-    """The address of a site, to which a page's path is added."""
+    """Require the address of a site, without a trailing slash."""
     if not _SITE.fullmatch(value):
         raise ValueError(
             f"{attribute.name}: {redacted(value)!r}: expected http(s), a host and perhaps a path, without / at the end, "
@@ -143,14 +143,14 @@ def site(_instance: object, attribute: Any, value: str) -> None:
         )
 
 
-# --- What is wrong with a key of farm.yaml, in the words of whoever wrote it ---
+# --- Messages on the keys of farm.yaml ---
 
 
 _OPTIONS = "options"  # a record with this field has the options of `lab run` as keys of its own
 
 
 def reason(error: BaseException, kind: type | None) -> str:
-    """What cattrs found, without its place."""
+    """Message of a cattrs error, without its place."""
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
         return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields, key=repr))
     if isinstance(error, KeyError):

@@ -1,1 +1,1 @@
-"""Access to what listens: TLS, passwords, limits of connections; for `lab exporter` and `lab web`."""
+"""Access to the exporter and the site: TLS, passwords, connection limits."""

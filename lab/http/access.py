@@ -59,7 +59,7 @@ class WebConfig:
 
     @property
     def authenticates(self) -> bool:
-        """Whether an answer takes a password or a verified certificate."""
+        """Return whether a password or a verified certificate is required."""
         tls = self.tls_server_config
         return bool(self.basic_auth_users) or (tls is not None and tls.client_auth_type == _VERIFIED)
 
@@ -171,11 +171,11 @@ class Guard:
 
     @property
     def asks(self) -> bool:
-        """Whether there are users."""
+        """Return whether there are users."""
         return bool(self._users)
 
     def knows(self, header: str | None) -> bool:
-        """Whether this Authorization header, or none, needs no trial."""
+        """Return whether this Authorization header, or none, needs no trial."""
         digest = self._digest(header)
         return not self._users or any(hmac.compare_digest(digest, known) for known in self._known)
 
@@ -196,7 +196,10 @@ class Guard:
 
 
 class OneAtATime:
-    """Tries one password at a time: guessing takes one core, and no page's thread."""
+    """Tries one password at a time, in a thread of its own.
+
+    Guessing then takes one core at most.
+    """
 
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None  # made when the server runs
@@ -262,7 +265,9 @@ class Window:
 
 @define
 class LoginAttempts:
-    """Logins that failed lately or are in progress; `now` is monotonic, in seconds.
+    """Recent failed logins and those in progress.
+
+    `now` is monotonic, in seconds.
 
     MOST_WIDE slows down the guessing of many names, or from many addresses. It does not hold for a name from an address that
     gave the right password before, so that guessing elsewhere locks out no user.
@@ -277,9 +282,10 @@ class LoginAttempts:
         self._failed = Window(self.now)
 
     def begin(self, name: str, address: str) -> float:
-        """Count an attempt before its trial, so that parallel attempts share the limit.
+        """Count an attempt before its trial; return the time to wait.
 
-        Returns the seconds that this name has to wait at this address, and then counts nothing; 0: try.
+        Parallel attempts so share the limit. The time is in seconds, for this name at this address; only an
+        attempt with 0 is counted and may be tried.
         """
         with self._lock:
             limits = self._limits(name, address)
@@ -292,7 +298,7 @@ class LoginAttempts:
             return wait_s
 
     def succeeded(self, name: str, address: str) -> None:
-        """Take back an attempt that was right, and the failed ones of its name and address."""
+        """Remove a right attempt, and earlier wrong ones from there."""
         with self._lock:
             pair = (name, origin(address))
             for key in self._limits(name, address):

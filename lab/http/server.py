@@ -144,7 +144,7 @@ class Connections:
         self._clients[task] = client
 
     def _oldest(self, of: str | None = None) -> Task:
-        """The connection to close first: the oldest without a request, else the oldest."""
+        """Connection to close first: the oldest idle one, else the oldest."""
         found = [(task, its) for task, its in self._clients.items() if of in {None, its.origin}]
         return next((task for task, its in found if not its.answering), found[0][0])
 
@@ -219,7 +219,11 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 @define(eq=False)
 class _Served:
-    """A connection. requests: that are being answered; the next may come while the last one's clean-up goes on."""
+    """A connection.
+
+    Attributes:
+        requests: in progress; the next one may come during the last one's clean-up.
+    """
 
     task: Task
     requests: int = 0
@@ -270,7 +274,7 @@ class LimitedServer(uvicorn.Server):
         self._accepting = [loop.create_task(self._connections.accept(each, self._serve_one)) for each in sockets or ()]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more clients, and end those that are there as uvicorn does."""
+        """Refuse new clients, and end present ones as uvicorn does."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Power as a person reads it: tables of phases, of the self-test, and JSON."""
+"""Display of power: tables, SVG and JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NA = "n/a"
 
 
 def phase_lines(power: PhasePower) -> list[str]:
-    """A phase as a table: the guide's three columns, and what makes them believable."""
+    """Table of a phase: the guide's columns, uncertainty and flags."""
     header = ["Rail name", "Rail voltage(V)", "Power (mW)", "±", "min", "max", "Energy (mJ)", "samples", "flags"]
     rows = [_row(rail) for rail in (*power.rails, power.total)]
     return table(header, rows, "<>>>>>>><")
@@ -53,7 +53,10 @@ def stage_lines(found: Sequence[StagePower]) -> list[str]:
 
 
 def guide_lines(power: PhasePower) -> list[str]:
-    """A phase in the performance guide's shape: one CSV line a rail, the total from the unrounded rails."""
+    """CSV lines of a phase in the performance guide's format.
+
+    The total is that of the unrounded rails.
+    """
     lines = ['"Rail name","Rail voltage(V)","Power (mW)"']
     for rail in power.rails:
         shown = _number(rail.mean_w, 1000, 2) if rail.measured else NA
@@ -63,7 +66,7 @@ def guide_lines(power: PhasePower) -> list[str]:
 
 
 def watch_lines(rails: Sequence[Now]) -> list[str]:
-    """What the rails draw now."""
+    """Table of the rails' present power."""
     rows = [[now.rail, _number(now.volts, 1, 3), _number(now.watts, 1000, 2), bad(now.text)] for now in rails]
     rows.append(["total", "", _number(sum(now.watts or 0.0 for now in rails), 1000, 2), ""])
     return table(["Rail name", "V", "mW", ""], rows, "<>><")
@@ -122,7 +125,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
-    """The rails of a trace over time as SVG, stacked, with the console's moments.
+    """SVG of a trace's stacked rails, with the console's moments.
 
     Where there are more samples than columns, each column shows their mean.
 
@@ -140,7 +143,7 @@ def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
 
 
 def _binned(trace: Trace, number: int, edges: Floats) -> Floats:
-    """Mean power in watt between neighbouring edges; a column without a sample continues its neighbours."""
+    """Mean power in watt between edges; empty columns are interpolated."""
     samples = samples_of(trace, number)
     sums, _ = np.histogram(samples.centre_ns, edges, weights=samples.power_w)
     counts, _ = np.histogram(samples.centre_ns, edges)

@@ -239,7 +239,7 @@ class Paced(Protocol):
     """Something that has to act at a time of its own."""
 
     def deadline_ns(self) -> int | None:
-        """When to act next, on the pacer's clock; None: nothing to do."""
+        """Time of the next action on the pacer's clock; None: none."""
         ...
 
     def fire(self) -> None:

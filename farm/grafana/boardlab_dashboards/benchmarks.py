@@ -102,7 +102,7 @@ def _units() -> tuple[str, ...]:
 
 
 def _values(what: str) -> list[str]:
-    """The selector of each unit, and of what has none of them; what the name ends with tells."""
+    """Selectors of the families by unit, and of those without one."""
     stat = ',stat="avg"' if not what else ""
     family = f"boardlab_($metric){what}"
     own = [f'{{__name__=~"{family}_{end}",{NUMBER}{stat}}}' for end in _ENDS]

@@ -185,7 +185,7 @@ def build() -> builders.Dashboard:
 
 
 def _with_page(expression: str) -> str:
-    """With the label `page`: the dashboard that has the numbers of a run of this kind."""
+    """Add the label `page`: the dashboard for a kind of run."""
     for kind, page in ((".*", "benchmarks"), ("boot", "boot"), ("low_power", "power")):
         expression = f'label_replace({expression}, "page", "{page}", "kind", "{kind}")'
     return expression

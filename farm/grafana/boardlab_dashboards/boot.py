@@ -1,4 +1,4 @@
-"""Boot time: by medium and release, with its uncertainty, its stages and all its cycles."""
+"""Boot time by medium and release: uncertainty, stages and cycles."""
 
 from __future__ import annotations
 

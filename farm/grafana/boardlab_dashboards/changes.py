@@ -1,4 +1,4 @@
-"""What became of numbers from one release to the next, as tables."""
+"""Tables of changes from one release to the next."""
 
 from __future__ import annotations
 
@@ -46,7 +46,11 @@ def regressed(span: int = 24) -> table.Panel:
 
 
 def changed(against: str, title: str, about: str) -> table.Panel:
-    """Every change, with its direction; `against`: what the families are named by, "release" or "baseline"."""
+    """Table of all changes with their direction.
+
+    Args:
+        against: part of the families' names, "release" or "baseline".
+    """
     return rows(
         title,
         f"{about} With its sign: regressions first, then from what grew most to what shrank most.",
@@ -65,7 +69,7 @@ def changed(against: str, title: str, about: str) -> table.Panel:
 
 
 def undecided(selected: str) -> table.Panel:
-    """What the judge of histories said and nobody has decided on, with the way to the run's report."""
+    """Table of undecided verdicts, with links to the run's report."""
     told = f'label_replace(boardlab_verdict_change_info{{{selected}}}, "url", "$1", "report", "(https?://.+)")'
     report = f'label_replace({told}, "report", "", "url", ".+")'  # an address is behind a word; a command is shown
     return rows(

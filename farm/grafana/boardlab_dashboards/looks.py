@@ -1,4 +1,4 @@
-"""What makes a value red: thresholds, and texts for values that mean something."""
+"""Colours of values: thresholds and value mappings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Mappings = list[models.ValueMap | models.RangeMap | models.RegexMap | models.Spe
 
 
 def thresholds(first: str, *steps: tuple[float, str]) -> builders.ThresholdsConfig:
-    """A colour from the lowest value on, and others from each step on."""
+    """Colour of the lowest values, and another from each step on."""
     made = [models.Threshold(value=None, color=first), *(models.Threshold(value=v, color=c) for v, c in steps)]
     return builders.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(made)
 

@@ -1,4 +1,4 @@
-"""The farm at a glance: what fails, what got worse, what is missing, what is late."""
+"""Overview of the farm: failures, regressions, missing and late results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
 
 
 def since(period: str, selected: str, by: str = "") -> str:
-    """How many attempts ended so in a period: `increase()` of every class of every board would be too much for a query.
+    """Number of attempts with these outcomes in a period.
 
-    Where there was nothing yet, or no scrape within the hour, all of them.
+    `increase()` of every class of every board would be too much for a query. Without a value of then, or a
+    scrape within that hour, it is the number of all.
     """
     series = f"boardlab_outcomes_total{{{BOARD}{',' if selected else ''}{selected}}}"
     before = f"sum {by}(last_over_time({series}[1h] offset {period}))"

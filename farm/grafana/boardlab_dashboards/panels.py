@@ -1,4 +1,4 @@
-"""The kinds of panels. Each says its unit, its colours, and what stands there when there is nothing."""
+"""Kinds of panels, each with its unit, colours and empty text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Column:
 
 
 class Panel(Protocol):
-    """What the builders of all kinds of panels share."""
+    """Common methods of all panel builders."""
 
     def title(self, title: str) -> Self: ...
     def description(self, description: str) -> Self: ...
@@ -68,12 +68,15 @@ AnyPanel = TypeVar("AnyPanel", bound=Panel)
 
 
 def link(title: str, url: str) -> builders.DashboardLink:
-    """Where a click on a value leads."""
+    """Link of a value."""
     return builders.DashboardLink(title).url(url)
 
 
 def top(expression: str, count: int = MOST_LINES) -> str:
-    """The series that are highest at the end; the same ones over the whole time, as `topk` alone would not give."""
+    """The highest series at the end, shown over the whole time.
+
+    `topk` alone would choose others at each time.
+    """
     at_the_end = _SELECTOR.sub(r"\g<0> @ end()", expression)
     return f"{expression} and topk({count}, {at_the_end})"
 
@@ -117,7 +120,7 @@ def number(
     span: int = 4,
     to: tuple[str, str] | None = None,
 ) -> stat.Panel:
-    """One large number, or a few with their names; in colour where it is bad."""
+    """One large number, or a few with names; bad ones are coloured."""
     made = stat.Panel().reduce_options(_LAST).graph_mode(common.BigValueGraphMode.NONE).mappings(mappings or [])
     made.color_mode(common.BigValueColorMode.VALUE).thresholds(look)
     if to:
@@ -135,7 +138,7 @@ def bars(
     nothing: str = "none",
     height: int = 9,
 ) -> bargauge.Panel:
-    """A bar for each series, as it is now; its name above it, whole."""
+    """A bar per series, with its present value and name."""
     made = bargauge.Panel().reduce_options(_LAST).orientation(common.VizOrientation.HORIZONTAL).min(0)
     made.display_mode(common.BarGaugeDisplayMode.BASIC).name_placement(common.BarGaugeNamePlacement.TOP)
     made.sizing(common.BarGaugeSizing.MANUAL).min_viz_height(38).max_viz_height(38)
@@ -156,7 +159,7 @@ def rows(
     span: int = 24,
     height: int = 8,
 ) -> table.Panel:
-    """A row for each series, as it is now: only these columns, in this order.
+    """A row per series, with these columns in their order.
 
     Args:
         by: (column, whether the largest comes first).

@@ -1,4 +1,4 @@
-"""What all dashboards are made of: variables, matchers, links."""
+"""Parts of all dashboards: variables, matchers, links."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAILURE: Final = ("What ${__value.text} means", f"{DOCS}/failures/")
 
 
 def to(uid: str, labels: tuple[str, ...] = FOR_BOARDS, **values: str) -> str:
-    """The address of a dashboard that shows the same, but for these variables.
+    """Address of a dashboard with the same variables, but for these.
 
     Args:
         labels: the variables that the dashboard with the link has. values: may have ${...}.
@@ -46,14 +46,17 @@ def to(uid: str, labels: tuple[str, ...] = FOR_BOARDS, **values: str) -> str:
 
 
 def cell(column: str) -> str:
-    """What stands in a column of the row that was clicked."""
+    """Cell of a column in the clicked row."""
     return f'${{__data.fields["{column}"]}}'
 
 
 def dashboard(
     uid: str, title: str, description: str, labels: tuple[str, ...], single: Collection[str] = ()
 ) -> builders.Dashboard:
-    """An empty dashboard with a variable for each label; those in `single` have one value, the others any number."""
+    """An empty dashboard with a variable for each label.
+
+    Variables in `single` have one value, the others any number.
+    """
     made = (
         builders.Dashboard(title)
         .uid(f"boardlab-{uid}")
@@ -87,7 +90,10 @@ def filled(made: builders.Dashboard, panels: Iterable[cog.Builder[models.Panel]]
 def query_variable(
     name: str, label: str, query: str, all_value: str, *, single: bool = False
 ) -> builders.QueryVariable:
-    """A variable with the values of a query: all of them at first, or with `single` the first one."""
+    """Variable with the values of a query.
+
+    Its default is all values, or with `single` the first one.
+    """
     made = (
         builders.QueryVariable(name)
         .label(label)

@@ -1,4 +1,4 @@
-"""What boards of a virtual bench share in their modules for U-Boot's test/py."""
+"""Common settings of virtual boards for U-Boot's test/py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ SIZE_BYTES = 1 << 20
 
 
 def served_file(address: int) -> dict[str, object]:
-    """Write a file into the folder that the board's TFTP server gives out, which BOARDLAB_TFTP names, and describe it.
+    """Write a file for the board's TFTP server, and describe it.
+
+    BOARDLAB_TFTP names the server's folder.
 
     Returns:
         `env__net_tftp_readable_file` of test/py, to be loaded to this address; empty where nothing is named.

@@ -1,4 +1,4 @@
-"""A plugin for U-Boot's test/py: failures that are expected, each with its reason, and no others.
+"""Plugin of U-Boot's test/py that expects listed failures with reasons.
 
 `pytest -p boardlab_expected --expected-failures=FILE ...`. FILE is TOML with two tables of test ids, as pytest prints them, and
 reasons. A test of the table `fails` has to fail; one of `left_out` is not run; any other has to pass, or to be skipped by

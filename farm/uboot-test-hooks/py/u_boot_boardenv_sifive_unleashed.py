@@ -1,4 +1,7 @@
-"""What U-Boot's test/py may do with a sifive_u of `lab virtual up`: its network is QEMU's, its media are ours to write."""
+"""U-Boot's test/py settings for sifive_u of `lab virtual up`.
+
+Its network is QEMU's, and its media may be overwritten.
+"""
 
 import boardlab_boardenv
 

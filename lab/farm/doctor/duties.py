@@ -46,7 +46,7 @@ STATE: Final = Path("/var/lib")  # of systemd's StateDirectory=
 _OF_THE_HOST: Final = frozenset({"environ"})  # of Buildbot's file: where it runs
 _ANSWERING: Final = frozenset(
     {"console", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
-)  # they are asked themselves, or the coordinator is, whoever keeps them
+)  # they are asked themselves, or the coordinator is
 _FARM_OF_UNIT: Final = re.compile(r'^ExecStart=.* exporter --farm ("[^"]*"|\S+)', re.MULTILINE)
 
 
@@ -195,9 +195,7 @@ def _written(farm: Farm, host: HostFile) -> Iterator[DoctorFinding]:
         old.append(name)
     if old:
         said = f"not what this boardlab writes for farm.yaml: {', '.join(old)}"
-        yield DoctorFinding(
-            AREA, "units", "bad", said, f"{again}; then enable what is new, and restart what has changed"
-        )
+        yield DoctorFinding(AREA, "units", "bad", said, f"{again}; then enable new units, and restart changed ones")
 
 
 def exporter_name(farm: Farm, host: str) -> str:
@@ -279,7 +277,7 @@ LIMIT_S: Final = 300.0
 CLOCK_LIMIT_S: Final = 10.0  # of `date`
 _AT_ONCE: Final = 16
 _NOT_THERE: Final = 127  # the shell's, where there is no such program
-_LAST: Final = 300  # characters of what a program said
+_LAST: Final = 300  # characters of a program's output
 # In the lab's folder, with the farm.yaml that is checked, whatever farm.yaml is there: it travels as one word, of which the kernel takes 128 KiB.
 _IN_FOLDER: Final = """\
 cd "$1" || exit
@@ -330,8 +328,8 @@ def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[DoctorFinding
     """All hosts at the same time, in the order of farm.yaml.
 
     Args:
-        file: the farm.yaml, with which each host is looked at.
-        here: what `lab doctor` finds on this host, which needs no ssh; it is told which of the hosts that is.
+        file: the farm.yaml, given to each host.
+        here: findings of `lab doctor` on this host, by its name in farm.yaml; they need no ssh.
     """
     # Its paths begin at its own folder, which it leaves: where they begin is written into it.
     text = json.dumps({**yamlfile.load(file), "directory": farm.directory})
@@ -386,7 +384,7 @@ def _examined(link: SshLink, farm: Farm, packed: str) -> list[DoctorFinding]:
         ]
     except BoardlabError as error:
         place = farm.ssh_config or "~/.ssh/config of this user"
-        hint = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into {place}"
+        hint = f"is it up? The key and the host name for `ssh {host}` belong into {place}"
         return [DoctorFinding(HOSTS_AREA, host, "bad", f"cannot be reached: {error}", hint)]
     try:
         return cattrs.structure(json.loads(done.stdout), list[DoctorFinding])
@@ -492,7 +490,7 @@ def ssh_file_findings(farm: Farm) -> Iterator[DoctorFinding]:
         return
     owner = user_name(file.st_uid)
     if owner != farm.user and not file.st_mode & stat.S_IROTH and not _reads_by_group(farm.user, file):
-        said = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): {farm.user}, as whom the services run, may not read it"
+        said = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): the services' user {farm.user} may not read it"
         yield DoctorFinding(SSH_AREA, str(path), "bad", said, f"sudo chown -R {farm.user}: {path.parent}")
     elif folder.st_mode & _OTHERS:
         said = f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong to the services' user alone"

@@ -90,9 +90,7 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
             yield DoctorFinding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
             if left := store.artifacts.marked():
                 said = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
-                yield DoctorFinding(
-                    STORE, "artifacts", "doubtful", said, "lab results upload; it says what keeps them"
-                )
+                yield DoctorFinding(STORE, "artifacts", "doubtful", said, "lab results upload; it names the obstacle")
             yield from server_clock(store)
             wanted = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
             now = store.now()
@@ -109,7 +107,7 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
         yield DoctorFinding(STORE, "store", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
         return
     for job, board, program in dead:
-        if program == BY_WEB:  # the site lives on, and what it did for the board does not
+        if program == BY_WEB:  # the site's process lives on after the switch of the board failed
             said = f"holds {board} for a power switch of `lab web`, and gives no sign of life"
             hint = "look whether the board is off or on; any other job of that board ends it"
         else:
@@ -168,7 +166,7 @@ class DoctorFinding:
     Attributes:
         area: e.g. "ports". subject: what of it, e.g. "/dev/ttyUSB0".
         level: "bad": measuring fails, or its numbers are wrong; "doubtful": it works, and could be better.
-        said: what is there. mend: what to do; empty where nothing is.
+        said: the state. hint: its remedy; empty: none.
     """
 
     area: str
@@ -246,10 +244,10 @@ def timing(
 
 
 def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:
-    """Room for what is kept there.
+    """Check the free space of the folders.
 
     Args:
-        folders: what is kept -> where; one that is not there yet counts as its parent.
+        folders: by their content; a missing one counts as its parent.
     """
     for what, folder in folders.items():
         there = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
@@ -287,7 +285,7 @@ def check(open_devices: Collection[str], servers: Collection[int], dev: Path, sy
     """USB serial adapters of this host.
 
     Args:
-        open_devices: real paths of what the console server has open. servers: process ids of console servers.
+        open_devices: real paths of the console server's devices. servers: process ids of console servers.
         dev, sys: where devices and sysfs are.
     """
     found = sorted(path for kind in _KINDS for path in dev.glob(f"{kind}*"))

@@ -82,7 +82,7 @@ class Hooks(Protocol):
         ...
 
     def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
-        """Which are read wrong."""
+        """Indices of the wrong bytes of a read."""
         ...
 
     def keeps(self, register: int, old: int, new: int) -> int:

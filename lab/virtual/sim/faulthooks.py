@@ -162,7 +162,7 @@ class FaultHooks:
         return ()
 
     def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
-        """Which are read wrong."""
+        """Indices of the wrong bytes of a read."""
         return ()
 
     def keeps(self, register: int, old: int, new: int) -> int:

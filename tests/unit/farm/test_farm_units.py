@@ -389,9 +389,7 @@ def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path, mo
     path.write_text(f"directory: {tmp_path}\ncoordinator: 10.0.0.1:20408\nexports: exports.yaml\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 0, done.output
-    assert (
-        "coordinator at 10.0.0.1:20408 knows neither users nor passwords: WHOEVER REACHES IT acquires" in done.output
-    )
+    assert "coordinator at 10.0.0.1:20408 knows neither users nor passwords: EVERY HOST THAT REACHES IT" in done.output
     made = units(load(path), INSTALLED)
     places = [made[f"boardlab-{name}.service"] for name in ("coordinator", "export", "janitor")]
     assert all("THE COORDINATOR OBEYS WHOEVER REACHES IT" in place for place in places)
@@ -400,7 +398,7 @@ def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path, mo
     )
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 2
-    assert "WHOEVER REACHES IT" in done.output, "also where something else is wrong"
+    assert "EVERY HOST THAT REACHES IT" in done.output, "also where something else is wrong"
     path.write_text(f"directory: {tmp_path}\n")
     assert "labgrid's coordinator" not in CliRunner().invoke(commands.app, ["check", str(path)]).output
 

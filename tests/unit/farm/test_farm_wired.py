@@ -47,7 +47,7 @@ def test_a_place_that_is_not_there_and_one_that_nobody_exports_are_found(tmp_pat
             done = CliRunner().invoke(commands.app, ["check", str(path)])
     two, three = found
     assert two.startswith(
-        f"boards: two: {tmp_path}/envs/two.yaml: place 'sk-2' wants labhost/sk2/*, and nobody exports that now"
+        f"boards: two: {tmp_path}/envs/two.yaml: place 'sk-2' wants labhost/sk2/*, and no exporter offers that now"
     )
     assert three.startswith(
         f"boards: three: {tmp_path}/envs/three.yaml: no place 'sk-01' at the coordinator {address} (is 'sk-1' meant?)"
