@@ -76,7 +76,7 @@ def _figures(groups: Sequence[LatestRun]) -> Iterator[Metric]:
         uncertainties = ((_labels(group, figure.labels), figure.uncertainty) for group, figure in found)
         yield from _gauge(name.uncertainty, f"± of the average of {value} at 95 %.", uncertainties)
         samples = ((_labels(group, figure.labels), float(figure.samples)) for group, figure in found)
-        yield from _gauge(name.samples, f"How many samples {value} has.", samples)
+        yield from _gauge(name.samples, f"Number of samples of {value}.", samples)
 
 
 def _statistics(found: Iterable[tuple[LatestRun, ExportedMeasurement]]) -> Iterator[LabelledValue]:
@@ -105,7 +105,7 @@ def _of_groups(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     )
     yield from _gauge("boardlab_flagged_samples", "Samples of the latest completed run that carry a flag.", flagged)
     duration = ((_labels(group, ()), group.duration_s) for group in groups)
-    yield from _gauge("boardlab_run_duration_seconds", "How long the latest completed run took.", duration)
+    yield from _gauge("boardlab_run_duration_seconds", "Duration of the latest completed run.", duration)
 
 
 _CHANGES: Final = {
@@ -126,15 +126,15 @@ def _changes(changes: Sequence[MetricChange]) -> Iterator[Metric]:
             f"boardlab_{kind}_change_ratio", f"Change of the average {source}, relative to that.", ratios
         )
         regressions = ((_of(change), float(change.regression)) for change in found)
-        about = f"Whether the judge calls the change {source} a regression, and nobody accepted it."
+        about = f"1: the judge calls the change {source} a regression, and the run is not accepted."
         yield from _gauge(f"boardlab_{kind}_regression", about, regressions)
 
 
 def _builds(found: Sequence[LabelledBuilds]) -> Iterator[Metric]:
     of = [({"board": each.board, "board_type": each.board_type, "release": each.release}, each) for each in found]
-    about = "How many builds had this release's label on this board."
+    about = "Number of builds with this release's label on this board."
     yield from _gauge("boardlab_label_builds", about, ((labels, float(each.builds)) for labels, each in of))
-    about = "How many labels the latest build of this release had, on boards of this type."
+    about = "Number of labels of this release's latest build, on boards of this type."
     yield from _gauge("boardlab_build_labels", about, ((labels, float(each.labels)) for labels, each in of))
 
 
@@ -155,11 +155,13 @@ def _key_labels(key: RunKey, more: Labels) -> dict[str, str]:
 def _last_runs(view: ExportView) -> Iterator[Metric]:
     completion = GaugeMetricFamily(
         "boardlab_last_completion_timestamp_seconds",
-        "When a run of this kind last ended, well or not.",
+        "Time of the last end of a run of this kind, completed or not.",
         labels=[*_BOARD, "kind"],
     )
     success = GaugeMetricFamily(
-        "boardlab_last_success_timestamp_seconds", "When a run of this kind last completed.", labels=[*_BOARD, "kind"]
+        "boardlab_last_success_timestamp_seconds",
+        "Time of the last completion of a run of this kind.",
+        labels=[*_BOARD, "kind"],
     )
     for last in view.last_runs:
         labels = [last.board, last.board_type, last.release, last.kind]
@@ -281,10 +283,10 @@ class StandingFailures:
 def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence: EvidenceLinks) -> Iterator[Metric]:
     shown = found[:MAX_CHANGES]
     counts = [(_failure_labels(each), float(each.failed)) for each in shown]
-    about = "How many attempts of a board failed for a cause since the run that it began with."
+    about = "Failed attempts of a board by cause, since the first run with that cause."
     yield gauge("boardlab_failing", about, _FAILURE, counts)
     family = GaugeMetricFamily(
-        "boardlab_failing_info", "What a person is told of a cause.", labels=[*_FAILURE, *_FAILURE_WORDS]
+        "boardlab_failing_info", "Texts of a cause's mail.", labels=[*_FAILURE, *_FAILURE_WORDS]
     )
     for each in shown:
         where = (evidence.run(each.last.id), evidence.attempts(each))
@@ -297,7 +299,7 @@ def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence
     items = [((each.board, each.kind, each.item), 1.0) for each in explained]
     yield gauge("boardlab_failing_item", about, ("board", "kind", "item"), items)
     left_out = [((), float(len(found) - len(shown)))]
-    yield gauge("boardlab_failing_left_out", "How many causes are not shown.", (), left_out)
+    yield gauge("boardlab_failing_left_out", "Number of omitted causes.", (), left_out)
 
 
 def _failure_labels(each: Failing) -> tuple[str, ...]:
@@ -322,19 +324,17 @@ def families(found: Standing, evidence: EvidenceLinks) -> Iterator[Metric]:
     yield gauge("boardlab_verdict", f"The change {about}", _NUMBER, effects)
     yield gauge("boardlab_verdict_uncertainty", f"± at 95 % of the change {about}", _NUMBER, errors)
     counts = [(_standing_labels(change), float(len(change.verdicts))) for change in shown]
-    yield gauge("boardlab_verdict_change", "How many numbers moved together.", _CHANGE, counts)
+    yield gauge("boardlab_verdict_change", "Count of numbers that moved together.", _CHANGE, counts)
     yield _words(shown, evidence)
     muted = Counter((verdict.run.board, verdict.run.board_type) for verdict in found.muted)
     rows = [(key, float(count)) for key, count in muted.items()]
-    yield gauge("boardlab_verdict_muted", "How many numbers moved and are muted.", ("board", "board_type"), rows)
+    yield gauge("boardlab_verdict_muted", "Count of moved numbers that are muted.", ("board", "board_type"), rows)
     left_out = found.left_out + sum(len(change.verdicts) for change in every[MAX_CHANGES:])
-    yield gauge("boardlab_verdict_left_out", "How many that moved are not shown.", (), [((), float(left_out))])
+    yield gauge("boardlab_verdict_left_out", "Count of moved numbers that are omitted.", (), [((), float(left_out))])
 
 
 def _words(shown: Sequence[VerdictChange], evidence: EvidenceLinks) -> Metric:
-    family = GaugeMetricFamily(
-        "boardlab_verdict_change_info", "What a person is told of a change.", labels=[*_CHANGE, *_WORDS]
-    )
+    family = GaugeMetricFamily("boardlab_verdict_change_info", "Texts of a change's mail.", labels=[*_CHANGE, *_WORDS])
     for change in shown:
         words = (change.title, "\n".join(change.lines), change.since, change.boards, change.differing)
         texts = [text[:LONGEST_WORDS] for text in (*words, evidence.report(change), evidence.log(change))]

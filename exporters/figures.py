@@ -70,7 +70,7 @@ QUANTITIES: Final = (
 )
 DETAILED: Final = frozenset({"boot_duration", "resume_latency"})  # have all statistics; the others their average
 _SHARED: Final = {
-    "resume_latency": "How long a board takes to wake up; `definition` says from where to where.",
+    "resume_latency": "Wake-up time of a board; `definition` names its begin and end.",
     "rail_power": "Mean power of one supply rail in a low-power mode.",
     "total_power": "Mean power of all measured rails in a low-power mode.",
     "phase_energy": "Energy between two moments.",

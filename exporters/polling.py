@@ -118,14 +118,14 @@ class SourceHealth(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("boardlab_collector_up", "Whether this source answers.", labels=["collector"])
+        up = GaugeMetricFamily("boardlab_collector_up", "1: this source answers.", labels=["collector"])
         last = GaugeMetricFamily(
             "boardlab_collector_last_success_timestamp_seconds",
-            "When this source last answered; 0: never.",
+            "Time of this source's last answer; 0: never.",
             labels=["collector"],
         )
         took = GaugeMetricFamily(
-            "boardlab_collector_duration_seconds", "How long its last answer took.", labels=["collector"]
+            "boardlab_collector_duration_seconds", "Duration of its last answer.", labels=["collector"]
         )
         for source in self._sources:
             up.add_metric([source.name], float(source.fresh))

@@ -44,13 +44,13 @@ def families(status: ServerStatus) -> list[Metric]:
     """Families of a server's status."""
     ports = [(port.info.name, port) for port in status.ports]
     return [
-        _gauge("open", "Whether the port is open, and not lost.", [(n, float(p.state == OPEN)) for n, p in ports]),
+        _gauge("open", "1: the port is open; 0: it is lost.", [(n, float(p.state == OPEN)) for n, p in ports]),
         _counter("received_bytes", "Bytes that came.", [(n, p.received_bytes) for n, p in ports]),
         _counter("reads", "Reads that brought bytes.", [(n, p.reads) for n, p in ports]),
-        _counter("gaps", "How often the port was lost.", [(n, p.gaps) for n, p in ports]),
+        _counter("gaps", "Number of losses of the port.", [(n, p.gaps) for n, p in ports]),
         _counter("dropped_readers", "Readers that were too slow.", [(n, p.dropped) for n, p in ports]),
         _gauge("readers", "Programs that read the port.", [(n, p.readers) for n, p in ports]),
-        _gauge("written", "Whether a program may write.", [(n, float(p.writer is not None)) for n, p in ports]),
+        _gauge("written", "1: a program may write.", [(n, float(p.writer is not None)) for n, p in ports]),
         _gauge(
             "last_byte_age_seconds",
             "Since the last byte; absent before the first.",
@@ -58,7 +58,7 @@ def families(status: ServerStatus) -> list[Metric]:
         ),
         _gauge(
             "adapter_latency_seconds",
-            "How long the adapter may hold a byte back: its latency timer.",
+            "Latency timer of the adapter, which delays a byte by that at most.",
             [(n, p.info.meta.adapter_latency_ns / 1e9) for n, p in ports],
         ),
         _gauge(
@@ -68,7 +68,7 @@ def families(status: ServerStatus) -> list[Metric]:
         ),
         _gauge(
             "recording_broken",
-            "Whether nothing is recorded at the moment.",
+            "1: nothing is recorded at the moment.",
             [(n, float(bool(p.recording_broken))) for n, p in ports],
         ),
         counter(
@@ -111,7 +111,7 @@ class Outlets:
         return [
             gauge(
                 "boardlab_outlet_last_command_on",
-                "Whether the last command was on (1) or off (0).",
+                "Last command: on (1) or off (0).",
                 labels,
                 [((o.server, o.pdu, o.outlet), float(o.command == "on")) for o in found],
             ),
@@ -123,7 +123,7 @@ class Outlets:
             ),
             gauge(
                 "boardlab_outlet_last_command_duration_seconds",
-                "How long the switch took for it, or until we gave up.",
+                "Duration of the last command, or of the failed attempt.",
                 labels,
                 [((o.server, o.pdu, o.outlet), o.duration_s) for o in found],
             ),
@@ -236,13 +236,13 @@ class Usb:
         return [
             gauge(
                 "boardlab_usb_device_present",
-                "Whether the device is plugged in where it shall be.",
+                "1: the device is plugged in at its place.",
                 labels,
                 [((d.name, d.kind, d.id_path), float(self.udev.present(d.id_path))) for d in self.devices],
             ),
             counter(
                 "boardlab_usb_device_enumerations",
-                "How often the device was plugged in, or came back, since the exporter started.",
+                "Count of the device's appearances since the exporter started.",
                 labels,
                 [((d.name, d.kind, d.id_path), self._added[d.id_path]) for d in self.devices],
             ),

@@ -58,7 +58,7 @@ class Healths:
         return [
             gauge(
                 "boardlab_board_health",
-                "1: what follows from a board's checks and failures: healthy, suspect, bad (it is kept out, or its check failed), maintenance.",
+                "1: state of a board by its checks and failures: healthy, suspect, bad (in quarantine, or its check failed), maintenance.",
                 ["board", "state"],
                 states,
             ),
@@ -118,7 +118,7 @@ class Jobs:
             ),
             gauge(
                 "boardlab_job_heartbeat_age_seconds",
-                "Since who holds the board last gave a sign of life.",
+                "Age of the last sign of life of the board's job.",
                 ["board", "board_type"],
                 [((job.board, job.board_type), (now - job.heartbeat_at).total_seconds()) for job in running],
             ),

@@ -117,25 +117,25 @@ class PlaceCollector:
         return [
             gauge(
                 "boardlab_place_acquired",
-                "Whether somebody has the place.",
+                "1: a user has the place.",
                 ["place"],
                 [((p.name,), float(bool(p.acquired_by))) for p in state.places],
             ),
             gauge(
                 "boardlab_place_acquired_by",
-                "1 for who has the place.",
+                "1: the place's user.",
                 ["place", "user"],
                 [((p.name, p.acquired_by), 1.0) for p in state.places if p.acquired_by],
             ),
             gauge(
                 "boardlab_place_away",
-                "1 for a place that is kept from everybody, since its exporter or its serial port is away.",
+                "1: the place is unusable, since its exporter or its serial port is away.",
                 ["place", "exporter", "away"],
                 [((p.name, p.away.exporter, p.away.what), 1.0) for p in state.places if p.away],
             ),
             gauge(
                 "boardlab_place_changed_timestamp_seconds",
-                "When the place was last acquired, released or edited.",
+                "Time of the place's last acquisition, release or edit.",
                 ["place"],
                 [((p.name,), p.changed_at) for p in state.places],
             ),
@@ -150,13 +150,13 @@ class PlaceCollector:
             ),
             gauge(
                 "boardlab_labgrid_exporter_up",
-                "Whether an exporter offers resources; 0 for one that a place names and that is away.",
+                "1: the exporter offers resources; 0: a place names it, and it is away.",
                 ["exporter"],
                 [((name,), float(count > 0)) for name, count in state.exporters.items()],
             ),
             gauge(
                 "boardlab_labgrid_exporter_resources",
-                "How many resources an exporter offers.",
+                "Number of resources that an exporter offers.",
                 ["exporter"],
                 [((name,), count) for name, count in state.exporters.items()],
             ),

@@ -304,22 +304,22 @@ def _families(found: Sequence[tuple[Due, ScheduleOutcome]], now: datetime) -> It
     name = "boardlab_schedule"
     per_item = ("schedule", "board", "kind", "item")
     intervals = [(due.labels, due.interval_s) for due, _ in found]
-    yield gauge(f"{name}_interval_seconds", "How often a board is to be measured.", _LABELS, intervals)
+    yield gauge(f"{name}_interval_seconds", "Time between two starts of the schedule.", _LABELS, intervals)
     yield gauge(
         f"{name}_due_timestamp_seconds",
-        "When the schedule's timer last came due.",
+        "Last due time of the schedule's timer.",
         _LABELS,
         times(lambda due, _: due.last_start(now)),
     )
     yield gauge(
         f"{name}_last_success_timestamp_seconds",
-        "When a job of the schedule last ended with all that was planned.",
+        "Last end of a job of the schedule with all planned samples.",
         _LABELS,
         times(lambda _, outcome: outcome.success),
     )
     yield gauge(
         f"{name}_last_failure_timestamp_seconds",
-        "When a job of the schedule last ended otherwise: failed, killed, refused, or with samples missing.",
+        "Last other end of a job of the schedule: failed, killed, refused, or with samples missing.",
         _LABELS,
         times(lambda _, outcome: outcome.failure),
     )
@@ -327,7 +327,7 @@ def _families(found: Sequence[tuple[Due, ScheduleOutcome]], now: datetime) -> It
     planned = items(lambda outcome, item: outcome.planned[item])
     yield gauge(f"{name}_planned_samples", f"Planned samples {about}", per_item, planned)
     present = items(lambda outcome, item: outcome.present.get(item, 0))
-    yield gauge(f"{name}_present_samples", f"Samples that there are, {about}", per_item, present)
+    yield gauge(f"{name}_present_samples", f"Present samples {about}", per_item, present)
     gone = [((due.schedule, due.board, *key), 1.0) for due, outcome in found for key in sorted(outcome.metrics)]
     yield gauge(
         f"{name}_missing_metric",

@@ -22,12 +22,12 @@ from buildbot.util import runprocess
 from twisted.internet import defer, reactor, task
 from twisted.python import log
 
-# --- The step: what `lab run` says of its job and of numbers that moved becomes properties of the build ---
+# --- The step: the output of `lab run` on its job and on moved numbers becomes properties of the build ---
 
-BUSY = " Wait for it with --wait SECONDS"  # after who has the board
+BUSY = " Wait for it with --wait SECONDS"  # behind the holder of the board
 JOB = re.compile(r"job (j\d+): ")
 UNMOVED = re.compile(r"run \d+: none of \d+ numbers has moved")
-UNASKED = "nobody asked the judge (`judge: false`, or no --judge)"
+UNASKED = "the judge was not asked (`judge: false`, or no --judge)"
 
 
 class Said(LogLineObserver):
@@ -83,8 +83,8 @@ class Measure(steps.ShellCommand):
             self.descriptionDone = [f"lost {number - 1} times: given up"]
             why = (
                 f"This was begun {number - 1} times, and each time its worker or its master was lost, a person had the board for all of "
-                "the wait, or what surrounds it (labgrid's coordinator, the results) did not answer. `lab jobs list` shows how far it "
-                "came; find out why, then start it again: what was measured is kept.\n"
+                "the wait, or its surroundings (labgrid's coordinator, the results) did not answer. `lab jobs list` shows its "
+                "progress; find the reason, then start it again: measured cycles are kept.\n"
             )
             yield self.addCompleteLog("given up", why)
             return EXCEPTION

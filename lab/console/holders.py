@@ -91,7 +91,7 @@ def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTr
     who = ", ".join(map(str, readers))
     pids = " ".join(str(holder.pid) for holder in readers)
     return LabTransientError(
-        f"{device}: somebody else reads this port and takes bytes away: {who}. End it (`kill {pids}`; stop the service that "
+        f"{device}: another program reads this port and takes bytes away: {who}. End it (`kill {pids}`; stop the service that "
         "starts it, such as ser2net or a getty), or read along with `lab console tail`",
         failure="console_shared",
     )
@@ -189,7 +189,7 @@ def blamed(error: BoardlabError, device: Path, ours: Collection[int] = (), proc:
     found = shared(device, ours, proc) if heard else None
     if found is None:
         return error
-    return LabTransientError(f"{found}. What failed meanwhile: [{error.failure}] {error}", failure=found.failure)
+    return LabTransientError(f"{found}. Failure meanwhile: [{error.failure}] {error}", failure=found.failure)
 
 
 @contextmanager

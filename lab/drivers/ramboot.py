@@ -69,7 +69,7 @@ class RamBoot:
         self._wait(board)
         if self.prompt not in shell.prompt:
             shell.prompt = f"(?:{shell.prompt}|{self.prompt})"
-        failed = f"{board.board} started a Linux in its memory, but nobody could use its shell"
+        failed = f"{board.board} started a Linux in its memory, but its shell did not answer"
         board.activate(shell, SHELL, BoardTransientError(failed, failure="login_failed"))
 
     def _wait(self, board: Any) -> None:

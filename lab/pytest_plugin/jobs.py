@@ -73,7 +73,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         try:
             queue.note_tests(session.config.stash[STORE_KEY], runs, failed=exitstatus != pytest.ExitCode.OK)
         except BoardlabError as error:
-            _log.warning("whether a test failed could not be noted in the store: %s", error)
+            _log.warning("the tests' outcome could not be recorded in the store: %s", error)
     holder = session.config.stash.get(HOLDER_KEY, None)
     if holder is None:
         return
@@ -129,7 +129,7 @@ def before_cycle(config: pytest.Config, run_id: int) -> Callable[[], None]:
             if who:
                 listing.pause(store, run_id, f"gave way: {who}")
         except BoardlabError as error:
-            _log.warning("whether somebody wants the board cannot be looked up: %s", error)
+            _log.warning("claimants of the board cannot be looked up: %s", error)
             return
         if who:
             pytest.exit(plain_text(f"run {run_id} gives way: {who}; it goes on afterwards"), returncode=GAVE_WAY)

@@ -203,7 +203,7 @@ TABLE: Final = (
         HEALTH,
         (BOOT, LOW_POWER, SECTIONS),
         "flag",
-        "check the board first, where its last check is old or failed, or the lab failed since",
+        "check the board first, if its last check is old or failed, or the lab failed since",
     ),
     RunOption(
         JUDGE,

@@ -174,7 +174,7 @@ class Told(unittest.TestCase):
         for lines, said in (
             ((f"not judged: {why}",), why),
             ((judged, f"not judged: {why}"), why),
-            ((), "nobody asked"),
+            ((), "the judge was not asked"),
         ):
             build, line, outcome = self.told("job j1: boot on b1, results in it", *lines)
             assert line.startswith(f"measured, not judged: {said}"), line

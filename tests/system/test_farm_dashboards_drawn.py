@@ -161,7 +161,7 @@ def test_the_overview_names_the_failure_and_its_board(drawn: Pages) -> None:
 
 def test_the_overview_names_the_regression_with_its_sign(drawn: Pages) -> None:
     page = drawn[f"boardlab-overview-{LARGE.name}"]
-    found = page.panel("What got worse")
+    found = page.panel("Regressed metrics")
     rows = [row[:5] for row in found["rows"][1:]]
     metrics = [farm_history.REGRESSED, "boot.power_on_to_prompt"]
     assert rows == [[LARGE.slower, metric, farm_history.MEDIUM, "11.01", "10.00"] for metric in metrics]
@@ -277,7 +277,7 @@ def test_every_link_carries_the_variables_with_their_values(drawn: Pages, name: 
 
 
 def test_a_boards_name_leads_to_its_dashboard(drawn: Pages) -> None:
-    for title in ("Failed attempts, 7 days", "What wants a person"):
+    for title in ("Failed attempts, 7 days", "Needs action"):
         panel = drawn[f"boardlab-overview-{LARGE.name}"].panel(title)
         (link,) = [one["href"] for one in panel["links"] if one["text"] == LARGE.failed]
         assert urlsplit(link).path == "/d/boardlab-board"
@@ -294,7 +294,7 @@ def test_a_run_leads_to_its_numbers(drawn: Pages) -> None:
 
 
 def test_an_alert_leads_to_its_runbook(drawn: Pages) -> None:
-    panel = drawn[f"boardlab-overview-{LARGE.name}"].panel("What wants a person")
+    panel = drawn[f"boardlab-overview-{LARGE.name}"].panel("Needs action")
     alerts = {"BoardlabAttemptFailed", "BoardlabAdapterGone", "BoardlabResultsStale"}
     found = {one["text"]: one["href"] for one in panel["links"] if one["text"] in alerts}
     assert set(found) == alerts

@@ -37,7 +37,7 @@ _SHOWN: Final = {
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard(
-        "benchmarks", "boardlab: benchmarks across releases", "A metric of the store, and what changed.", FOR_BOARDS
+        "benchmarks", "boardlab: benchmarks across releases", "A metric of the store, and its changes.", FOR_BOARDS
     )
     names = query_variable(
         "metric",
@@ -88,11 +88,11 @@ def build() -> builders.Dashboard:
             *(f"max without ({_OWN}) ({value})" for value in (*_values(""), *_values("_uncertainty"))),
             f'max without ({_OWN}) ({{__name__=~"boardlab_($metric)_samples",{NUMBER}}})',
             by=[(f"Average{_SHOWN[unit]}", True) for unit in _units()],
-            nothing="nobody has measured it yet",
+            nothing="not measured yet",
             height=10,
         ),
         regressed(),
-        changed("release", "What changed from the release before", "Relative change of each average."),
+        changed("release", "Changes from the previous release", "Relative change of each average."),
     )
     return filled(made, panels)
 

@@ -70,7 +70,7 @@ def build() -> builders.Dashboard:
         ),
         number(
             "Job",
-            "Whether a job waits for the board, measures it, or holds it without a sign of life.",
+            "State of the board's job: it waits, measures, or gives no sign of life.",
             "none",
             (f'sum(boardlab_jobs{{{BOARD},state="queued"}}) > 0', "waiting"),
             (f'sum(boardlab_jobs{{{BOARD},state="running"}}) > 0', "running"),
@@ -83,7 +83,7 @@ def build() -> builders.Dashboard:
             "s",
             (f"max(boardlab_job_heartbeat_age_seconds{{{BOARD}}})", ""),
             look=thresholds(GREEN, (30, ORANGE), (60, RED)),
-            nothing="nobody holds it",
+            nothing="it is free",
         ),
         number(
             "Since the last success",
@@ -130,7 +130,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Latest completed runs",
-            "What each took, and how many of its samples carry a flag. The last column leads to their numbers.",
+            "Duration and flagged samples of each. The last column leads to their numbers.",
             (
                 Column("kind", "Kind"),
                 Column("medium", "Medium", 80),

@@ -108,7 +108,7 @@ def build() -> builders.Dashboard:
         ).span(24),
         buckets(
             "All cycles",
-            "How many boots took how long.",
+            "Number of boots by duration.",
             "s",
             (f"sum by (le) (increase({cycles}_bucket{{{NUMBER}}}[$__rate_interval]))", "{{le}}"),
         ),

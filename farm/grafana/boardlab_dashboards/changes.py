@@ -24,10 +24,10 @@ MINE: Final = f'{NUMBER},kind!="published"'  # a vendor's published guides are n
 
 
 def regressed(span: int = 24) -> table.Panel:
-    """Only what is a regression: what is none has no row."""
+    """Table of regressions only."""
     worse = f"boardlab_release_regression{{{MINE}}} == 1"
     return rows(
-        "What got worse",
+        "Regressed metrics",
         "Worse than in the release before, by more than equal runs differ (docs/judge.md); the alert wants the same of two runs.",
         (
             Column("board", "Board", 205, link=_BOARD),
@@ -53,7 +53,7 @@ def changed(against: str, title: str, about: str) -> table.Panel:
     """
     return rows(
         title,
-        f"{about} With its sign: regressions first, then from what grew most to what shrank most.",
+        f"{about} With its sign: regressions first, then from the largest growth to the largest decrease.",
         (
             *_WHERE,
             Column("against", "Against", 80),
@@ -84,7 +84,7 @@ def undecided(selected: str) -> table.Panel:
                 105,
                 mappings=texts({"regression": ("regression", RED), "environment": ("environment", ORANGE)}),
             ),
-            Column("title", "What moved"),
+            Column("title", "Change"),
             Column("since_run", "Since run", 90),
             Column("report", "Report", 130),
             Column("url", "Run page", 90, mappings=open_page(), link=("Run page", "${__value.raw:raw}")),

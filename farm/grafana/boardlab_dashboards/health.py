@@ -120,7 +120,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "USB devices",
-            "What is missing stands first.",
+            "Missing devices come first.",
             (
                 Column("device", "Device", 0),
                 Column("kind", "Kind", 100),
@@ -143,7 +143,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Sources",
-            "What the exporter asks, and since when it has no answer; what is down stands first.",
+            "Sources of the exporter, and the times of their last answers; those down come first.",
             (
                 Column("collector", "Source", 0),
                 Column(
@@ -166,7 +166,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Consoles",
-            "What is lost stands first. Latency timer: how long the adapter may hold a byte back; more than 1 ms widens every ±.",
+            "Lost ports come first. Latency timer: longest delay of a byte in the adapter; more than 1 ms widens every ±.",
             (
                 Column("port", "Port", 0),
                 Column(
@@ -198,13 +198,13 @@ def build() -> builders.Dashboard:
         ),
         lines(
             "Console bytes",
-            "What came per second; the five busiest ports.",
+            "Received bytes per second of the five busiest ports.",
             "Bps",
             (top(f"{port} (rate(boardlab_console_received_bytes_total{{{HOST}}}[$__rate_interval]))"), "{{port}}"),
         ),
         rows(
             "Outlets",
-            "What failed stands first.",
+            "Failed outlets come first.",
             (
                 Column("server", "Server", 150),
                 Column("pdu", "PDU", 0),
@@ -231,7 +231,7 @@ def build() -> builders.Dashboard:
         ),
         bars(
             "Disks",
-            "How full each is; the alert comes at nine tenths.",
+            "Used space of each; the alert comes at nine tenths.",
             "percentunit",
             (f"1 - boardlab_disk_free_bytes{{{HOST}}} / boardlab_disk_size_bytes{{{HOST}}}", "{{what}}"),
             look=thresholds(GREEN, (0.75, ORANGE), (0.9, RED)),
@@ -244,7 +244,7 @@ def build() -> builders.Dashboard:
             (Column("user", "User", 0), Column("Value", "Places", 90, "none")),
             f"sum by (user) (boardlab_places_of_user{{{HOST}}})",
             by=[("Places", True)],
-            nothing="nobody has a place",
+            nothing="no place is taken",
             span=12,
         ),
         rows(

@@ -42,7 +42,7 @@ def since(period: str, selected: str, by: str = "") -> str:
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard(
-        "overview", "boardlab: farm overview", "What fails, what got worse, what is missing, what is late.", FOR_BOARDS
+        "overview", "boardlab: farm overview", "Failures, regressions, missing and late results.", FOR_BOARDS
     )
     made.annotation(regressions())
     alerts = 'ALERTS{alertname=~"Boardlab.+",alertstate="firing",job=~"$job|",instance=~"$instance|",board=~"$board|"}'
@@ -102,7 +102,7 @@ def build() -> builders.Dashboard:
         ),
         number(
             "Results",
-            "Whether the store can be read. If not, all results are as they were before.",
+            "State of the store. If it cannot be read, all results are the last known ones.",
             "none",
             (f"max(boardlab_results_stale{{{HOST}}})", ""),
             look=NONE_IS_GOOD,
@@ -119,14 +119,14 @@ def build() -> builders.Dashboard:
         ),
         number(
             "To decide",
-            "Changes that the judge of histories calls a regression, and on which nobody has decided.",
+            "Undecided changes that the judge of histories calls a regression.",
             "none",
             (f'count(boardlab_verdict_change{{{BOARD},outcome="regression"}})', ""),
             look=NONE_IS_GOOD,
             span=6,
         ),
         rows(
-            "What wants a person",
+            "Needs action",
             "Alerts that fire now. The name leads to its runbook, the board to its dashboard.",
             (
                 Column("alertname", "Alert", 280, link=RUNBOOK),
@@ -141,7 +141,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Failed attempts, 7 days",
-            "By board and class, the 20 most frequent. Whose fault each class is stands in docs/failures.md.",
+            "By board and class, the 20 most frequent. docs/failures.md names the fault of each class.",
             (
                 Column("board", "Board", 215, link=_BOARD),
                 Column("outcome", "Class", look=thresholds(RED), link=FAILURE),

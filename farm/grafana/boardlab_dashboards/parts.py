@@ -28,8 +28,8 @@ _LABELS: Final = {
 }
 FOR_HOSTS: Final = ("job", "instance")
 FOR_BOARDS: Final = tuple(_LABELS)
-RUNBOOK: Final = ("What to do about ${__value.text}", f"{DOCS}/runbooks/#${{__value.text}}")
-FAILURE: Final = ("What ${__value.text} means", f"{DOCS}/failures/")
+RUNBOOK: Final = ("Runbook of ${__value.text}", f"{DOCS}/runbooks/#${{__value.text}}")
+FAILURE: Final = ("Meaning of ${__value.text}", f"{DOCS}/failures/")
 
 
 def to(uid: str, labels: tuple[str, ...] = FOR_BOARDS, **values: str) -> str:

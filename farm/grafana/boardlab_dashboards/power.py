@@ -81,7 +81,7 @@ def build() -> builders.Dashboard:
         ),
         buckets(
             "All resumes",
-            "How many resumes took how long.",
+            "Number of resumes by latency.",
             "s",
             (f"sum by (le) (increase({cycles}_bucket{{{NUMBER}}}[$__rate_interval]))", "{{le}}"),
         ),

@@ -385,7 +385,7 @@ class BootWatch:
             if re.search(pattern, line):
                 self._fail(
                     BoardTransientError(
-                        f"the board printed {line.strip()!r}; what led to it is in the attempt's log (lab results show --log)",
+                        f"the board printed {line.strip()!r}; the attempt's log has the lines before it (lab results show --log)",
                         failure=sign.means,
                     )
                 )

@@ -60,7 +60,7 @@ def verify(mode: str, evidence: Sequence[ModeEvidence]) -> str:
     if wrong:
         text = "; ".join(f"{each.source}: {each.says}" for each in wrong)
         raise BoardTransientError(
-            f"{mode} was asked for and not reached ({text}): how the mode is selected depends on the run's release "
+            f"{mode} was asked for and not reached ({text}): its selection depends on the run's release "
             "(lab/boards: releases.*.low_power), and the device manager's firmware has the last word",
             failure="wrong_sleep_mode",
         )

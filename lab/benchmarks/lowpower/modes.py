@@ -99,7 +99,7 @@ def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
     if named is not None and _version(named.kernel) != _version(kernel):
         raise ConfigurationError(
             f"release {name} of {board.name} has a kernel {named.kernel}, the board runs {kernel}: name the release that is "
-            "on the board; how a low-power mode is selected depends on it"
+            "on the board; the selection of a low-power mode depends on it"
         )
     known = [release for release in board.releases.values() if _version(release.kernel) <= _version(kernel)]
     return named or (max(known, key=lambda release: _version(release.kernel)) if known else None)

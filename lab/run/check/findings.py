@@ -197,7 +197,7 @@ def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> B
         notes.append(f"the blank behind the prompt was lost, and put back in line {restored[0]}")
     lines, typed = _until_typed(lines, ends)
     if typed:
-        notes.append(f"read as far as the prompt in line {typed}, where somebody types")
+        notes.append(f"read as far as the prompt in line {typed}, which has typed input")
     while len(lines) > 1 and not lines[-1].strip():
         lines = lines[:-1]
     last = lines[-1].decode("latin-1")

@@ -183,7 +183,7 @@ def _of_a_run(failure: str, text: str) -> Iterator[Reason]:
     if failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
         yield Reason(
             Fit.PART,
-            "something looks like the prompt, and the log goes on behind it; whether somebody waits at the end, it does not show",
+            "something looks like the prompt, and the log goes on behind it, so it does not show a waiting prompt at its end",
             "Check a log that ends at the prompt. If a program prints that text, let the pattern of `login` in `moments` fit less",
         )
     elif failure not in {RESET, "moment_missing", "moment_order", "mixed_boot", "wrong_medium"}:

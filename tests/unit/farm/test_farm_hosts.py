@@ -87,7 +87,7 @@ def test_each_host_is_asked_and_each_finding_names_host_and_mend(
     assert ["lab-2", "bad", "ports", "/dev/ttyUSB0", "another", "program", "reads", "it"] in rows
     assert any(row[:4] == ["lab-3", "bad", "host", "lab-3"] and "refused" in row for row in rows)
     assert "  lab-2: /dev/ttyUSB0:\n    kill 12" in said
-    assert "What `ssh lab-3` needs" in said
+    assert "`ssh lab-3` belong into" in said
     assert "127.0.0.1:9093" not in said, "only the first host runs it"
     assert checked(farm, hosts, monkeypatch, "--json") == 2
     found = json.loads(capsys.readouterr().out)["hosts"]

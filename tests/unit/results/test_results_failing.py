@@ -22,7 +22,7 @@ FIRST = dt.datetime(2026, 11, 24, 2, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
 INIT = "[    3.204117] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b"
 ROOT = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(179,2)"
-PANIC = "the board printed {!r}; what led to it is in the attempt's log (lab results show --log)"
+PANIC = "the board printed {!r}; the attempt's log has the lines before it (lab results show --log)"
 MEDIA = ("sd", "emmc", "ospi")
 
 

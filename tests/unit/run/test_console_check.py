@@ -227,7 +227,7 @@ def test_what_real_consoles_do_around_the_prompt_fits(check: Check) -> None:
     stripped = check([line.rstrip() for line in (*bare_logs.k3(), "")], newline="\n")
     assert [verdict.fit for _, verdict in (covered, again, typed, stripped)] == [Fit.WHOLE] * 4
     assert "prompt_repeated" in again[0].flags
-    assert "where somebody types" in typed[0].log.notes[0]
+    assert "which has typed input" in typed[0].log.notes[0]
     assert "blank behind the prompt" in stripped[0].log.notes[0]
 
 
