@@ -75,10 +75,10 @@ def status(env: Env, *, as_json: Json = False) -> None:
 
 
 def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
-    """Say what a switching has come to.
+    """Print the verified outcome of a switching.
 
     Raises:
-        LabTransientError: who can tell says the opposite.
+        LabTransientError: the rails or the switch show the opposite.
     """
     wanted, switch = _word(on), f"the power switch ({_outlet(found)})"
     readings = [f"its rails read {_rails(found)}"] if found.volts else []

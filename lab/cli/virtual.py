@@ -47,7 +47,7 @@ def faults(as_json: Json = False) -> None:
     for kind in FAULTS.values():
         takes = " ".join(f"{name}={parameter.default}" for name, parameter in parameters(kind).items())
         rows.append([kind.name, f"{kind.does()}{f' [{takes}]' if takes else ''}"])
-    echo(*table(["fault", "what it does [parameters]"], rows, "<<"))
+    echo(*table(["fault", "effect [parameters]"], rows, "<<"))
 
 
 def fault(

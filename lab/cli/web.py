@@ -180,7 +180,7 @@ def _sockets(host: str, port: int, *, both: bool) -> list[socket.socket]:
         if getattr(error.__cause__, "errno", None) in {
             errno.EADDRNOTAVAIL,
             errno.EAFNOSUPPORT,
-        }:  # there is none, for nobody
+        }:  # the host has no such address
             return [first]
         first.close()
         raise

@@ -255,7 +255,7 @@ def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
 
 
 # --- Repair of headers, rows and boards' spellings ---
-# What is changed is said. Where two readings fit, nothing is: the cells of such rows stay unattributed.
+# Every change is reported. Where two readings fit, nothing is changed: the cells of such rows stay unattributed.
 
 
 _SUBSTITUTION = re.compile(r"\|([^|\s](?:[^|]*[^|\s])?)\|")

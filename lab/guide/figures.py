@@ -1,4 +1,4 @@
-"""The figures of a written guide: boots by board type, boot stages, rail powers, chapters over releases."""
+"""Figures of a written guide: boots, stages, rail powers, chapters over releases."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, lis
 
 
 def _boots(runs: Sequence[Overview]) -> Iterator[tuple[Markup, str]]:
-    """The boots of a board type: of one run cycle by cycle, of several a strip for each board; and the stages of one of them."""
+    """The boots of a board type, and the stages of one run.
+
+    One run is drawn cycle by cycle; of several there is a strip for each board.
+    """
     measured = [(run, m) for run in runs for m in run.measurements if m.metric.name == BOOT_TIME.name]
     if len({run.run.id for run, _ in measured}) == 1:
         run = measured[0][0]
@@ -78,7 +81,7 @@ def _where(run: Overview) -> str:
 
 
 def _length_s(run: Overview) -> float:
-    """How long its longest boot takes."""
+    """The length of the longest boot, in s."""
     return max(stage.start_s + stage.summary.mean for stages in run.stages.values() for stage in stages)
 
 
@@ -92,7 +95,7 @@ def rail_power(rails: Sequence[GuideEntry]) -> Markup:
 
 
 def chapters_over_releases(releases: Sequence[GuideRelease]) -> Markup:
-    """A line for each chapter: the median of its numbers against the oldest release; empty with one release."""
+    """Each chapter's median ratio to the oldest release; empty with one."""
     if len(releases) < 2:
         return Markup("")
     first = _numbers(releases[0])
@@ -120,7 +123,10 @@ def _point(at: int, ratio: float, chapter: str, release: str) -> LinePoint:
 
 
 def _numbers(release: GuideRelease) -> Mapping[_Key, tuple[str, float, bool]]:
-    """(Board, metric, parameters) -> (chapter, value, whether higher is better), without broken runs and parameters."""
+    """The numbers of a release that a chapter can compare.
+
+    (Board, metric, parameters) -> (chapter, value, higher is better); broken runs and parameters are left out.
+    """
     found: dict[_Key, tuple[str, float, bool]] = {}
     for entry in release.entries:
         place = layout.load().place(entry.metric, entry.params)
@@ -143,7 +149,10 @@ _TOGETHER: Final = 5  # series in one drawing: so many colours differ for everyb
 
 
 def trends(found: Sequence[Trend]) -> Markup:
-    """Series with their ranges as SVG: a few together, more of them each in a panel of its own."""
+    """Series with their ranges as SVG.
+
+    A few stand together; more of them stand each in a panel of its own.
+    """
     releases = sorted({point.release for one in found for point in one.points}, key=release_key)
     series = [
         LineSeries(_name(one, found), [_trend_point(point, releases, one.unit) for point in one.points])
@@ -169,7 +178,10 @@ def _trend_point(point: TrendPoint, releases: Sequence[str], unit: str) -> LineP
 
 
 def _name(series: Trend, beside: Sequence[Trend]) -> str:
-    """What tells a series from the others; its board only where there are several."""
+    """The name of a series among the others.
+
+    The board is in it only where there are several.
+    """
     boards = {other.board for other in beside}
     words = [params(series.params), series.definition, series.board if len(boards) > 1 else ""]
     return ", ".join(word for word in words if word) or series.metric

@@ -257,7 +257,7 @@ def of(parts: Iterable[Unread | Repair]) -> Iterator[Cause]:
 # --- The device of a guide without boards ---
 
 
-# A device as vendors name theirs: some letters, a number, perhaps more letters. What else is spelled so is no device.
+# A device as vendors name theirs: some letters, a number, perhaps more letters. Other words of that spelling are no devices.
 _DEVICE = re.compile(
     r"(?<![a-z0-9])([a-z]{1,4}(?!(?:19|20)\d\d)\d{2,4}[a-z]{0,3}\d?[a-z]?)(?![a-z0-9])", re.IGNORECASE
 )

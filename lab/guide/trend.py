@@ -73,7 +73,7 @@ class PublishedPoint:
 
     @property
     def kernel(self) -> str:
-        """Which kernel the release has."""
+        """The kernel of the release: real-time or standard."""
         return "real-time kernel" if is_real_time(self.point.release) else "standard kernel"
 
 

@@ -302,9 +302,8 @@ def _by_key(found: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dic
 
 
 # --- A number against earlier releases ---
-# What the earlier releases say, they say of numbers of the same definition, conditions and clock only, and of none that is suspect: how
-# much the number moves by itself, whether a change only goes back to where it was, and whether small changes of one direction have
-# added up.
+# Earlier releases count only with numbers of the same definition, conditions and clock, and without suspect ones. They tell how much the
+# number moves by itself, whether a change only goes back to where it was, and whether small changes of one direction have added up.
 
 
 _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}

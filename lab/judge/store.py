@@ -313,7 +313,7 @@ def _mute(row: MuteRow) -> Mute:
 # --- Standing verdicts ---
 
 
-LOOK_BACK: Final = dt.timedelta(days=60)  # who has not decided on a run by then, will not
+LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none
 MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
 _TOLD: Final = ("regression", "environment")
 

@@ -35,7 +35,7 @@ from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers
 
 _log = logging.getLogger(__name__)
 _MODULES: Final = ("*.py", "history/*.py")  # whose change makes a memory worthless
-# What a file that was cut short, damaged, or written by another version raises when it is read.
+# Errors on reading a file that was cut short, damaged, or written by another version.
 _UNREADABLE: Final = (
     *(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError, KeyError),
     *(TypeError, ValueError, MemoryError),

@@ -1,4 +1,7 @@
-"""The report of a run: one HTML page that needs no network, from which each number leads to its evidence."""
+"""The report of a run: one HTML page without network.
+
+Each number leads to its evidence.
+"""
 
 from lab.report.page import render
 

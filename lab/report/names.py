@@ -1,4 +1,4 @@
-"""How the page calls a board, its media and its metrics."""
+"""Titles of a board, its media and its metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _BY_THEMSELVES: Final = {"boot", "lpm"}  # whose metrics need not say so
 
 @define(slots=False)
 class Names:
-    """How the page calls the board and its media; by their bare names where this boardlab has no such board type."""
+    """Titles of the board and its media.
+
+    They are the bare names where this boardlab has no such board type.
+    """
 
     run: Run | RunHead
 
@@ -33,7 +36,7 @@ class Names:
 
     @cached_property
     def virtual(self) -> str:
-        """What the virtual board runs on."""
+        """The SoC that the virtual board simulates."""
         return boards.load(self.run.board_type).soc if self._known else self.run.board_type
 
     @cached_property
@@ -45,16 +48,16 @@ class Names:
 
     @property
     def kind(self) -> str:
-        """What the run measured."""
+        """The kind of the run as a title."""
         return {"boot": "Boot time", "sections": "Benchmarks"}.get(self.run.kind) or _words(self.run.kind)
 
     @property
     def rows(self) -> str:
-        """What distinguishes the numbers of a table."""
+        """The title of a table's first column."""
         return "Boot medium" if self.run.kind == "boot" else "Measured"
 
     def of(self, params: Mapping[str, str]) -> str:
-        """A title for what these parameters mean."""
+        """The title of these parameters."""
         if _SECTION in params and len(params) > 1:
             others = (f"{name}={value}" for name, value in sorted(params.items()) if name != _SECTION)
             return ", ".join([params[_SECTION], *others])
@@ -65,7 +68,7 @@ class Names:
         return ", ".join([_words(params[_MODE]), *rest])
 
     def number(self, metric: Metric, params: Mapping[str, str]) -> str:
-        """A title for a number: its metric's, and what distinguishes it from others of the metric."""
+        """The title of a number, with its parameters."""
         title, of = title_of(metric), self.of(params)
         if _MODE in params and f".{params[_MODE]}." in metric.name:
             of = of.removeprefix(_words(params[_MODE])).removeprefix(", ")
@@ -77,8 +80,10 @@ class Names:
 
 
 def title_of(metric: Metric) -> str:
-    """A metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time",
-    "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel", "ethernet.tcp.cpu_load" "Ethernet, TCP, CPU load"."""
+    """A metric's title, e.g. "Boot time" for "boot.time".
+
+    "boot.power_on_to_prompt" is "Power on to prompt", "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel", "ethernet.tcp.cpu_load" "Ethernet, TCP, CPU load".
+    """
     room, _, name = metric.name.partition(".")
     if name == "time":
         return _words(f"{room} {name}")

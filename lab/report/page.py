@@ -1,4 +1,4 @@
-"""From a run to its page."""
+"""The page of a run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def render(
     power: Sequence[PowerFigure] = (),
     against: str = "",
 ) -> str:
-    """The page of a run; the same text for the same run.
+    """Render a run's page, the same text for the same run.
 
-    A log that is missing or damaged is said so in its place.
+    In place of a missing or damaged log stands the reason.
 
     Args:
-        judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
-        notes: what a reader should know of the run's label. home: address of the list of runs, where the page is one of a site.
-        power: what the rails drew in some attempts. against: what was asked for to compare with, for a site's address of the verdict.
+        judged: the verdicts on its numbers. before: the run whose stages stand beside this one's.
+        notes: remarks on the run's label. home: address of the list of runs, where the page is one of a site.
+        power: the rails' power in some attempts. against: the requested baseline, for a site's address of the verdict.
     """
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
@@ -98,7 +98,10 @@ def render(
 
 
 def _site_data(run: Overview, against: str) -> list[tuple[str, str, str]]:
-    """Where a site has the run for other programs; a page that is saved has it inside."""
+    """The addresses of a run's data on a site.
+
+    A saved page has the data inside.
+    """
     address = f"/runs/{run.run.id}"
     verdicts = f"/api/v1/runs/{run.run.id}/verdicts" + (f"?{urlencode({'against': against})}" if against else "")
     return [

@@ -1,4 +1,4 @@
-"""What the page's template is given: a run's records, arranged and written out."""
+"""The data of the page's template, from a run's records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class LogGap:
 
 
 def excerpt(lines: Sequence[LogLine], limit: int = LIMIT) -> list[LogLine | LogGap]:
-    """At most about `limit` characters of a log: the lines nearest to its moments and to its two ends."""
+    """An excerpt of a log of about `limit` characters.
+
+    Kept are the lines nearest to its moments and to its two ends.
+    """
     anchors = [i for i, line in enumerate(lines) if line.moments or i in {0, len(lines) - 1}]
     nearest = sorted(range(len(lines)), key=lambda i: min(abs(i - anchor) for anchor in anchors))
     kept: set[int] = set()
@@ -77,7 +80,7 @@ def _cut(line: LogLine) -> LogLine:
     return LogLine(line.start, f"{line.text[:_LONGEST_LINE]} … ({len(line.text)} characters)", line.moments)
 
 
-# --- What the page's template is given: a run's records, arranged and written out ---
+# --- The data of the page's template, from a run's records ---
 
 
 _MOST_TILES: Final = 8
@@ -86,7 +89,11 @@ _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
 
 @frozen
 class SummaryRow:
-    """A number in a table; `group` is the anchor of its cycles, or of its log where it has only one (`single`)."""
+    """A number in a table.
+
+    Attributes:
+        group: the anchor of its cycles, or of its log where it has only one (`single`).
+    """
 
     title: str
     group: str
@@ -115,7 +122,7 @@ class MetricTable:
 
     @property
     def single(self) -> bool:
-        """Whether none of them has a spread."""
+        """True if no row has a spread."""
         return all(row.single for row in self.rows)
 
     @property
@@ -146,17 +153,17 @@ class AttemptEntry:
 
     @property
     def ok(self) -> bool:
-        """Whether it gave its samples."""
+        """True if it gave its samples."""
         return self.attempt.ok
 
     @property
     def link(self) -> str:
-        """The id of what is inside its fold."""
+        """The id of the entry inside its fold."""
         return link(self.attempt)
 
     @property
     def busy(self) -> str:
-        """How busy the host was, in per cent; empty where nobody looked."""
+        """The host's usage in per cent; empty where it is unknown."""
         busy = host_busy(self.attempt)
         return "" if busy is None else f"{100 * busy:.0f}"
 
@@ -180,19 +187,22 @@ def tables(run: Overview, names: Names) -> list[MetricTable]:
 
 
 def tiles(run: Overview, names: Names) -> list[SummaryRow]:
-    """The numbers that a reader wants first; none where there are too many for that."""
+    """The first numbers as tiles; none where there are too many."""
     found = first_numbers(run)
     return [_row(run, m, names) for m in found] if len(found) <= _MOST_TILES else []
 
 
 def first_numbers(run: Overview) -> list[Measurement]:
-    """The run's first metric; where it has a mode in its name, those of the other modes beside it."""
+    """The numbers of the run's first metric.
+
+    Where it has a mode in its name, those of the other modes stand beside it.
+    """
     kind = next(iter(run.numbers)).name.rpartition(".")[2] if run.numbers else ""
     return [m for metric, group in run.numbers.items() if metric.name.rpartition(".")[2] == kind for m in group]
 
 
 def cycles(run: Overview, names: Names, before: Overview | None = None) -> CycleStrip | None:
-    """The run's first numbers, cycle by cycle; None where no series has two of them.
+    """The first numbers, cycle by cycle; None without a pair.
 
     Args:
         before: another run, whose averages are drawn, too.
@@ -222,7 +232,7 @@ def cycles(run: Overview, names: Names, before: Overview | None = None) -> Cycle
 
 
 def drifts(run: Overview, names: Names) -> list[str]:
-    """A sentence for each of `first_numbers` that moved within the run, with how busy the host was."""
+    """A sentence for each first number that moved, with the host's usage."""
     found = []
     for m in first_numbers(run):
         moved = drift(m.samples)
@@ -242,12 +252,15 @@ def drifts(run: Overview, names: Names) -> list[str]:
 
 
 def link(attempt: Attempt) -> str:
-    """The id of what the page has of an attempt, inside its fold: a browser opens the fold on the way there."""
+    """The id of an attempt's entry, inside its fold.
+
+    A browser opens the fold on the way there.
+    """
     return f"log-{attempt.id}"
 
 
 def host_busy(attempt: Attempt) -> float | None:
-    """The share of the host's processors' time that was used during an attempt, 0 to 1; None where nobody looked."""
+    """The host's processor usage during an attempt, 0 to 1, or None."""
     busy = attempt.details.get(HOST_BUSY)
     return float(busy) if isinstance(busy, (int, float)) else None
 
@@ -282,7 +295,7 @@ def facts(run: Overview) -> list[tuple[str, str]]:
 
 
 def provenance(run: Run) -> list[tuple[str, str]]:
-    """What a run was measured with, a nested key as `outer.inner`."""
+    """A run's provenance, a nested key as `outer.inner`."""
     return [fact for name, value in run.provenance.items() for fact in _flat(name, value)]
 
 
@@ -354,7 +367,7 @@ def _flat(key: str, value: object) -> list[tuple[str, str]]:
     return [(key, str(value))]
 
 
-# --- What became of a run's numbers: the judge's words on each, arranged for the page ---
+# --- The verdict on each of a run's numbers, arranged for the page ---
 
 
 _ORDER = list(Verdict)
@@ -409,7 +422,7 @@ class ComparisonView:
 
 
 def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedRun:
-    """The judge's words on every number of a run.
+    """The verdict on every number of a run.
 
     Args:
         against: a release or a run's number; a release that its board was measured with comes before a run of that number. None: the
@@ -440,12 +453,15 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
 
 
 def last_of(judged: JudgedRun) -> int | None:
-    """The last run that the numbers were compared with; None where there was none."""
+    """The last run of the baselines, or None."""
     return max((run for each in judged.numbers if each.baseline for run in each.baseline.runs), default=None)
 
 
 def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
-    """The numbers, what needs a person first; stages are in the figure, and count as much as the others."""
+    """The verdict for the page, the bad numbers first.
+
+    Stages are in the figure, and count as much as the others.
+    """
     numbers = sorted(judged.numbers, key=lambda each: (_ORDER.index(each.judgement.verdict), each.average.metric.name))
     counts = Counter(each.judgement.verdict for each in numbers)
     same = counts[Verdict.NOISE] + counts[Verdict.BELOW_RESOLUTION]
@@ -472,7 +488,10 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
 
 
 def line(counts: Mapping[str, int]) -> str:
-    """Numbers by word as a sentence, always in the same order, e.g. `2 worse, 96 unchanged, 3 not measured`."""
+    """The counts as a sentence, always in the same order.
+
+    E.g. `2 worse, 96 unchanged, 3 not measured`.
+    """
     return ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word)) or "no numbers"
 
 
@@ -486,7 +505,7 @@ def _state(counts: Counter[Verdict], *, whole: bool) -> str:
 
 
 def _said(counts: Counter[Verdict], same: int) -> dict[str, int]:
-    """How many numbers are what, in a reader's words."""
+    """The numbers counted by the reader's words."""
     words = {
         Verdict.REGRESSION: "worse",
         Verdict.IMPROVEMENT: "better",
@@ -521,7 +540,7 @@ def _comparison_row(each: JudgedNumber, names: Names) -> JudgedRow:
 
 
 def strip_of(each: JudgedNumber) -> RowStrip | None:
-    """A run's number below those that it is compared with; None where there are none."""
+    """A number as a strip under its baseline, or None."""
     average, old = each.average, each.baseline
     if old is None:
         return None

@@ -177,8 +177,8 @@ def _write(path: Path, data: bytes) -> None:
 
 
 # --- Upload to the shared store ---
-# What is to be brought is marked beside the artifacts when they are kept, which costs a file's name and no word with the network. A mark goes
-# when its artifact lies there, so whatever fails is brought at the next occasion, and nothing that was measured is ever removed here.
+# A mark beside a kept artifact says that it is to be uploaded; it costs a file's name and no network. The mark goes when the artifact is in
+# the shared store, so a failed upload is repeated at the next occasion. Nothing that was measured is ever removed here.
 
 
 @frozen

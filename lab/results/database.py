@@ -211,7 +211,7 @@ _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "SQLITE_PERM": (ConfigurationError, "this user may not use it; change its owner, or choose another database"),
 }
 
-# What is raised past the driver's own errors where a database holds what boardlab never wrote: bytes that are no UTF-8, in
+# Errors beside the driver's own where a database holds values that boardlab never wrote: bytes that are no UTF-8, in
 # values and in SQLite's own messages; values of another type; rows that SQLAlchemy and Alembic do not expect.
 UNREADABLE: Final = (
     SQLAlchemyError,

@@ -10,7 +10,7 @@ from typing import Final
 
 OTHER: Final = "other"  # a class that is not in the catalogue, e.g. of a board type or a driver of somebody's own
 
-# What was seen on a console; `hang_` is followed by the stage.
+# Failure classes seen on a console; `hang_` is followed by the stage.
 BOOT_FAILURES: Final = (
     *("silent", "reset", "garbled", "log_flood", "too_slow", "wrong_medium", "mixed_boot", "wrong_board"),
     *("hang_spl", "hang_uboot", "hang_kernel", "hang_before_login"),

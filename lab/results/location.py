@@ -167,7 +167,7 @@ def _require_driver() -> None:
 
 
 # --- Shared artifacts (obstore: folder or S3) ---
-# Who may write there is said by the environment as AWS's own programs have it: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web
+# The environment has the credentials, as for AWS's own programs: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web
 # identity, a container's or a machine's role; never by the address.
 
 

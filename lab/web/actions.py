@@ -1,4 +1,7 @@
-"""What operators do with a board. Each is a form that is sent (POST); the door has looked at who sends it before."""
+"""Operators' actions on a board, each a form (POST).
+
+`middleware` has checked the sender before.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def router(deeds: AuditLog) -> APIRouter:
 
 
 def _order(request: Request) -> list[str]:
-    """The words of `lab run` for what a form asks.
+    """The arguments of `lab run` for a form.
 
     Raises:
         ConfigurationError: something in it is wrong.
@@ -116,7 +119,7 @@ def _order(request: Request) -> list[str]:
 
 
 def own(store: Store, board: str, person: str) -> list[str]:
-    """Whoever has reserved a board and has it measured knows of the reservation."""
+    """The option that lets a person's job use their own reservation."""
     holds = ReservationBook(store).standing(board)
     return [IGNORE] if any(hold.person == person for hold in holds) else []
 
@@ -129,5 +132,5 @@ def _number(text: str) -> float:
 
 
 def back(board: str, part: str = "") -> Response:
-    """To the board's page, which shows what it is now."""
+    """Redirect to the board's page."""
     return RedirectResponse(f"/boards/{quote(board)}" + (f"#{part}" if part else ""), 303)

@@ -50,7 +50,10 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/clock")
     def clock() -> dict[str, Any]:
-        """The host's clock, on which consoles are stamped: a viewer who asks several times knows how far its own is off."""
+        """The host's clock, which stamps the consoles.
+
+        A viewer that asks several times knows its own clock's offset.
+        """
         return {"clock": MonotonicRaw.name, "now_us": MonotonicRaw().now_ns() / 1000}
 
     @routes.get("/runs")
@@ -62,7 +65,10 @@ def router(site: Site) -> APIRouter:
         before: Annotated[int | None, Query(ge=1, le=LAST_ID)] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50,
     ) -> dict[str, Any]:
-        """Runs, the newest first; `next` is the `before` of the next page, null on the last one."""
+        """Runs, the newest first, page by page.
+
+        `next` is the `before` of the next page, null on the last one.
+        """
         wanted = RunFilter(_all(board), _all(board_type), _all(release), _all(status), before=before)
         with site.store() as store:
             found = listing.listed(store, wanted, limit + 1)
@@ -79,7 +85,10 @@ def router(site: Site) -> APIRouter:
     def verdicts(
         run_id: RunId, against: Annotated[str | None, Query(max_length=200, pattern=WITHOUT_NUL)] = None
     ) -> dict[str, Any]:
-        """What the judge says of a run's numbers, against a release, another run, or the last accepted runs."""
+        """The verdicts on a run's numbers.
+
+        They are against a release, another run, or the last accepted runs.
+        """
         with site.snapshot() as snapshot:
             found, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         return document(found, notes, found.numbers)
@@ -152,7 +161,10 @@ def board_router(site: Site) -> APIRouter:
 
     @routes.get("/boards/{board:path}")
     def board(board: Name) -> dict[str, Any]:
-        """A board: its state as of `/lab`, wiring, the last 50 runs, comments, and the jobs that were queued in a browser."""
+        """A board: its state as in `/lab`, wiring, runs, comments, jobs.
+
+        The runs are the last 50; the jobs are those that were queued in a browser.
+        """
         found = status.document(site.seen().lab)
         now = next((each for each in found["boards"] if each["board"] == board), None)
         env = next((each.env for each in site.seen().lab.boards if each.board == board), "")
@@ -182,7 +194,10 @@ def board_router(site: Site) -> APIRouter:
 
     @routes.get("/verdicts")
     def verdicts(metric: Asked = "", board: Asked = "") -> list[dict[str, Any]]:
-        """What the judge called in 90 days, the newest first, with what people decided; at most 500."""
+        """Reported verdicts of the last 90 days, the newest first.
+
+        Each has the decision on it; at most 500.
+        """
         with site.store() as store:
             found = read_verdicts(store, metric=metric or None, board=board or None, since=utc_now() - _LATELY)
         return [text.document(each) for each in found[:_MOST]]

@@ -108,7 +108,7 @@ def create(
 
 
 def _said(renderer: Renderer, request: Request, status: int, message: str) -> Response:
-    """An error as the asker reads it: JSON for programs, else a page."""
+    """An error: JSON for programs, else a page."""
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": message}, status)
     return renderer.page("error.html.j2", status=status, message=message)

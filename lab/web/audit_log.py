@@ -1,4 +1,7 @@
-"""Doing what people ask for, each with an entry in the audit: who, what, on which board, and what became of it."""
+"""Actions of people, each with an entry in the audit log.
+
+An entry has the person, the action, the board and the outcome.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @define
 class Action(Act):
-    """What a person does here."""
+    """An action of a person."""
 
     store: Store
     person: Person
@@ -45,7 +48,7 @@ class Action(Act):
 
 @define
 class AuditLog:
-    """What people do on a site; `now` is monotonic, in seconds."""
+    """The audit log of a site's actions; `now` is monotonic, in seconds."""
 
     site: Site
     now: Callable[[], float] = time.monotonic
@@ -57,7 +60,7 @@ class AuditLog:
 
     @contextmanager
     def noted(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Action]:
-        """Around an action: its outcome is in the audit, whether it is done or not.
+        """Record an action's outcome, done or not.
 
         Raises:
             HTTPException: 409, it cannot be done as things are.
@@ -76,7 +79,10 @@ class AuditLog:
                 self.site.look_again()
 
     def tell(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
-        """An entry about who came in or did not; where the results cannot be written, the log has it."""
+        """Record a login or its refusal.
+
+        Where the results cannot be written, the entry goes to the program's log.
+        """
         try:
             with self.site.store(create=True) as store:
                 Audit(store).note(action, person=person, address=address(request), board=board, outcome=outcome)
@@ -86,7 +92,10 @@ class AuditLog:
             )
 
     async def refuse(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
-        """An entry about what was refused; no more than some in ten minutes, since anybody can cause them."""
+        """Record a refused action.
+
+        At most `MOST_REFUSED` entries are made in `WINDOW_S`, since anybody can cause them.
+        """
         known: Person = getattr(request.state, "person", NOBODY)
         limits = {known.name or origin(address(request)): MOST_REFUSED, "": MOST_REFUSED_IN_ALL}
         if any(self._refused.wait_s(key, most) for key, most in limits.items()):
@@ -110,13 +119,13 @@ class AuditLog:
 
 
 def form(request: Request) -> Mapping[str, str]:
-    """What a form sent."""
+    """The fields of a form."""
     found: Mapping[str, str] = request.state.form
     return found
 
 
 def field(request: Request, name: str, *, longest: int = _LONGEST, default: str = "") -> str:
-    """One field of a form.
+    """A field of a form, without blanks at its ends.
 
     Raises:
         ConfigurationError: it is too long.
@@ -128,7 +137,7 @@ def field(request: Request, name: str, *, longest: int = _LONGEST, default: str 
 
 
 def address(request: Request) -> str:
-    """Where a request came from."""
+    """The client's address."""
     return request.client.host if request.client else ""
 
 
@@ -170,7 +179,10 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         before: Before = None,
         limit: Annotated[int, Query(ge=1, le=_MOST)] = PAGE,
     ) -> dict[str, Any]:
-        """Who did what, the newest first; `next` is the `before` of the next page, null on the last one."""
+        """Entries, the newest first, page by page.
+
+        `next` is the `before` of the next page, null on the last one.
+        """
         entries = found(board, person, action, before, limit + 1)
         shown = [document(entry) for entry in entries[:limit]]
         return {"entries": shown, "next": entries[limit - 1].id if len(entries) > limit else None}

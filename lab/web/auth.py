@@ -46,7 +46,11 @@ _FORM: Final = '{"users": {"lena": {"role": "operator", "password": "$2b$..."}}}
 
 @frozen
 class User:
-    """A user; `secret`: the bcrypt hash of the password, empty: comes through a proxy only."""
+    """A user.
+
+    Attributes:
+        secret: the bcrypt hash of the password; empty: comes through a proxy only.
+    """
 
     role: Role
     secret: str = field(default="", repr=False)
@@ -130,7 +134,7 @@ class Users:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, User]]:
-        """The users, to be changed by one process at a time, and written in one piece."""
+        """Lock the users for a change, and write them atomically."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock_file = self.path.with_name(f"{self.path.name}.lock")
@@ -201,7 +205,7 @@ class Person:
 
     @property
     def acts(self) -> bool:
-        """Whether this person may change something."""
+        """True if this person may change something."""
         return self.role == "operator" and bool(self.name and self.csrf)
 
 
@@ -271,7 +275,7 @@ class Access:
         return None
 
     def still(self, person: Person, headers: Mapping[str, str], cookie: str, address: str) -> bool:
-        """Whether a request still has the same person; for long answers."""
+        """True if a request still has the same person; for long answers."""
         try:
             return (self.person(headers, cookie, address) or self.known(headers.get("authorization"))) == person
         except BoardlabError:  # the file of users cannot be read
@@ -296,7 +300,7 @@ class Access:
         return self._begin(name, self._secret(name) or "")
 
     def log_in_here(self, token: str, host: str) -> str | None:
-        """The cookie of a session of the site's owner; None: a wrong token or host."""
+        """The cookie of the owner's session; None: wrong token or host."""
         if not self.token or host != (self.own_name or host):
             return None
         if not hmac.compare_digest(token.encode(), self.token.encode()):
@@ -412,7 +416,7 @@ def access_of(
 
 def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | None) -> Proxy | None:
     if bool(proxies) != bool(header):
-        raise ConfigurationError("--trust-proxy and --user-header need each other: who says it, and in which header")
+        raise ConfigurationError("--trust-proxy and --user-header need each other: the proxy's address, and its header")
     if not header:
         return None
     if not _HEADER.fullmatch(header):
@@ -430,7 +434,7 @@ def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | N
 
 
 def _of_this_host(address: _Address) -> bool:
-    """Whether an address is this host's: a process can bind a socket to it."""
+    """True if a socket can be bound to this address."""
     if address.is_loopback:
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6

@@ -1,4 +1,7 @@
-"""The history of a metric: a series for each board and set of parameters, with the releases marked."""
+"""The history of a metric, with the releases marked.
+
+There is a series for each board and set of parameters.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ class History:
 
 
 def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[History]:
-    """The series of these points, by board and parameters; another definition or a virtual board is a series of its own.
+    """The series of these points, by board and parameters.
+
+    Another definition or a virtual board is a series of its own.
 
     Args:
         verdicts: of this metric, the newest run's first; the runs since which something changed are marked.
@@ -99,7 +104,7 @@ def _said(point: AveragePoint) -> str:
     return f"{value} ± {number(average.uncertainty, average.uncertainty, average.metric)} {average.metric.unit}"
 
 
-# --- A board's runs and failed attempts over time, in one line for its page ---
+# --- A board's timeline: its runs and failed attempts ---
 
 
 TIMELINE_WIDTH: Final = 1000
@@ -113,7 +118,7 @@ _SHORT: Final = tuple(dt.timedelta(minutes=minutes) for minutes in (1, 5, 15))
 
 @frozen
 class TimelineBar:
-    """A run: where it begins and how long it is, in pixels, and what it says."""
+    """A run on the timeline, in pixels, with its tooltip."""
 
     run_id: int
     x: float
@@ -124,7 +129,7 @@ class TimelineBar:
 
 @frozen
 class TimelineCross:
-    """A failed attempt: where it is, in pixels, which one, and what it says."""
+    """A failed attempt on the timeline, in pixels, with its tooltip."""
 
     run_id: int
     attempt_id: int
@@ -134,7 +139,7 @@ class TimelineCross:
 
 @frozen
 class Timeline:
-    """Runs, failed attempts, and marks of the time: their place in pixels and their text."""
+    """Runs, failed attempts, and time marks with their texts, in pixels."""
 
     bars: tuple[TimelineBar, ...]
     crosses: tuple[TimelineCross, ...]
@@ -142,7 +147,7 @@ class Timeline:
 
 
 def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timeline | None:
-    """The line of these runs of one board, and of what failed in them; None: there are none."""
+    """The timeline of a board's runs; None: there are none."""
     shown = [each for each in runs if each.run.kind != PUBLISHED]
     if not shown:
         return None
@@ -176,7 +181,10 @@ def _failed(store: Store, run_ids: Sequence[int]) -> list[tuple[int, int, str, d
 
 
 def _marks(begin: dt.datetime, now: dt.datetime) -> list[tuple[dt.datetime, str]]:
-    """The days of a long line, the hours of a short one, minutes where there are not two hours; all UTC."""
+    """The marks of a timeline, in UTC.
+
+    Days for a long one, hours for a short one, minutes for less than two hours.
+    """
     span = now - begin
     long = span >= dt.timedelta(days=2)
     step, form = (dt.timedelta(days=1), "%m-%d") if long else (dt.timedelta(hours=1), "%H:%M")

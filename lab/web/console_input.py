@@ -1,4 +1,7 @@
-"""Typing at a console: whoever has reserved the board writes through the console server, for a line or as long as the page is open."""
+"""Typing at a console of a reserved board.
+
+The person of the reservation writes through the console server: one line, or as long as the page is open.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": 
 
 @define
 class Writer:
-    """One who types at a console; `sent`: bytes."""
+    """A person at a console; `sent`: bytes."""
 
     client: ConsoleClient
     sent: int = 0
@@ -44,7 +47,10 @@ class Writer:
             self.sent += len(data)
 
     def listen(self) -> None:
-        """Take what the console says: it is shown by another connection, and a reader that takes nothing is dropped."""
+        """Read and drop the console's output.
+
+        Another connection shows it; the server drops a client that reads nothing.
+        """
         with self._lock:
             self._drain()
 
@@ -60,14 +66,14 @@ class Writer:
 
 @define
 class Writers:
-    """Who types at which console."""
+    """The writers of all consoles."""
 
     site: Site
     _held: dict[tuple[str, str], Writer] = field(factory=dict, init=False)  # person and board
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def check(self, board: str, person: str) -> None:
-        """Whether a person may type at a board now.
+        """Check that a person may type at a board now.
 
         Raises:
             ConfigurationError: it is not reserved for this person.
@@ -77,7 +83,7 @@ class Writers:
             holds = ReservationBook(store).standing(board)
         if not any(hold.kind == "reserved" and hold.person == person for hold in holds):
             whose = f"; it is {holds[0].described}" if holds else ""
-            raise ConfigurationError(f"only who has reserved {board} types at its console{whose}")
+            raise ConfigurationError(f"the console of {board} takes input only from the person who reserved the board{whose}")
 
     def type(self, board: str, person: str, data: bytes) -> None:
         """Send bytes to a console.
@@ -97,7 +103,7 @@ class Writers:
             writer.close()
 
     def hold(self, board: str, person: str) -> Writer:
-        """Be the one who types at a console.
+        """Hold a console for a person.
 
         Raises:
             BoardlabError: as of `type`.
@@ -121,7 +127,7 @@ class Writers:
     async def held(
         self, board: str, person: str, writer: Writer, released: Callable[[str], None], still: Still = lambda: True
     ) -> AsyncIterator[str]:
-        """A stream that lasts as long as a page types; the console is given back at its end, whatever ends it.
+        """Stream events while a page types; release the console afterwards.
 
         Args:
             released: told why, in a thread of its own. still: whether this person may still act.
@@ -168,7 +174,7 @@ def typed(line: str, end: str) -> bytes:
 
 
 def router(deeds: AuditLog) -> APIRouter:
-    """A line at a time, or as long as a page is open."""
+    """The addresses for one line, and for an open page."""
     routes = APIRouter(include_in_schema=False)
     writers = Writers(deeds.site)
 

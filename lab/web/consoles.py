@@ -1,4 +1,6 @@
-"""Live consoles for any number of viewers: each port is read once, by a thread of its own, while somebody looks.
+"""Live consoles for any number of viewers.
+
+A thread of its own reads each port once, while it has viewers.
 
 The moments of a boot are found as a measurement finds them, with their ±.
 """
@@ -27,12 +29,12 @@ from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
 from lab.web.sse import event
 
-# --- What a console said: its text, when each line of it began, and the moments of a boot that were found in it ---
+# --- A console's output: its text, the beginning of each line, and the moments of a boot in it ---
 
 
 @define
 class ConsoleText:
-    """Text that was not given yet: one event serves all viewers, and a burst of reads.
+    """Pending text: one event for all viewers and reads.
 
     Attributes:
         begun_ns: for each line of `text`, split at its newlines, the stamp of the read that brought the first byte that is in
@@ -48,7 +50,7 @@ class ConsoleText:
     end: int = 0
 
     def add(self, text: str, t_ns: int | None) -> None:
-        """More text, which one read brought."""
+        """Append the text of one read."""
         _, *others = text.split("\n")
         if text and (not self.text or self.text.endswith("\n")):
             self.begun_ns[-1] = t_ns
@@ -59,11 +61,11 @@ class ConsoleText:
 
     @property
     def anything(self) -> bool:
-        """Whether anything waits."""
+        """True if something is pending."""
         return bool(self.text or self.moments or self.end)
 
     def text_event(self) -> str:
-        """The text as a server-sent event; times in microseconds on the host's clock."""
+        """The text as a server-sent event, with times in µs."""
         lines = [None if ns is None else ns / 1000 for ns in self.begun_ns]
         t_us = self.t_ns / 1000 if self.t_ns else None
         return event("text", json.dumps({"text": self.text, "lost": 0, "t_us": t_us, "lines": lines}))
@@ -76,14 +78,14 @@ class ConsoleText:
 
 @define
 class Hearing:
-    """Makes what can be shown of what comes from a port."""
+    """Converts a port's output to text with stamps and moments."""
 
     finder: MomentFinder
     _text: LiveText = field(factory=LiveText, init=False)
     _begun_ns: int | None = field(default=None, init=False)  # of the line that is open
 
     def hear(self, came: Event, said: ConsoleText) -> None:
-        """Add what came to what is to be given."""
+        """Append a port's event to the pending text."""
         if not isinstance(came, Chunk):
             self.finder.feed(came)
             return
@@ -92,7 +94,7 @@ class Hearing:
         said.moments += self.moments(came)
 
     def moments(self, came: Event) -> list[tuple[Moment, int]]:
-        """The moments alone."""
+        """The moments of an event, without its text."""
         found = self.finder.feed(came)
         if not isinstance(came, Chunk):
             return []
@@ -108,7 +110,7 @@ class Hearing:
 
 
 def stamped(data: bytes, events: Iterable[Event]) -> ConsoleText:
-    """The last bytes of a recording as text, with the stamps of those that have one.
+    """Text of a recording's last bytes, with their known stamps.
 
     Args:
         events: of these bytes, as far as they are known.
@@ -123,7 +125,10 @@ def stamped(data: bytes, events: Iterable[Event]) -> ConsoleText:
 
 
 def boots(moments: Iterable[tuple[Moment, int]]) -> list[int]:
-    """When each boot began: the stamps of the lines with its first moment. A moment that came already begins the next boot."""
+    """The beginning of each boot: its first moment's line, in ns.
+
+    A moment that came already begins the next boot.
+    """
     found, names = [], set[str]()
     for moment, line_ns in moments:
         if not names or moment.name in names:
@@ -134,7 +139,7 @@ def boots(moments: Iterable[tuple[Moment, int]]) -> list[int]:
 
 
 def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
-    """A moment; times are on the host's clock, so that differences are what is measured."""
+    """A moment as JSON, with times of the host's clock."""
     return {
         "name": moment.name,
         "t_us": moment.t_ns / 1000,
@@ -143,7 +148,7 @@ def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
     }
 
 
-# --- Those who look at a console, and how they are given what it says ---
+# --- The viewers of a console, and the delivery of its output to them ---
 # A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority. But before its stamp a byte
 # passes through a worker of the kernel (`lab.console.loop`), and that is an ordinary task, as this program is: it may have to wait
 # behind it. So a piece is handed to some viewers at a time, with pauses, in which the loop serves pages, too (see also `lab.host.scheduling`).
@@ -158,7 +163,7 @@ _QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, 
 
 @frozen
 class ConsolePiece:
-    """Text of a console, for all who look at it.
+    """Text of a console, for all its viewers.
 
     Attributes:
         events: as server-sent events. error: why no more comes; empty: it goes on.
@@ -173,7 +178,9 @@ _NOTHING: Final = ConsolePiece(b"")
 
 @define
 class Viewer:
-    """One who looks at a console; lives on the event loop. Each piece is queued with how many were left out before it.
+    """A viewer of a console, on the event loop.
+
+    Each piece is queued with the number of pieces that were dropped before it.
 
     Attributes:
         due: the time of the beat has come.
@@ -185,7 +192,10 @@ class Viewer:
     due: bool = False
 
     def put(self, piece: ConsolePiece) -> None:
-        """Queue a piece, on the loop; one who is too slow loses some, and holds nobody up."""
+        """Queue a piece, on the loop.
+
+        A slow viewer loses pieces and delays nobody.
+        """
         if self.queue.full():
             self.lost += 1
             if not piece.error:
@@ -196,7 +206,10 @@ class Viewer:
 
     @contextlib.contextmanager
     def beating(self, every_s: float) -> Iterator[None]:
-        """Meanwhile a beat is due now and so often; it brings an empty piece to one for whom none waits."""
+        """Set `due` now and after each interval.
+
+        A viewer without a queued piece gets an empty one.
+        """
         timer: asyncio.TimerHandle | None = None
 
         def beat() -> None:
@@ -216,12 +229,15 @@ class Viewer:
 
 @define
 class Handing:
-    """Hands pieces to viewers, some at a time, in the order in which they came."""
+    """Delivers pieces to viewers in order, a few at a time."""
 
     _waiting: dict[asyncio.AbstractEventLoop, deque[tuple[Viewer, ConsolePiece]]] = field(factory=dict, init=False)
 
     def give(self, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
-        """A piece for all of them; from any thread. Each loop is woken once."""
+        """Deliver a piece to all of them, from any thread.
+
+        Each loop is woken once.
+        """
         by_loop: dict[asyncio.AbstractEventLoop, list[Viewer]] = {}
         for viewer in viewers:
             by_loop.setdefault(viewer.loop, []).append(viewer)
@@ -244,7 +260,7 @@ class Handing:
             loop.call_later(_PAUSE_S, self._hand, loop, waiting)
 
 
-# --- Live consoles for any number of viewers: each port is read once, by a thread of its own, while somebody looks ---
+# --- Live consoles: a thread of its own reads each port once, while it has viewers ---
 # The moments of a boot are found as a measurement finds them, with their ±.
 
 
@@ -258,7 +274,10 @@ _EACH_S: Final = 0.0004
 
 @define
 class _Feed:
-    """A port, its viewers and the thread that reads it; `over` once nobody looked: then it takes no more viewers."""
+    """A port, its viewers and the thread that reads it.
+
+    `over`: it had no viewers any more, and takes none.
+    """
 
     client: ConsoleClient
     info: PortInfo  # its position is that of the byte after the last one that was given
@@ -270,7 +289,10 @@ class _Feed:
     lock: threading.Lock = field(factory=threading.Lock)
 
     def join(self, viewer: Viewer) -> tuple[PortInfo, list[tuple[Moment, int]]] | None:
-        """Take a viewer; the port, and its moments, before what the viewer will be given. None: it is too late."""
+        """Take a viewer; None: the feed has ended.
+
+        Return the port and its moments from before the viewer's first piece.
+        """
         with self.lock:
             if self.over:
                 return None
@@ -283,7 +305,7 @@ class _Feed:
             self.viewers = [other for other in self.viewers if other is not viewer]
 
     def run(self) -> None:
-        """Read until nobody looks, or the port cannot be read any more."""
+        """Read while it has viewers and the port is readable."""
         waiting, due_s = ConsoleText(), 0.0
         with self.client:
             self._give(self._before())
@@ -303,11 +325,14 @@ class _Feed:
 
     @property
     def _together_s(self) -> float:
-        """What comes within it after a piece goes out as one: a screen shows no more, and each piece costs each viewer's share."""
+        """The time over which reads are joined to one piece.
+
+        A screen shows no more, and each piece costs a share for each viewer.
+        """
         return min(_TOGETHER_S, _TOGETHER_S / 4 + _EACH_S * len(self.viewers))
 
     def _before(self) -> ConsoleText:
-        """The moments that came before anybody looked, and the stamp of the line that goes on."""
+        """The earlier moments, and the open line's stamp."""
         said = ConsoleText()
         with contextlib.suppress(BoardlabError):  # then they begin now
             for each in last_events(self.info, SEARCHED_BYTES):
@@ -347,7 +372,9 @@ class LiveConsoles:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def look(self, board: str, viewer: Viewer, board_type: str = "") -> ConsoleText:
-        """Show a console to a viewer from now on; returns what came before, without a time of its own.
+        """Show a console to a viewer; return its earlier text.
+
+        That text has no time of its own.
 
         Args:
             board_type: whose moments are looked for; one that this boardlab does not know has none.
@@ -365,7 +392,7 @@ class LiveConsoles:
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
         try:
             return before(*joined)
-        except BaseException:  # whoever is not shown what came before looks at nothing
+        except BaseException:  # without the earlier text there is no viewer
             feed.leave(viewer)
             raise
 
@@ -377,13 +404,13 @@ class LiveConsoles:
 
 
 def hearing(info: PortInfo, board_type: str) -> Hearing:
-    """What finds the moments of a board type on a port; a type that this boardlab does not know has none."""
+    """A parser for a board type's moments; none of unknown types."""
     patterns = boards.load(board_type).markers if board_type in boards.names() else []
     return Hearing(MomentFinder(patterns, info.meta.timing))
 
 
 def before(info: PortInfo, moments: list[tuple[Moment, int]]) -> ConsoleText:
-    """What came on a port before a viewer: its last lines, and the moments.
+    """A port's last lines and moments, from before a viewer.
 
     Raises:
         LabStableError: the recording cannot be read.

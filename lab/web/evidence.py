@@ -1,4 +1,4 @@
-"""The files of attempts (console logs, stamps, traces, tools' output), by the digest of what is in them; a path is never asked for."""
+"""The files of attempts (logs, stamps, traces), by digest, never by path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/artifacts/{sha256}")
     def artifact(sha256: Digest) -> Response:
-        """A file that an attempt of the store has; its bytes are verified."""
+        """A file of an attempt, with its bytes verified."""
         with site.store() as store:
             with store._read() as session:
                 known = session.get(ArtifactRow, sha256) is not None

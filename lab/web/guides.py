@@ -1,4 +1,4 @@
-"""Performance guides: those that were imported, those that the store's numbers make, what is wrong in them, and two compared."""
+"""Performance guides: imported, measured, checked, and two compared."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def listed(store: Store) -> list[ListedGuide]:
 
 
 def findings(store: Store, release: str) -> list[Finding]:
-    """What is wrong in a release's guide, the surest first."""
+    """The findings in a release's guide, the surest first."""
     found = rulebook.run(stored.sheet(store, release), None)
     return sorted(found, key=lambda each: (_ORDER.index(each.severity), each.line))
 

@@ -1,4 +1,7 @@
-"""What the jobs said that were queued here: `lab run` writes it beside the console server, also when the site has ended meanwhile."""
+"""Jobs that are queued in a browser, and their logs.
+
+`lab run` writes a log beside the console server, also after the site has ended.
+"""
 
 from __future__ import annotations
 
@@ -43,21 +46,24 @@ _JOBS: Final = 200  # the latest ones, of which a board's are looked for
 
 @frozen
 class JobLog:
-    """A job of a board that was queued here, and what became of it."""
+    """A job of a board that was queued here, and its state."""
 
     job: str
     state: JobState
 
 
 def keep(site: Site, log: Path, job: str) -> None:
-    """Call a log by its job, so that it is found again by whoever serves the site then; the oldest ones go."""
+    """Name a log after its job, and remove the oldest ones.
+
+    So the site's next process finds it again.
+    """
     with suppress(OSError):
         log.rename(log.with_name(f"{_of_store(site)}{job}.log"))
     tidy(log.parent)
 
 
 def tidy(folder: Path) -> None:
-    """Remove the oldest logs, and those of orders that never became a job of a site that is gone."""
+    """Remove the oldest logs, and those without a job."""
     with suppress(OSError):
         found = sorted(folder.glob(f"{PREFIX}*.log"), key=os.path.getmtime, reverse=True)
         for number, log in enumerate(found):
@@ -66,7 +72,7 @@ def tidy(folder: Path) -> None:
 
 
 def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
-    """The jobs of a board that were queued here and whose logs are there, the newest first."""
+    """Jobs of a board with logs here, the newest first."""
     folder = site.runtime or runtime_dir()
     begin = f"{_of_store(site)}j"
     there = {int(number) for each in folder.glob(f"{begin}*.log") if (number := each.stem[len(begin) :]).isdecimal()}
@@ -77,7 +83,10 @@ def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
 
 
 def _of_store(site: Site) -> str:
-    """How the names of the logs of this site's results begin: sites with other results share the folder, and count jobs from 1, too."""
+    """The prefix of the names of this site's logs.
+
+    Sites with other results share the folder, and count jobs from 1, too.
+    """
     return f"{PREFIX}{locate(site.database()).tag}-"
 
 
@@ -87,7 +96,10 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/jobs/{job}/log")
     def log(job: Annotated[str, Asked(pattern=r"^j[1-9][0-9]{0,17}$")]) -> Response:
-        """The end of what `lab run` said, as plain text: a browser makes nothing else of it."""
+        """The end of the output of `lab run`, as plain text.
+
+        A browser interprets nothing in it.
+        """
         try:
             with ((site.runtime or runtime_dir()) / f"{_of_store(site)}{job}.log").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SHOWN))
@@ -113,7 +125,7 @@ _JOB: Final = re.compile(r"^job (j\d+): ", re.MULTILINE)
 
 
 def queued(site: Site, person: str, words: Sequence[str]) -> str:
-    """Begin a `lab run` that waits for its board; returns its job, e.g. "j12".
+    """Start `lab run --wait`; return its job, e.g. "j12".
 
     Raises:
         ConfigurationError: it refuses the order; the message is its own.
@@ -136,7 +148,7 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
     try:
         job = _begun(child, log_file)
     except BaseException:
-        log_file.unlink(missing_ok=True)  # what it said against the order has been shown
+        log_file.unlink(missing_ok=True)  # its refusal has been shown
         raise
     keep(site, log_file, job)
     return job
@@ -161,7 +173,9 @@ def _begun(child: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
-    """Switch a board off and on by its environment's power driver, while nobody else can have the board.
+    """Switch a board off and on by its environment's power driver.
+
+    A job holds the board meanwhile.
 
     Raises:
         ConfigurationError: somebody has it, or nothing describes it.
@@ -199,7 +213,7 @@ def environment(board: BoardNow) -> str:
 
 
 def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> tuple[JobState, str]:
-    """How `lab power` ended, and why it failed. However this ends, the program has ended, too."""
+    """Run `lab power cycle` to its end; return state and reason."""
     with subprocess.Popen(
         [*_LAB, "power", "cycle", env],
         cwd=site.home(),
@@ -229,7 +243,7 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> t
 
 
 def _ours(site: Site, board: str) -> bool:
-    """Whether this process types at a board, for somebody who has reserved it."""
+    """True if this process types at a board, for its reservation's person."""
     return any(port.board == board and port.writer == os.getpid() for port in site.seen().ports)
 
 
@@ -244,7 +258,7 @@ def _environment(site: Site, person: str) -> dict[str, str]:
 
 
 def _last(said: str) -> str:
-    """What a program said of why it failed."""
+    """The error in a program's output, else its last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
     return found[-1] if found else ""

@@ -62,7 +62,10 @@ _REALM: Final = {"WWW-Authenticate": 'Basic realm="boardlab", charset="UTF-8"'}
 
 
 def cookie_name(scope: Scope) -> str:
-    """The session's cookie: over TLS one that is sent over TLS only. Each port has its own, since they share the host's cookies."""
+    """The name of the session's cookie.
+
+    Over TLS it is one that is sent over TLS only. Each port has its own, since they share the host's cookies.
+    """
     _, port = scope.get("server") or ("", None)
     return f"{SECURE_COOKIE if scope['scheme'] == 'https' else COOKIE}-{port or 0}"
 
@@ -157,7 +160,7 @@ class AccessMiddleware:
 
 
 def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
-    """The refusal of a viewer's form, or of another site's; None: go on."""
+    """The refusal of a viewer's or foreign form; None: go on."""
     headers = request.headers
     origin = _netloc(headers.get("origin", ""))
     if not origin or origin != headers.get("host", ""):
@@ -176,7 +179,10 @@ def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Res
 
 
 def _wrong(request: Request, body: bytes) -> Response | None:
-    """The answer to a form that is not taken; None: go on, with its fields in the request's state."""
+    """The refusal of a form; None: go on.
+
+    The form's fields are in the request's state afterwards.
+    """
     form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
     request.state.form = form
     answer = _forbidden(request, request.state.person, form)
@@ -194,7 +200,7 @@ def _netloc(origin: str) -> str:
 
 
 async def _body(request: Request) -> bytes | Response:
-    """The form, or the refusal of one that is too long or too slow."""
+    """The form, or the refusal of a long or slow one."""
     body = b""
     try:
         async with asyncio.timeout(REQUEST_S):
@@ -280,5 +286,5 @@ def _tagged(start: Message) -> bool:
 
 
 def _known(given: str) -> frozenset[str]:
-    """The tags that the client has; a weak one of a proxy counts as strong."""
+    """The client's tags; a proxy's weak tag counts as strong."""
     return frozenset(each.strip().removeprefix("W/") for each in given.split(","))

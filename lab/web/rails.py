@@ -1,4 +1,7 @@
-"""The rails of a board as they are sampled, for any number of viewers: each trace is read once for all of them."""
+"""The live rails of a board for any number of viewers.
+
+Each trace is read once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ NOBODY: Final = (
 
 @frozen
 class RailsPiece:
-    """What is new of a board's rails.
+    """The new steps of a board's rails.
 
     Attributes:
         rails: their names. steps: new ones. last: how many there were so far; the next piece is asked for with it.
@@ -75,7 +78,7 @@ class _Rails:
     _sampler: SamplerStatus | None = None
 
     def since(self, last: int) -> RailsPiece:
-        """What came after the step `last`."""
+        """The steps after the step `last`."""
         with self.lock:
             now_s = self.asked_s = time.monotonic()
             if now_s - self.looked_s >= LOOK_S:
@@ -87,7 +90,7 @@ class _Rails:
             return RailsPiece(self.rails, tuple(fresh), self.last, begins, self.said)
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the trace."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None
@@ -137,7 +140,10 @@ class LiveRails:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def since(self, board: str, last: int) -> RailsPiece:
-        """What came after the step `last` of a board; a negative one asks for all of the last 60 s."""
+        """The steps of a board after the step `last`.
+
+        A negative one asks for all of the last 60 s.
+        """
         with self._lock:
             now_s = time.monotonic()
             for name in [name for name, each in self._boards.items() if now_s - each.asked_s > FORGET_S]:
@@ -149,7 +155,10 @@ class LiveRails:
 
 
 def _sampler_of(board: str, runtime: Path) -> SamplerStatus | None:
-    """The sampler of a board that lives; one that was killed has left its word behind."""
+    """The running sampler of a board.
+
+    A killed one has left its file.
+    """
     told = host_runtime.read_all(runtime / host_runtime.SAMPLERS, SamplerStatus)
     return next((each for each in told if each.board == board and process.has_died(each.holder) is False), None)
 
@@ -172,7 +181,7 @@ def router(rails: LiveRails) -> APIRouter:
 
 
 async def stream(request: Request, rails: LiveRails, board: str, every_s: float = RAILS_S) -> AsyncIterator[str]:
-    """The last 60 s of a board's rails, and then what comes, as long as its reader may look."""
+    """Stream a board's rails: the last 60 s, then new steps."""
     last, said, quiet_s = -1, None, 0.0
     while request.state.still() and not await request.is_disconnected():
         piece = await run_in_threadpool(rails.since, board, last)
@@ -187,7 +196,10 @@ async def stream(request: Request, rails: LiveRails, board: str, every_s: float 
 
 
 def document(piece: RailsPiece, now_ns: int) -> str:
-    """A piece as JSON: `steps` are milliseconds on the host's clock, then the watts of each rail, null where none came."""
+    """A piece as JSON.
+
+    `steps` are milliseconds on the host's clock, then the watts of each rail, null where none came.
+    """
     return json.dumps(
         {
             "now_ms": now_ns / 1e6,
@@ -210,7 +222,10 @@ _COLUMNS: Final = 300
 
 
 def power_of(run: Overview, artifacts: ArtifactStore) -> list[PowerFigure]:
-    """The first good attempt of each item of the run that has a trace; one that is missing or damaged has no figure."""
+    """The power of each item's first good attempt with a trace.
+
+    A trace that is missing or damaged has no figure.
+    """
     names, seen = Names(run.run), set()
     found: list[PowerFigure] = []
     for attempt in run.attempts:

@@ -1,4 +1,4 @@
-"""The pages of releases, and the same as JSON, as CSV and as Markdown for a comment in CI."""
+"""The pages of releases, also as JSON, CSV, and Markdown for CI."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Against = Annotated[list[_Release] | None, Query(max_length=MOST_AGAINST + 1)]
 
 
 def judging(site: Site, renderer: Renderer) -> Judging:
-    """What the pages of releases say, as they show it."""
+    """The judgements of releases, with the parts of their pages."""
     return Judging(site, ReleaseJudge(functools.partial(_run, renderer)))
 
 
@@ -54,7 +54,10 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
     places: list[anyio.CapacityLimiter] = []  # made when the server runs
 
     async def text(form: Callable[[list[ComparedRelease]], str], release: str, against: list[str] | None) -> str:
-        """A release in one form, as soon as it is whole: however many wait for that, other pages have their threads."""
+        """A release in one form, as soon as all is judged.
+
+        Many requests that wait for it leave the other pages their threads.
+        """
 
         def made() -> str:
             with site.store() as store:
@@ -112,7 +115,9 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
     @routes.get("/api/v1/releases/{release:path}", responses=NOT_FOUND)
     async def release_document(release: Name, against: Against = None) -> Response:
-        """What the judge says of a release, board by board, against other releases or the one before, and the failed attempts of all its runs.
+        """The verdicts on a release, board by board.
+
+        They are against other releases or the one before, with the failed attempts of all its runs.
 
         Numbers that are as they were are only counted; `/runs/{run_id}/verdicts` has all of a run.
         """
@@ -123,7 +128,7 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
 
 def _wanted(against: Sequence[str] | None) -> list[str | None]:
-    """What to compare with, each once; None, the release before, where nothing is named."""
+    """The releases to compare with; None: the release before."""
     return [*dict.fromkeys(each for each in against or () if each)] or [None]
 
 
@@ -161,7 +166,7 @@ def _run(
 
 
 # --- Releases that take long to judge: in a thread of its own, so that no page waits for them ---
-# To judge a run takes some 10 ms, since up to 30 runs before it are read; what the judge said is kept. After a start nothing is, so that a
+# Judging a run takes some 10 ms, since up to 30 runs before it are read; judgements are cached. After a start none is, so that a
 # release of 1,000 boards takes seconds once.
 
 
@@ -178,7 +183,7 @@ _log = logging.getLogger(__name__)
 
 @define
 class Judging:
-    """What is said of releases, as far as it is known."""
+    """The judgements of releases, as far as they are known."""
 
     _site: Site
     _judge: ReleaseJudge
@@ -192,22 +197,24 @@ class Judging:
 
     @property
     def progress(self) -> int:
-        """Another number whenever a page that lacked something may have more to show."""
+        """A number that changes whenever a page may have more."""
         return self._progress
 
     def begin(self) -> None:
-        """Judge the release of which a run was completed last, before somebody asks for it."""
+        """Judge the release of the last completed run ahead."""
         self._thread.submit(self._newest)
 
     def end(self) -> None:
-        """Begin no further run; at most one is judged to its end."""
+        """Start no further run; at most one is still judged."""
         self._ends.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def so_far(
         self, store: Store, release: str, against: Sequence[str | None]
     ) -> tuple[list[ComparedRelease], list[str]]:
-        """What is known at once; the rest is judged meanwhile. And the names of all releases.
+        """The known judgements, and the names of all releases.
+
+        The rest is judged meanwhile.
 
         Raises:
             ConfigurationError: no run of that release.
@@ -218,7 +225,7 @@ class Judging:
             return [self._so_far(snapshot, release, each, wanted) for each, wanted in asked], names
 
     def whole(self, store: Store, release: str, against: Sequence[str | None]) -> list[ComparedRelease]:
-        """All of it, however long that takes.
+        """The complete judgements; this waits for them.
 
         Raises:
             ConfigurationError: no run of that release.
@@ -245,7 +252,9 @@ class Judging:
     def _asked(
         self, snapshot: StoreSnapshot, release: str, against: Sequence[str | None], now: RunsRevision
     ) -> tuple[list[str], list[tuple[str | None, list[WantedComparison]]]]:
-        """The names of all releases, and what a page wants, as of the last look where nothing has changed since.
+        """The names of all releases, and a page's runs by release.
+
+        They are as of the last look where nothing has changed since.
 
         Args:
             now: of before the snapshot: what is kept under it is at least as new.
@@ -275,7 +284,10 @@ class Judging:
         return ComparedRelease(against, [run for run in known.values() if run is not None], missing)
 
     def _begun(self, work: _Work) -> Future[None]:
-        """The work, under way; or as it failed a moment ago, of which only the first hears."""
+        """The running work, or one that failed a moment ago.
+
+        Only the first caller gets that failure.
+        """
         with self._lock:
             if self._ends.is_set():
                 raise _ending()
@@ -310,7 +322,10 @@ class Judging:
                 self._progress += 1
 
     def _newest(self) -> None:
-        """Nobody has asked for it: what fails is told to nobody, and tried again when somebody asks."""
+        """Judge the newest release, and log failures only.
+
+        The next request tries again.
+        """
         try:
             with self._site.snapshot() as snapshot:
                 names = release_names(snapshot)

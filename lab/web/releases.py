@@ -1,7 +1,7 @@
-"""A release: what its runs say against another release, or against the one before, and which of its attempts failed.
+"""The verdicts on a release against another one, and its failed attempts.
 
-What the judge says of a run is made once, as the page shows it, and again when a run of its board and kind was completed or decided
-on: on a busy farm something changes each second, and nearly all of a release stays as it was.
+A run's judgement is made once, as the page shows it, and again when a run of its board and kind was completed or decided on: on a
+busy farm something changes each second, and nearly all of a release stays as it was.
 """
 
 from __future__ import annotations
@@ -73,18 +73,21 @@ class ReleaseRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether a run was completed: its numbers are those of the release."""
+        """True if the run was completed.
+
+        Its numbers are those of the release then.
+        """
         return self.head.status == COMPLETED
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether a number does, or a failure that nobody has decided on."""
+        """True for a bad number or an undecided failure."""
         return self.bad or self.tried.undecided > 0 or self.head.status == "failed"
 
 
 @frozen
 class WantedComparison:
-    """A run of which a page wants to know what the judge says.
+    """A run whose verdict a page wants.
 
     Attributes:
         state: of its board and kind; what was said of it holds as long as this does.
@@ -100,7 +103,7 @@ class WantedComparison:
 
     @property
     def key(self) -> Hashable:
-        """By which what is said of it is kept."""
+        """The key of its stored judgement."""
         return self.head.id, self.against, self.not_in
 
 
@@ -110,12 +113,12 @@ class Show(Protocol):
     def __call__(
         self, head: RunHead, said: ComparisonView | None, problem: str, against: str | None, missing: Sequence[str]
     ) -> Markup:
-        """`problem`: why nothing is said of it. `missing`: titles of what was not measured."""
+        """Make it; `problem`: why there is no verdict; `missing`: unmeasured titles."""
 
 
 @define
 class _Kept:
-    """What is kept of a run. used_s: when it was asked for last."""
+    """A stored judgement of a run; `used_s`: its last use."""
 
     state: PlaceState | None
     run: ReleaseRun
@@ -125,7 +128,10 @@ class _Kept:
 
 @define
 class ReleaseJudge:
-    """What the judge says of releases, kept as long as it holds and there is room. now_s: a clock that only goes forward."""
+    """The verdicts on releases, cached up to `KEPT_BYTES`.
+
+    `now_s`: a monotonic clock.
+    """
 
     _show: Show
     _now_s: Callable[[], float] = time.monotonic
@@ -136,7 +142,9 @@ class ReleaseJudge:
     def wanted(
         self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]
     ) -> list[WantedComparison]:
-        """The last completed run of each board and kind, else its last run, and those that only the other release has.
+        """The runs of a release's page, one for each board and kind.
+
+        It is the last completed run, else the last one. Those that only the other release has are among them.
 
         Args:
             against: a release; None: the one before, of each board and kind. names: of all releases that were measured.
@@ -167,7 +175,7 @@ class ReleaseJudge:
         return sorted(found, key=lambda each: order(each.head))
 
     def kept(self, wanted: WantedComparison) -> ReleaseRun | None:
-        """What the judge said; None where it has to be asked."""
+        """The stored judgement; None: the judge has to be asked."""
         if wanted.head.status != COMPLETED:
             return self._unjudged(wanted)
         with self._lock:
@@ -179,7 +187,7 @@ class ReleaseJudge:
             return evolve(kept.run, tried=wanted.tried)
 
     def judged(self, snapshot: StoreSnapshot, wanted: WantedComparison) -> ReleaseRun:
-        """What the judge says of a run."""
+        """The judgement of a run, stored or new."""
         kept = self.kept(wanted)
         if kept is not None:
             return kept
@@ -224,14 +232,17 @@ class ReleaseJudge:
         )
 
     def _unjudged(self, wanted: WantedComparison) -> ReleaseRun:
-        """A board and kind without a completed run of the release; the head is that of its last run."""
+        """A board and kind without a completed run of the release.
+
+        The head is that of its last run.
+        """
         head = wanted.head
         problem = f"release {head.release} has no completed {head.kind} run of this board; run {head.id} {_ENDS[head.status]}"
         shown = self._show(head, None, problem, None, ())
         return ReleaseRun(head, {}, False, shown, _nothing(head, wanted.against), problem, tried=wanted.tried)
 
     def _gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
-        """A run of the other release whose board and kind has none of this one."""
+        """A run whose board and kind lacks this release."""
         had = judged_averages(snapshot, head.id)
         problem = f"release {release} has no completed {head.kind} run of this board"
         titles = tuple(Names(head).number(each.metric, each.params) for each in had)
@@ -242,7 +253,7 @@ class ReleaseJudge:
 
 
 def _labels(release: str, names: Sequence[str]) -> list[str]:
-    """How a release is called in the store."""
+    """The names of a release in the store."""
     return [name for name in names if same_release(name, release)]
 
 
@@ -257,13 +268,13 @@ def _nothing(head: RunHead, against: str | None) -> dict[str, Any]:
 
 
 def asking(store: Store) -> frozenset[int]:
-    """The runs of late of which the judge wants another one."""
+    """The recent runs that the judge wants repeated."""
     verdicts = read_verdicts(store, outcomes=[UNSURE], since=utc_now() - _LATELY)
     return frozenset(verdict.run.id for verdict in verdicts if verdict.open)
 
 
 def counted(found: Iterable[ReleaseRun]) -> Counter[str]:
-    """How many numbers of these runs are what, by word."""
+    """The numbers of these runs, counted by verdict."""
     counts: Counter[str] = Counter()
     for run in found:
         counts.update(run.counts)
@@ -271,7 +282,7 @@ def counted(found: Iterable[ReleaseRun]) -> Counter[str]:
 
 
 def tried(found: Iterable[ReleaseRun]) -> AttemptCounts:
-    """The attempts of all of these."""
+    """The attempts of all these runs."""
     every = [run.tried for run in found]
     failed = Counter[str]()
     for each in every:
@@ -281,7 +292,7 @@ def tried(found: Iterable[ReleaseRun]) -> AttemptCounts:
     return AttemptCounts(good, dict(failed.most_common()), undecided, tuple(runs))
 
 
-# --- What is said of a release, as JSON, as CSV, and as Markdown for a comment in CI ---
+# --- The verdict on a release as JSON, as CSV, and as Markdown for a comment in CI ---
 
 
 _SIZES: Final = (
@@ -305,7 +316,7 @@ _COLUMNS: Final = (
 
 @frozen
 class ReleaseCause:
-    """What differs in some runs whose numbers moved: from what they were compared with.
+    """A difference of some runs with moved numbers from their baselines.
 
     Attributes:
         differs: cause -> (before, now); empty: nothing that is known.
@@ -322,26 +333,26 @@ class ReleaseCause:
 
     @property
     def text(self) -> str:
-        """It in a line."""
+        """The differences in a line."""
         return differing(self.differs)
 
     @property
     def line(self) -> str:
-        """What became of the numbers, and where."""
+        """The outcome of the numbers, and their boards."""
         boards = list(dict.fromkeys(run.head.board for run in self.runs))
         more = f" and {len(boards) - _BOARDS} more boards" if len(boards) > _BOARDS else ""
         return f"{line(self.counts)} on {', '.join(boards[:_BOARDS])}{more}"
 
     @property
     def titles(self) -> list[str]:
-        """The first numbers of it, those that need a person first."""
+        """The titles of its first numbers, the bad ones first."""
         rows = sorted((row for run in self.runs for row in run.rows), key=lambda row: not row.bad)
         return list(dict.fromkeys(f"{row.title}: {row.verdict}" for row in rows))[:_TITLES]
 
 
 @frozen
 class ComparedRelease:
-    """A release against another one, or (None) against the one before, of each board.
+    """A release against another one, or None: each board's one before.
 
     Attributes:
         left: how many runs are not judged yet.
@@ -353,17 +364,24 @@ class ComparedRelease:
 
     @property
     def line(self) -> str:
-        """The verdict, e.g. `3 of 40 attempts failed (kernel_panic 3); 2 worse, 96 unchanged, 12 not measured`."""
+        """The verdict in a line.
+
+        E.g. `3 of 40 attempts failed (kernel_panic 3); 2 worse, 96 unchanged, 12 not measured`.
+        """
         return _line(self.runs)
 
     @property
     def bad(self) -> bool:
-        """Whether something needs a person: a number, or a failed attempt."""
+        """True for a bad number or an undecided failed attempt."""
         return any(run.needs_a_person for run in self.runs)
 
     @property
     def state(self) -> str:
-        """`bad` where something needs a person, `good` where all is as it was, `plain` where that is not known, else empty."""
+        """The state: `bad`, `good`, `plain` or empty.
+
+        `bad` where something needs a person, `good` where all is as it was, `plain` where that is not known,
+        else empty.
+        """
         words = set(counted(self.runs))
         if self.bad:
             return "bad"
@@ -374,7 +392,7 @@ class ComparedRelease:
 
     @property
     def name(self) -> str:
-        """What it is compared with."""
+        """The name of the other release."""
         if self.against:
             return f"release {self.against}"
         found = {run.said["against"] for run in self.runs if run.said.get("against")}
@@ -382,13 +400,16 @@ class ComparedRelease:
 
     @property
     def failures(self) -> list[tuple[RunHead, str]]:
-        """The boards and kinds with failed attempts, most of the board's fault first: head of a run, and what failed."""
+        """Runs with failed attempts, most of the board's fault first.
+
+        Each is the head of a run, and its failures.
+        """
         found = sorted((run for run in self.runs if run.tried.failed), key=lambda run: -run.tried.undecided)
         return [(run.head, f"{run.tried.line} in {_named(run.tried.runs)}") for run in found]
 
     @property
     def causes(self) -> list[ReleaseCause]:
-        """What differs where numbers moved, most numbers that got worse first."""
+        """The causes of moved numbers, most worse numbers first."""
         groups: dict[tuple[object, ...], list[ReleaseRun]] = {}
         for run in self.runs:
             if run.rows:
@@ -398,7 +419,7 @@ class ComparedRelease:
 
     @property
     def by_type(self) -> list[tuple[str, str]]:
-        """Board type and the verdict on its boards; empty where there is only one type."""
+        """Board types and their verdicts; empty for a single type."""
         types = dict.fromkeys(run.head.board_type for run in self.runs)
         if len(types) < 2:
             return []
@@ -406,7 +427,7 @@ class ComparedRelease:
 
 
 def _line(runs: Sequence[ReleaseRun]) -> str:
-    """What became of the attempts and the numbers of some runs."""
+    """The outcome of some runs' attempts and numbers."""
     unfinished = sum(not run.is_over for run in runs)
     parts = (tried(runs).line, f"{unfinished} without a completed run" * bool(unfinished), line(counted(runs)))
     return "; ".join(filter(None, parts))
@@ -446,7 +467,10 @@ def release_document(release: str, compared: Iterable[ComparedRelease]) -> dict[
 
 
 def as_csv(compared: Iterable[ComparedRelease]) -> str:
-    """A line for each number that is not as it was or was not measured, and for the failed attempts of a board (RFC 4180)."""
+    """The verdicts as CSV (RFC 4180).
+
+    Lines are the numbers that are not as they were or were not measured, and each board's failed attempts.
+    """
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
@@ -458,7 +482,7 @@ def as_csv(compared: Iterable[ComparedRelease]) -> str:
 
 
 def markdown(release: str, compared: Sequence[ComparedRelease], address: str) -> str:
-    """A comment that a forge takes, whatever the size of the release.
+    """A comment for a forge, cut to its limit of size.
 
     Args:
         address: of the page, for a link.

@@ -1,4 +1,4 @@
-"""From what a page shows to its HTML."""
+"""HTML of pages, from their templates."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PROGRAM: Final = f"boardlab {version('boardlab')}"
 
 @define
 class Renderer:
-    """The templates of the site, and those that it shares with the report."""
+    """The templates of the site, and those shared with the report."""
 
     _environment: Environment = field(factory=lambda: environment("lab.web", "lab.figures"))
     _person: ContextVar[Person] = field(factory=lambda: ContextVar("person", default=NOBODY), init=False)
 
     @property
     def person(self) -> Person:
-        """Who asked for the page that is made."""
+        """The person of the current request."""
         return self._person.get()
 
     def show_to(self, person: Person) -> None:

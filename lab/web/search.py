@@ -1,4 +1,4 @@
-"""Any board, board type, release, metric or run, by a word of its name."""
+"""Search for boards, board types, releases, metrics and runs by name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
 
     @routes.get("/api/v1/search", responses=NOT_FOUND)
     def search(q: Asked) -> dict[str, list[dict[str, str]]]:
-        """What has the word in its name, by kind: each with the address of its page; at most a hundred of a kind."""
+        """Matching names by kind, each with the address of its page.
+
+        At most a hundred of a kind.
+        """
         named = found(site, q.strip()) if q.strip() else {}
         return {kind: [{"name": name, "page": page} for name, page in names] for kind, names in named.items()}
 
@@ -38,7 +41,10 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
 
 
 def found(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
-    """Title -> (name, address) of what has the words in its name; a number is a run's, too."""
+    """Title -> (name, address) of the matching names.
+
+    A number is a run's, too.
+    """
     text = wanted.casefold()
     with site.store() as store:
         boards = {*listing.known(store, "board"), *(each.board for each in site.seen().lab.boards)}

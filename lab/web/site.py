@@ -1,4 +1,4 @@
-"""What the site shows, and where it reads it."""
+"""The sources of the site's pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ LOOK_SHARE: Final = 5.0  # times as long as a look takes: no more than a fifth o
 
 
 class Passing(str):
-    """A page that may soon be another one although nothing changes in the results: it is not kept."""
+    """A page that is not cached.
+
+    It may soon be another one although nothing changes in the results.
+    """
 
     __slots__ = ()
 
@@ -55,7 +58,7 @@ class Seen:
 
 @define
 class Site:
-    """The sources of all pages. Nothing is written to them.
+    """The sources of all pages, only read.
 
     Attributes:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
@@ -76,7 +79,9 @@ class Site:
     _sparks: Sparks = field(factory=Sparks, init=False)
 
     def seen(self) -> Seen:
-        """The lab and its consoles, at most a second old; older where a look at a large lab takes a good part of that.
+        """The lab and its consoles, at most a second old.
+
+        They are older where a look at a large lab takes a good part of that.
 
         Raises:
             ConfigurationError: the farm.yaml is wrong.
@@ -95,7 +100,7 @@ class Site:
             return self._seen
 
     def look_again(self) -> None:
-        """Somebody changed something: the next page shows it."""
+        """Drop the current look after a change, for the next page."""
         with self._looking:
             self._fresh_s = 0.0
 
@@ -112,7 +117,7 @@ class Site:
         with ExitStack() as stack:
             try:
                 store = stack.enter_context(self._results.opened(self.database(), create=create))
-            except ConfigurationError as error:  # whoever asks for a page has asked for nothing wrong
+            except ConfigurationError as error:  # the request of the page is not at fault
                 raise LabStableError(str(error), failure="results") from error
             yield store
 
@@ -122,7 +127,7 @@ class Site:
         render: Callable[[Store], str],
         state: Callable[[Store], Hashable] = revision,
     ) -> str:
-        """A page that takes a while to make, as it was made last if nothing that it shows has changed since.
+        """A page, from the cache while its state is the same.
 
         Args:
             key: what distinguishes it from other pages. render: makes it; a `Passing` one is made again each time. state: of what it shows; by default of everything in the store.

@@ -25,7 +25,7 @@ WALL_S: Final = 2.0
 
 
 async def wall(request: Request, render: Callable[[], str], every_s: float = WALL_S) -> AsyncIterator[str]:
-    """The wall's HTML at once, and again whenever it has changed, as long as its reader may look."""
+    """Stream the wall's HTML at once, and after each change."""
     shown = ""
     quiet_s = 0.0
     while request.state.still() and not await request.is_disconnected():
@@ -43,7 +43,7 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
 async def console(
     consoles: LiveConsoles, board: str, viewer: Viewer, before: ConsoleText, still: Still = lambda: True
 ) -> AsyncIterator[str | bytes]:
-    """What a console says, `before` first, as long as its reader may look."""
+    """Stream a console's output, `before` first."""
     try:
         yield before.text_event() + evolve(before, text="").events()
         quiet_s = 0.0
@@ -101,7 +101,7 @@ _S: Final = 1e9  # nanoseconds
 
 @frozen
 class TailLine:
-    """A line; `at` is its stamp in seconds, empty where it has none."""
+    """A line; `at` is its stamp in seconds, or empty."""
 
     at: str
     text: str
@@ -124,7 +124,7 @@ def tail_router(site: Site, renderer: Renderer) -> APIRouter:
 
 
 def heard(info: PortInfo, board_type: str) -> ConsoleText:
-    """The last lines of a port and the moments before them and in them.
+    """The last lines of a port, and their moments.
 
     Raises:
         LabStableError: the recording cannot be read.
@@ -134,7 +134,10 @@ def heard(info: PortInfo, board_type: str) -> ConsoleText:
 
 
 def stamps(said: ConsoleText) -> list[TailLine]:
-    """The lines, each with the seconds since its boot began, or since the first line where none has yet."""
+    """The lines, with seconds since the boot began.
+
+    Before the first boot they are counted from the first line.
+    """
     texts = said.text.replace("\r\n", "\n").split("\n")
     begins = boots(said.moments)
     first = next((ns for ns in said.begun_ns if ns is not None), 0)

@@ -1,4 +1,7 @@
-"""Deciding on verdicts where they are shown: the judge's own states, as `lab judge accept`, `reject` and `mute` set them."""
+"""Decisions on verdicts: accept, reject, mute and measure again.
+
+They are the judge's own states, as `lab judge accept`, `reject` and `mute` set them.
+"""
 
 from __future__ import annotations
 
@@ -84,13 +87,13 @@ def router(deeds: AuditLog) -> APIRouter:
 
 
 def called(store: Store, metric: str, board: str) -> list[StoredVerdict]:
-    """The verdicts of some months that call something, or ask for another run."""
+    """Recent verdicts with a change, or that need another run."""
     since = utc_now() - _LATELY
     return read_verdicts(store, metric=metric, board=board or None, since=since, outcomes=(*CALLED, UNSURE))
 
 
 def shown(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
-    """Verdicts as a metric's page shows them; those that nobody decided on first."""
+    """Verdicts for a metric's page, the undecided ones first."""
     ordered = sorted(found, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
     return [_row(verdict) for verdict in ordered[:_MOST]]
 
@@ -112,7 +115,7 @@ def _row(verdict: StoredVerdict) -> dict[str, Any]:
 
 
 def _next(request: Request) -> str:
-    """Where to go afterwards; it is looked at before anything is done."""
+    """The next page's address, checked before anything is done."""
     return inside(form(request).get("next", "/")[:_LONGEST_ADDRESS])
 
 

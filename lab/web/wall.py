@@ -1,4 +1,4 @@
-"""The wall of boards: a tile for each, what needs a person first."""
+"""The wall: a tile for each board, problems first."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Sparks:
     def of(
         self, boards: Sequence[BoardNow], store: Callable[[], AbstractContextManager[Store]]
     ) -> Mapping[str, Spark]:
-        """Board -> its line; of a large lab, the first looks have it of some boards only. Results that cannot be read leave it as it was.
+        """Board -> its line.
+
+        Of a large lab, the first looks have it of some boards only. Unreadable results change nothing.
 
         Args:
             store: opens the results; called where a run has ended since the last look.
@@ -132,13 +134,13 @@ class Tile:
 
     @property
     def share(self) -> int:
-        """How much of the run is done, in percent."""
+        """The finished share of the run, in percent."""
         return min(100, 100 * self.good // self.planned) if self.planned else 0
 
 
 @frozen
 class Filter:
-    """Which boards are wanted; an empty field asks for nothing.
+    """A filter of boards; an empty field filters nothing.
 
     Attributes:
         failed: something of theirs failed in 24 h. mine: of this person alone, whose whole name it is.
@@ -152,7 +154,7 @@ class Filter:
     mine: str = ""
 
     def takes(self, tile: Tile) -> bool:
-        """Whether a tile is wanted."""
+        """True if the filter takes a tile."""
         wanted = (
             (self.board, tile.board),
             (self.board_type, tile.board_type),
@@ -181,7 +183,7 @@ def tiles(
 
 
 def counted(shown: Iterable[Tile]) -> dict[State, int]:
-    """How many tiles are in each state."""
+    """The number of tiles in each state."""
     counts: dict[State, int] = dict.fromkeys(STATES, 0)
     for tile in shown:
         counts[tile.state] += 1
@@ -189,7 +191,7 @@ def counted(shown: Iterable[Tile]) -> dict[State, int]:
 
 
 def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
-    """Board -> the last line that came from its console, as text without control characters."""
+    """Board -> its console's last line, without control characters."""
     found: dict[str, str] = {}
     for port in ports:
         if port.board:

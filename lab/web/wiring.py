@@ -1,4 +1,7 @@
-"""How a board is wired, as its environment says: adapters, outlets, straps, sensors. No password of it is shown."""
+"""The wiring of a board, from its environment.
+
+It has adapters, outlets, straps and sensors. No password is shown.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.redaction import HIDDEN, redacted
 
-# What a class is to a board, by its name: labgrid has many of each, and a lab may have its own.
+# The part of a board by words of a class's name: labgrid has many of each, and a lab may have its own.
 _PARTS: Final = (
     ("adapter", ("Serial", "Console")),
     ("outlet", ("Power", "PDU", "Outlet", "Relay")),
@@ -39,7 +42,7 @@ class Wire:
 
 
 def wiring(environment: Path, board: str) -> list[Wire]:
-    """What the targets of an environment have that describe this board, part by part.
+    """The resources and drivers of a board's targets, by part.
 
     Raises:
         ConfigurationError: the file cannot be read.
@@ -52,7 +55,7 @@ def wiring(environment: Path, board: str) -> list[Wire]:
 
 
 def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
-    """How a board is wired, and why that cannot be read; empty: it can.
+    """The wiring of a board, and the error; empty: none.
 
     Args:
         folder: of the lab, with `envs/`. environment: as `lab run --env` takes it; empty: there is none.
@@ -82,7 +85,10 @@ def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
 
 
 def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Class and arguments of each resource or driver; labgrid takes them as a mapping, or as a list of mappings."""
+    """Class and arguments of each resource or driver.
+
+    labgrid takes them as a mapping, or as a list of mappings.
+    """
     listed = target.get(kind)
     for each in listed if isinstance(listed, list) else [listed]:
         if isinstance(each, dict):

@@ -28,7 +28,7 @@ class Constants:
     rerun_own: float = 0.5  # and something of its own: this share of the variance of nights
     least_night: float = 0.0003  # no series repeats better than this from night to night
 
-    # What a run may be: ordinary, in the known second mode, or odd
+    # The states of a run: ordinary, in the known second mode, or odd
     odd_size: float = 0.03  # a disturbed night is off by some 3 %,
     odd_gross_size: float = 0.5  # or by any amount:
     odd_gross: float = 0.02  # one in fifty of them

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
 
-# What of a run's provenance the judge looks at. The hashes of an image show that two runs had the same; the version lines of the
+# The parts of a run's provenance that the judge uses. The hashes of an image show that two runs had the same; the version lines of the
 # kernel and U-Boot (software) and the release's label can only show that they had not, since user space may differ.
 CAUSES = ("image", "software", "release", "board", "card", "adapter", "host", "tester")
 

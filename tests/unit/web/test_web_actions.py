@@ -455,7 +455,7 @@ def test_measuring_again_queues_the_judges_confirmation(
 
 
 def test_only_who_has_reserved_a_board_types_at_it(guarded: GuardedSite, olga: Browser) -> None:
-    assert f"only who has reserved {BOARD} types at its console" in refused(olga, f"{HERE}/type", line="ls")
+    assert f"the console of {BOARD} takes input only from the person" in refused(olga, f"{HERE}/type", line="ls")
     with guarded.store() as store:
         ReservationBook(store).reserve(BOARD, "lena", "mine", 1)
     for action in ("type", "hold"):

@@ -70,7 +70,7 @@ def test_the_page_has_the_wiring_and_says_why_it_cannot_be_read(folder: Path) ->
         page = requests.get(f"{url}/boards/{BOARD}", timeout=60).text
         assert "NetworkPowerPort: model netio" in page
         assert "hunter2" not in page
-        assert re.search(r"What the last run, 1, was measured with", page)
+        assert re.search(r"Provenance of the last run, 1", page)
         crosses = re.findall(r'<a href="/runs/1#attempt-(\d+)" aria-label="(\w+), run 1', page)
         assert {outcome for _, outcome in crosses} >= {"hang_kernel"}
         report = requests.get(f"{url}/runs/1", timeout=60).text
