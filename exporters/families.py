@@ -309,7 +309,7 @@ def _failure_labels(each: Failing) -> tuple[str, ...]:
 
 def families(found: Standing, evidence: EvidenceLinks) -> Iterator[Metric]:
     """Families of the open verdicts."""
-    every = changes(found.heard, found.began)
+    every = changes(found.unmuted, found.began)
     shown = every[:MAX_CHANGES]
     effects: list[BuildLabelledValue] = []
     errors: list[BuildLabelledValue] = []

@@ -142,7 +142,7 @@ class Pair:
 # A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
 # against it.
 _COMPARISONS = {outliers.OUTLIER_OLDER.id}
-_TOLD = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)
+_REPORTED = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)
 _EFFECTS = {"broken": Effect.BROKEN, "incomparable": Effect.INCOMPARABLE}
 
 _Place = tuple[str, Severity, str | None, object]
@@ -168,7 +168,7 @@ class Fault:
 
 
 @frozen
-class Blame:
+class RuleDecision:
     """The rule that decided on a change, and the numbers it concerns.
 
     Attributes:
@@ -186,7 +186,7 @@ def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[Fault]:
     """Yield the findings that matter to a comparison, cell by cell."""
     known = {place for finding in old.alone for place, _ in _places(finding)}
     for finding in rulebook.run(new.sheet, old.sheet):
-        if finding.severity not in _TOLD or finding.rule.id in _COMPARISONS:
+        if finding.severity not in _REPORTED or finding.rule.id in _COMPARISONS:
             continue
         for place, reading in _places(finding):
             yield Fault(
@@ -201,7 +201,7 @@ def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[Fault]:
             )
 
 
-def blame(pair: Pair, decided: str) -> Blame | None:
+def decision_of(pair: Pair, decided: str) -> RuleDecision | None:
     """The finding behind a verdict.
 
     Args:
@@ -213,7 +213,7 @@ def blame(pair: Pair, decided: str) -> Blame | None:
     if first is None:
         return None
     is_known = old is not None and new is not None and (old.rule, old.severity) == (new.rule, new.severity)
-    return Blame(first.rule, first.severity, old is not None, new is not None, is_known)
+    return RuleDecision(first.rule, first.severity, old is not None, new is not None, is_known)
 
 
 def _finding(reading: CellReading, side: AnnotatedGuide, decided: str) -> Finding | None:

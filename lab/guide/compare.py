@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from lab.guide import annotations as guide_annotations
 from lab.guide import sheet as guide_sheet
-from lab.guide.annotations import AnnotatedGuide, Blame, Fault, Pair, cell_key
+from lab.guide.annotations import AnnotatedGuide, Fault, Pair, RuleDecision, cell_key
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Finding, Severity
@@ -42,7 +42,7 @@ class Change:
         printed: both cells as they stand in the guides.
         lines: of the two cells.
         rule: of the judge, the one that decided ("clock"); "moved" where it got worse or better.
-        blame: what our own rules say against the two numbers, where that decided.
+        decision: of our own rules on the two numbers, where they decided.
         returns_to: the earlier release whose level the new number only is again; empty where there is none.
         crept_from: the earlier release since which small steps of one direction have added up; empty where they have not.
         clocks: of the board's processor in both guides, in MHz, where they differ and the number follows it.
@@ -62,7 +62,7 @@ class Change:
     printed: tuple[str, str]
     lines: tuple[int, int]
     rule: str = "moved"
-    blame: Blame | None = None
+    decision: RuleDecision | None = None
     returns_to: str = ""
     crept_from: str = ""
     clocks: tuple[float, float] | None = None
@@ -165,7 +165,7 @@ def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
     found: dict[_Key, CellReading] = {}
     for reading in evidence.sheet.readings:
         quantity, cell = reading.quantity, reading.cell
-        if reading.number is None or reading.is_alias or not noise.load().of(*_what(reading)).judged:
+        if reading.number is None or reading.is_alias or not noise.load().of(*_metric_of(reading)).judged:
             continue
         if quantity is not None:
             metric, params = reading.key
@@ -211,7 +211,7 @@ def judge(pair: Pair, earlier: Earlier) -> Judgement:
     return judge_release(earlier.of(key_of(pair.new, board)), old, new, noise.load())
 
 
-def _what(reading: CellReading) -> tuple[str, Mapping[str, str]]:
+def _metric_of(reading: CellReading) -> tuple[str, Mapping[str, str]]:
     return reading.metric, reading.params
 
 
@@ -235,7 +235,7 @@ def _change(pair: Pair, earlier: Earlier) -> Change:
         printed=(pair.old.cell.value.text, cell.value.text),
         lines=(pair.old.cell.line, cell.line),
         rule=judgement.rule,
-        blame=guide_annotations.blame(pair, judgement.rule),
+        decision=guide_annotations.decision_of(pair, judgement.rule),
         returns_to=judgement.returns_to,
         crept_from=judgement.crept_from,
         clocks=_clocks(pair),
@@ -243,7 +243,7 @@ def _change(pair: Pair, earlier: Earlier) -> Change:
 
 
 def _clocks(pair: Pair) -> tuple[float, float] | None:
-    if not noise.load().of(*_what(pair.new)).follows_clock:
+    if not noise.load().of(*_metric_of(pair.new)).follows_clock:
         return None
     board = pair.new.board or pair.old.board
     old, new = (side.conditions.clocks_mhz.get(board) for _, side in pair.sides())

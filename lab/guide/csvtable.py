@@ -28,7 +28,7 @@ class CsvBlock:
     Attributes:
         lost: (line, reason) of each line that is not a row.
         repairs: (line, guess).
-        elsewhere: option and value, where the rows are in another file.
+        source: option and value, where the rows are in another file.
     """
 
     title: str
@@ -36,7 +36,7 @@ class CsvBlock:
     rows: tuple[RawRow, ...]
     lost: tuple[tuple[int, str], ...]
     repairs: tuple[tuple[int, str], ...]
-    elsewhere: tuple[str, str] | None = None
+    source: tuple[str, str] | None = None
 
 
 @define
@@ -51,19 +51,19 @@ def parse(lines: Sequence[_Line], directive_line: int) -> CsvBlock:
     """Read the numbered lines of a block, without its common indent.
 
     Args:
-        directive_line: what stands there is the title.
+        directive_line: the line of the title.
     """
     block = _split(lines, directive_line)
     options = {name: "\n".join(text for _, text in found).strip() for name, found in block.options.items()}
     dialect = Dialect.of_options(options)
-    elsewhere = next(((name, options[name]) for name in ("file", "url") if name in options), None)
+    source = next(((name, options[name]) for name in ("file", "url") if name in options), None)
     body, lost, repairs = parse_rows(block.rows, dialect)
     rows = [RawRow(row.line, tuple(unescaped(cell) for cell in row.cells)) for row in body]
     title = " ".join(text.strip() for _, text in block.title)
     header: tuple[str, ...] = ()
     if "header" in options:
-        header, lost_header, mended = _header(block.options["header"], dialect)
-        lost, repairs = lost_header + lost, mended + repairs
+        header, lost_header, guessed = _header(block.options["header"], dialect)
+        lost, repairs = lost_header + lost, guessed + repairs
     elif (above := count(options.get("header-rows"))) > 0 and rows:
         if above > len(rows):
             repairs.append((directive_line, f"says that {above} rows are its header and has {len(rows)}"))
@@ -72,7 +72,7 @@ def parse(lines: Sequence[_Line], directive_line: int) -> CsvBlock:
     elif _ROW.match(title):
         header, title = _cells(title, dialect), ""
         repairs.append((directive_line, "has its header where its title belongs"))
-    return CsvBlock(" ".join(title.split()), header, tuple(rows), tuple(lost), (*block.repairs, *repairs), elsewhere)
+    return CsvBlock(" ".join(title.split()), header, tuple(rows), tuple(lost), (*block.repairs, *repairs), source)
 
 
 def _split(lines: Sequence[_Line], directive_line: int) -> _Block:

@@ -81,8 +81,8 @@ class _CsvTable(_Base):
 
     def run(self) -> list[nodes.Node]:
         block = csvtable.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], self.lineno)
-        if block.elsewhere is not None:
-            option, value = block.elsewhere
+        if block.source is not None:
+            option, value = block.source
             return self.unread(f"csv-table takes its rows from :{option}: {value}, which is not opened")
         found: list[nodes.Node] = [
             rows(

@@ -29,7 +29,7 @@ from lab.metrics import by_name
 
 _QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 _RIGHT = {Effect.RECOVERED, Effect.HARMLESS}
-_What: TypeAlias = tuple[str | None, str, tuple[tuple[str, str], ...]]  # board, metric and parameters
+_RowKey: TypeAlias = tuple[str | None, str, tuple[tuple[str, str], ...]]  # board, metric and parameters
 _MOST = math.log(10)  # a number that fell to a hundredth is not worth more than ten of them
 
 
@@ -37,7 +37,7 @@ def causes(found: Comparison) -> list[Cause]:
     """The causes, what needs a person first."""
     loud = [change for change in found.changes if change.verdict not in _QUIET]
     every = [
-        *_blamed(found, loud),
+        *_of_rules(found, loud),
         *moved(found, [change for change in loud if change.verdict.moved]),
         *_other(loud),
     ]
@@ -83,25 +83,25 @@ def _weight(cause: Cause) -> float:
     return sum(min(size, _MOST) for size in sizes) + cause.count / 1000
 
 
-# --- what our own rules say ------------------------------------------------------------------------------------------------
+# --- Causes that our own rules decided ---
 
 
-def _blamed(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
+def _of_rules(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
     """Yield one cause for each rule and kind.
 
     It holds the rule's findings in the newer guide, and the changes that they decided.
     """
     changes: dict[tuple[Kind, str], list[Change]] = {}
-    kinds: dict[tuple[str, _What], Kind] = {}  # a finding belongs to the change that it decided
+    kinds: dict[tuple[str, _RowKey], Kind] = {}  # a finding belongs to the change that it decided
     for change in loud:
-        if change.blame is not None:
-            kind, rule = _kind_of_blamed(change), change.blame.rule.id
+        if change.decision is not None:
+            kind, rule = _kind_of_decided(change), change.decision.rule.id
             changes.setdefault((kind, rule), []).append(change)
             if change.verdict is Verdict.SUSPECT:
-                kinds[rule, _what(change)] = kind
+                kinds[rule, _row_key(change)] = kind
     faults: dict[tuple[Kind, str], list[Fault]] = {}
     for fault in found.faults:
-        kind = kinds.get((fault.rule.id, _what(fault)), _kind_of(fault))
+        kind = kinds.get((fault.rule.id, _row_key(fault)), _kind_of(fault))
         faults.setdefault((kind, fault.rule.id), []).append(fault)
     for key in dict.fromkeys([*faults, *changes]):
         kind, rule = key
@@ -114,31 +114,34 @@ def _kind_of(fault: Fault) -> Kind:
     return Kind.WRONG if fault.severity is Severity.ERROR else Kind.SUSPECT
 
 
-def _what(one: Fault | Change) -> _What:
+def _row_key(one: Fault | Change) -> _RowKey:
     return one.board, one.metric, tuple(sorted(one.params.items()))
 
 
-def _kind_of_blamed(change: Change) -> Kind:
+def _kind_of_decided(change: Change) -> Kind:
     """Kind of a change that a rule decided.
 
     A suspicion never hides a change: a number that moved is always listed.
     """
-    blame = change.blame
+    decision = change.decision
     if change.verdict is Verdict.SUSPECT:
-        is_new_error = blame is not None and blame.new and not blame.is_known and blame.severity is Severity.ERROR
+        is_new_error = (
+            decision is not None and decision.new and not decision.is_known and decision.severity is Severity.ERROR
+        )
         return Kind.WRONG if is_new_error else Kind.SUSPECT
-    if blame is None or not blame.new:
+    if decision is None or not decision.new:
         return Kind.INCOMPARABLE
-    if blame.is_known:
+    if decision.is_known:
         return Kind.KNOWN
-    return Kind.WRONG if blame.severity is Severity.ERROR else Kind.SUSPECT
+    return Kind.WRONG if decision.severity is Severity.ERROR else Kind.SUSPECT
 
 
 def _of_rule(
     kind: Kind, rule: str, faults: Sequence[Fault], changes: Sequence[Change], names: tuple[str, str]
 ) -> Cause:
     first = next(
-        (b.rule.title for b in (c.blame for c in changes) if b is not None), faults[0].rule.title if faults else rule
+        (b.rule.title for b in (c.decision for c in changes) if b is not None),
+        faults[0].rule.title if faults else rule,
     )
     rows = [(f.metric, f.params, f.board) for f in faults] or [(c.metric, c.params, c.board) for c in changes]
     named = labels((metric, params) for metric, params, _ in rows if metric)
@@ -171,21 +174,21 @@ def _moved(changes: Sequence[Change]) -> Iterator[str]:
     ratios = sorted(change.ratio for change in suspects if change.ratio is not None)
     factor = f", × {ratios[0]:.2f}" + (f" to {ratios[-1]:.2f}" if len(ratios) > 1 else "") if ratios else ""
     yield f"{len(suspects)} moved{factor}"
-    blames = [change.blame for change in suspects if change.blame is not None]
-    if all(blame.is_known for blame in blames):
+    decisions = [change.decision for change in suspects if change.decision is not None]
+    if all(decision.is_known for decision in decisions):
         yield "suspect in both guides"
-    elif not any(blame.new for blame in blames):
+    elif not any(decision.new for decision in decisions):
         yield "suspect in the older guide only"
 
 
-# --- what cannot be compared ------------------------------------------------------------------------------------------------
+# --- Incomparable numbers ---
 
 
 def _other(loud: Iterable[Change]) -> Iterator[Cause]:
     """Other conditions, definitions and work: one cause for each reason."""
     groups: dict[tuple[Kind, str], list[Change]] = {}
     for change in loud:
-        if change.verdict.moved or change.blame is not None:
+        if change.verdict.moved or change.decision is not None:
             continue
         groups.setdefault(_why(change), []).append(change)
     for (kind, why), members in groups.items():
@@ -332,14 +335,14 @@ def _together(changes: Sequence[Change]) -> list[list[Change]]:
     for change in changes:
         key = (change.metric, tuple(sorted(change.params.items())), speed(change) is None)
         rows.setdefault(key, []).append(change)
-    by_nature: dict[tuple[str, float, bool, frozenset[object]], list[list[Change]]] = {}
+    by_group: dict[tuple[str, float, bool, frozenset[object]], list[list[Change]]] = {}
     for row in rows.values():
-        nature = of(row[0].metric, row[0].params)
+        group = of(row[0].metric, row[0].params)
         is_zero = speed(row[0]) is None
-        for part in _split([[change] for change in row], nature.gap) if nature.alone else (row,):
-            clocks = frozenset(change.clocks for change in part) if nature.alone else frozenset()
-            by_nature.setdefault((nature.name, nature.gap, is_zero, clocks), []).append(part)
-    return _by_clock([part for (_, gap, _, _), found in by_nature.items() for part in _split(found, gap)])
+        for part in _split([[change] for change in row], group.gap) if group.alone else (row,):
+            clocks = frozenset(change.clocks for change in part) if group.alone else frozenset()
+            by_group.setdefault((group.name, group.gap, is_zero, clocks), []).append(part)
+    return _by_clock([part for (_, gap, _, _), found in by_group.items() for part in _split(found, gap)])
 
 
 def _split(rows: list[list[Change]], gap: float) -> Iterator[list[Change]]:
@@ -471,7 +474,7 @@ def _noted(members: Sequence[Change]) -> str:
     return members[0].reason.partition("a note on ")[2] if len(members) == 1 else ""
 
 
-# --- Metric groups, from natures.toml ---
+# --- Metric groups ---
 
 
 @frozen
@@ -494,20 +497,20 @@ class MetricGroup:
 class _Entry:
     metric: re.Pattern[str]
     label: str
-    nature: str
+    group: str
     gap: float
     alone: bool
 
 
 @functools.cache
 def _load() -> tuple[_Entry, ...]:
-    data = tomllib.loads((resources.files("lab.guide") / "natures.toml").read_text(encoding="utf-8"))
+    data = tomllib.loads((resources.files("lab.guide") / "metric_groups.toml").read_text(encoding="utf-8"))
     usual = {"metric": "*", "label": "{name}", "gap": data["gap"]}
     return tuple(
         _Entry(
             re.compile(fnmatch.translate(row["metric"])),
             row["label"],
-            row.get("nature", row["label"]),
+            row.get("group", row["label"]),
             row.get("gap", data["gap"]) / 100,
             row.get("alone", False),
         )
@@ -519,7 +522,7 @@ def of(metric: str, params: Mapping[str, str]) -> MetricGroup:
     """Return the metric group of a result."""
     entry = next(entry for entry in _load() if entry.metric.fullmatch(metric))
     values = {"name": metric, "metric": metric.rpartition(".")[2], **params}
-    return MetricGroup(_filled(entry.label, values), _filled(entry.nature, values), entry.gap, entry.alone)
+    return MetricGroup(_filled(entry.label, values), _filled(entry.group, values), entry.gap, entry.alone)
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:

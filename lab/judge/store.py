@@ -323,12 +323,12 @@ class Standing:
     """The standing verdicts.
 
     Attributes:
-        heard: the unmuted ones. muted: the others.
+        unmuted, muted: the verdicts without and with a mute.
         began: their changes' first runs by id.
         left_out: number of the oldest ones beyond MOST.
     """
 
-    heard: tuple[StoredVerdict, ...]
+    unmuted: tuple[StoredVerdict, ...]
     muted: tuple[StoredVerdict, ...]
     began: Mapping[int, Began]
     left_out: int

@@ -87,16 +87,16 @@ def summary(run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, Beg
     """
     every = list(verdicts)
     called = [verdict for verdict in every if verdict.outcome in CALLED]
-    heard = [verdict for verdict in called if verdict.muted is None]
+    unmuted = [verdict for verdict in called if verdict.muted is None]
     counts = Counter(verdict.outcome for verdict in every)
     others = {_WORDS.get(name, name): counts[name] for name in OUTCOMES if counts[name] and name not in CALLED}
-    return VerdictSummary(run, tuple(changes(heard, began)), len(called) - len(heard), others, needs(every))
+    return VerdictSummary(run, tuple(changes(unmuted, began)), len(called) - len(unmuted), others, needs(every))
 
 
-def render(said: VerdictSummary, form: Form, evidence: EvidenceLinks) -> str:
+def render(summary: VerdictSummary, form: Form, evidence: EvidenceLinks) -> str:
     """The summary; its first line (of HTML: its heading) is the verdict."""
     templates = environment("lab.judge", escapes=form == "html")
-    return templates.get_template(f"summary.{form}.j2").render(said=said, evidence=evidence)
+    return templates.get_template(f"summary.{form}.j2").render(summary=summary, evidence=evidence)
 
 
 def form_of(path: Path) -> Form:

@@ -405,7 +405,7 @@ class ComparisonView:
 
     Attributes:
         line: in one sentence. counts: the same by word, e.g. "worse". rows: the numbers that are not as they were.
-        told: the numbers of the rows, in their order.
+        reported: the numbers of the rows, in their order.
         new: titles of those that there is nothing to compare with, where others have something.
         missing: titles of those that were there before and are not now.
         state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no history.
@@ -415,7 +415,7 @@ class ComparisonView:
     line: str
     counts: Mapping[str, int]
     rows: tuple[JudgedRow, ...]
-    told: tuple[JudgedNumber, ...]
+    reported: tuple[JudgedNumber, ...]
     new: tuple[str, ...]
     missing: tuple[str, ...]
     state: str
@@ -465,20 +465,20 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
     numbers = sorted(judged.numbers, key=lambda each: (_ORDER.index(each.judgement.verdict), each.average.metric.name))
     counts = Counter(each.judgement.verdict for each in numbers)
     same = counts[Verdict.NOISE] + counts[Verdict.BELOW_RESOLUTION]
-    told = tuple(
+    reported = tuple(
         each
         for each in numbers
         if each.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION, Verdict.NO_HISTORY}
         and (each.judgement.verdict.moved or each.average.metric.name != BOOT_STAGE.name)
     )
     new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
-    said = _said(counts, same) | ({NOT_MEASURED: len(judged.missing)} if judged.missing else {})
+    by_word = _by_word(counts, same) | ({NOT_MEASURED: len(judged.missing)} if judged.missing else {})
     return ComparisonView(
         against=judged.against,
-        line=line(said),
-        counts=said,
-        rows=tuple(_comparison_row(each, names) for each in told),
-        told=told,
+        line=line(by_word),
+        counts=by_word,
+        rows=tuple(_comparison_row(each, names) for each in reported),
+        reported=reported,
         new=()
         if len(new) == len(numbers)
         else tuple(names.number(a.metric, a.params) for a in new if a.metric.name != BOOT_STAGE.name),
@@ -504,7 +504,7 @@ def _state(counts: Counter[Verdict], *, whole: bool) -> str:
     return "good" if found <= _SAME and whole else ""
 
 
-def _said(counts: Counter[Verdict], same: int) -> dict[str, int]:
+def _by_word(counts: Counter[Verdict], same: int) -> dict[str, int]:
     """The numbers counted by the reader's words."""
     words = {
         Verdict.REGRESSION: "worse",

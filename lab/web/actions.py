@@ -27,46 +27,46 @@ SUITES: Final = ("boot", LOW_POWER, SECTIONS, "guide")
 Board = Annotated[str, Path(max_length=200)]
 
 
-def router(deeds: AuditLog) -> APIRouter:
+def router(audit: AuditLog) -> APIRouter:
     """The actions' addresses."""
     routes = APIRouter(include_in_schema=False)
-    site = deeds.site
+    site = audit.site
 
     @routes.post("/boards/{board:path}/reserve")
     def reserve(request: Request, board: Board) -> Response:
-        with deeds.noted(request, reserving.RESERVE, board) as deed:
+        with audit.recording(request, reserving.RESERVE, board) as action:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
-            reserving.reserve(deed.store, deed, deeds.board(board), deed.person.name, reason, hours)
+            reserving.reserve(action.store, action, audit.board(board), action.person.name, reason, hours)
         return back(board)
 
     @routes.post("/boards/{board:path}/release")
     def release(request: Request, board: Board) -> Response:
-        with deeds.noted(request, reserving.RELEASE, board) as deed:
-            reserving.end(deed.store, deed, board, "reserved", deed.person.name)
+        with audit.recording(request, reserving.RELEASE, board) as action:
+            reserving.end(action.store, action, board, "reserved", action.person.name)
         return back(board)
 
     @routes.post("/boards/{board:path}/maintain")
     def maintain(request: Request, board: Board) -> Response:
-        with deeds.noted(request, reserving.MAINTAIN, board) as deed:
+        with audit.recording(request, reserving.MAINTAIN, board) as action:
             reason = field(request, "reason", longest=LONGEST_REASON)
-            reserving.maintain(deed.store, deed, deeds.board(board), deed.person.name, reason)
+            reserving.maintain(action.store, action, audit.board(board), action.person.name, reason)
         return back(board)
 
     @routes.post("/boards/{board:path}/maintained")
     def maintained(request: Request, board: Board) -> Response:
-        with deeds.noted(request, reserving.MAINTAINED, board) as deed:
-            reserving.end(deed.store, deed, board, "maintenance", deed.person.name)
+        with audit.recording(request, reserving.MAINTAINED, board) as action:
+            reserving.end(action.store, action, board, "maintenance", action.person.name)
         return back(board)
 
     @routes.post("/boards/{board:path}/cancel")
     def cancel(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "cancel", board) as deed:
+        with audit.recording(request, "cancel", board) as action:
             job_id = number(field(request, "job"))
-            deed.about = f"j{job_id}"
-            book = JobQueue(deed.store, process.identity(), process.has_died)
+            action.about = f"j{job_id}"
+            book = JobQueue(action.store, process.identity(), process.has_died)
             if book.job(job_id).board != board:
                 raise ConfigurationError(f"job j{job_id} is of another board")
-            job = book.cancel(job_id, deed.person.name)
+            job = book.cancel(job_id, action.person.name)
             # The holder of a power switch is the site itself, which sees by its job that it shall end.
             if job.state != "cancelled" and job.program != BY_WEB:
                 process.ask_to_end(job.holder)
@@ -74,35 +74,35 @@ def router(deeds: AuditLog) -> APIRouter:
 
     @routes.post("/boards/{board:path}/power-cycle")
     def power_cycle(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "power-cycle", board) as deed:
-            site.look_again()
-            job_control.power_cycle(site, deed.store, deed.person.name, deeds.board(board))
+        with audit.recording(request, "power-cycle", board) as action:
+            site.refresh()
+            job_control.power_cycle(site, action.store, action.person.name, audit.board(board))
         return back(board)
 
     @routes.post("/boards/{board:path}/run")
     def run(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "run", board) as deed:
-            words = _order(request)
-            deed.about = " ".join(words)
-            env = job_control.environment(deeds.board(board))
-            words = [f"--env={env}", *words, *own(deed.store, board, deed.person.name)]
-            job = job_control.queued(site, deed.person.name, words)
-            deed.about = f"{job}: {deed.about}"
+        with audit.recording(request, "run", board) as action:
+            arguments = _arguments(request)
+            action.about = " ".join(arguments)
+            env = job_control.environment(audit.board(board))
+            arguments = [f"--env={env}", *arguments, *own_reservation(action.store, board, action.person.name)]
+            job = job_control.queue_run(site, action.person.name, arguments)
+            action.about = f"{job}: {action.about}"
         return back(board)
 
     @routes.post("/boards/{board:path}/comment")
     def comment(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "comment", board) as deed:
+        with audit.recording(request, "comment", board) as action:
             text = field(request, "text", longest=LONGEST_COMMENT)
-            deed.about = text[:80]
-            deeds.board(board)
-            Audit(deed.store).comment(board, deed.person.name, text)
+            action.about = text[:80]
+            audit.board(board)
+            Audit(action.store).comment(board, action.person.name, text)
         return back(board)
 
     return routes
 
 
-def _order(request: Request) -> list[str]:
+def _arguments(request: Request) -> list[str]:
     """The arguments of `lab run` for a form.
 
     Raises:
@@ -113,12 +113,12 @@ def _order(request: Request) -> list[str]:
         raise ConfigurationError(f"suite {suite!r}: there are {', '.join(SUITES)}")
     if cycles and not (cycles.isascii() and cycles.isdecimal() and 1 <= int(cycles[:9]) <= MAX_CYCLES):
         raise ConfigurationError(f"cycles {cycles!r:.40}: a whole number from 1 to {MAX_CYCLES}")
-    words = [f"--suite={suite}"]
-    words += [f"--release={release}"] if release else []
-    return words + ([f"--cycles={cycles}"] if cycles else [])
+    arguments = [f"--suite={suite}"]
+    arguments += [f"--release={release}"] if release else []
+    return arguments + ([f"--cycles={cycles}"] if cycles else [])
 
 
-def own(store: Store, board: str, person: str) -> list[str]:
+def own_reservation(store: Store, board: str, person: str) -> list[str]:
     """The option that lets a person's job use their own reservation."""
     holds = ReservationBook(store).standing(board)
     return [IGNORE] if any(hold.person == person for hold in holds) else []

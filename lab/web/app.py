@@ -56,28 +56,28 @@ def create(
     """
     access = access or Access(open=True)
     renderer, consoles = Renderer(), LiveConsoles(site.runtime)
-    judging = releasepages.judging(site, renderer)
+    judge = releasepages.background_judge(site, renderer)
 
     @contextlib.asynccontextmanager
     async def serves(_app: FastAPI) -> AsyncIterator[None]:
         if ahead:
-            judging.begin()
+            judge.begin()
         try:
             yield
         finally:
-            judging.end()
+            judge.end()
 
     app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json", lifespan=serves)
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
     app.include_router(api.board_router(site))
-    deeds = AuditLog(site, access.now)
+    audit = AuditLog(site, access.now)
     for router in (
-        login.router(renderer, access, deeds),
-        actions.router(deeds),
-        console_input.router(deeds),
-        triage.router(deeds),
-        releasepages.router(site, renderer, judging),
+        login.router(renderer, access, audit),
+        actions.router(audit),
+        console_input.router(audit),
+        triage.router(audit),
+        releasepages.router(site, renderer, judge),
         audit_log.router(site, renderer),
         guides.router(site, renderer),
         evidence.router(site),
@@ -94,20 +94,20 @@ def create(
     @app.exception_handler(BoardlabError)
     async def failed(request: Request, error: BoardlabError) -> Response:
         wrong = 404 if request.method in {"GET", "HEAD"} else 422
-        return _said(renderer, request, wrong if isinstance(error, ConfigurationError) else 503, str(error))
+        return _error_answer(renderer, request, wrong if isinstance(error, ConfigurationError) else 503, str(error))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        return _said(renderer, request, error.status_code, str(error.detail))
+        return _error_answer(renderer, request, error.status_code, str(error.detail))
 
     app.add_middleware(TaggedAnswers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
-    app.add_middleware(AccessMiddleware, access=access, tell=renderer.show_to, refused=deeds.refuse)
+    app.add_middleware(AccessMiddleware, access=access, show_to=renderer.show_to, refused=audit.record_refusal)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     return app
 
 
-def _said(renderer: Renderer, request: Request, status: int, message: str) -> Response:
+def _error_answer(renderer: Renderer, request: Request, status: int, message: str) -> Response:
     """An error: JSON for programs, else a page."""
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": message}, status)

@@ -59,7 +59,7 @@ class AuditLog:
         self._refused = Window(self.now)
 
     @contextmanager
-    def noted(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Action]:
+    def recording(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Action]:
         """Record an action's outcome, done or not.
 
         Raises:
@@ -68,18 +68,18 @@ class AuditLog:
         """
         person: Person = request.state.person
         with self.site.store(create=True) as store:
-            deed = Action(store, person, about=about)
-            said = {"person": person.name, "address": address(request), "board": board}
+            act = Action(store, person, about=about)
+            entry = {"person": person.name, "address": address(request), "board": board}
             try:
-                with Audit(store).acting(deed, action, **said):
-                    yield deed
+                with Audit(store).acting(act, action, **entry):
+                    yield act
             except ConfigurationError as error:  # not as things are; the page says why
                 raise HTTPException(409, str(error)) from error
             finally:
-                self.site.look_again()
+                self.site.refresh()
 
-    def tell(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
-        """Record a login or its refusal.
+    def record(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
+        """Record a login or another outcome.
 
         Where the results cannot be written, the entry goes to the program's log.
         """
@@ -91,7 +91,7 @@ class AuditLog:
                 "%s of %s from %s: %s; not in the audit: %s", action, person, address(request), outcome, error
             )
 
-    async def refuse(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
+    async def record_refusal(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
         """Record a refused action.
 
         At most `MOST_REFUSED` entries are made in `WINDOW_S`, since anybody can cause them.
@@ -107,7 +107,7 @@ class AuditLog:
                 outcome += f" (what else is refused {f'to {key} ' if key else ''}is not recorded for up to {WINDOW_S / 60:g} min)"
         if self._writing is None:
             self._writing = CapacityLimiter(1)  # a database that is locked takes one thread, and pages have the others
-        await to_thread.run_sync(self.tell, request, action, person, outcome, board, limiter=self._writing)
+        await to_thread.run_sync(self.record, request, action, person, outcome, board, limiter=self._writing)
 
     def board(self, name: str) -> BoardNow:
         """A board of the lab.

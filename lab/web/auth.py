@@ -416,7 +416,9 @@ def access_of(
 
 def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | None) -> Proxy | None:
     if bool(proxies) != bool(header):
-        raise ConfigurationError("--trust-proxy and --user-header need each other: the proxy's address, and its header")
+        raise ConfigurationError(
+            "--trust-proxy and --user-header need each other: the proxy's address, and its header"
+        )
     if not header:
         return None
     if not _HEADER.fullmatch(header):

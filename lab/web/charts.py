@@ -49,11 +49,11 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
     Args:
         verdicts: of this metric, the newest run's first; the runs since which something changed are marked.
     """
-    said: dict[tuple[object, ...], dict[int, str]] = {}
+    marked: dict[tuple[object, ...], dict[int, str]] = {}
     for verdict in verdicts:
         rejected = verdict.review is not None and verdict.review.decision == "rejected"
         if verdict.outcome in CALLED and verdict.since_run is not None and not rejected:
-            its = said.setdefault(
+            its = marked.setdefault(
                 (verdict.run.board_type, verdict.run.board, *_number(verdict.version, verdict.params)), {}
             )
             its.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
@@ -64,7 +64,7 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
     for found in series.values():
         point = found[0]
         number = _number(point.average.metric.version, point.average.params)
-        made.append(_history(found, said.get((point.board_type, point.board, *number), {})))
+        made.append(_history(found, marked.get((point.board_type, point.board, *number), {})))
     return sorted(made, key=lambda one: one.title)
 
 
@@ -89,16 +89,18 @@ def _history(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> Hist
         least=_LEAST_RANGE,
         changes=[(at, changes[point.run_id]) for at, point in enumerate(points) if point.run_id in changes],
     )
-    return History(title, _said(points[-1]), len(points), tuple(each.text for each in chart.panels[0].changes), chart)
+    return History(
+        title, _value_text(points[-1]), len(points), tuple(each.text for each in chart.panels[0].changes), chart
+    )
 
 
 def _point(at: int, point: AveragePoint) -> LinePoint:
     value, about = point.average.value, point.average.uncertainty
-    text = f"run {point.run_id}, {point.release}: {_said(point)}"
+    text = f"run {point.run_id}, {point.release}: {_value_text(point)}"
     return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run_id}")
 
 
-def _said(point: AveragePoint) -> str:
+def _value_text(point: AveragePoint) -> str:
     average = point.average
     value = number(average.value, average.uncertainty, average.metric)
     return f"{value} ± {number(average.uncertainty, average.uncertainty, average.metric)} {average.metric.unit}"
@@ -161,8 +163,8 @@ def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timel
     for each in sorted(shown, key=lambda one: one.run.id):
         run = each.run
         left, right = x(run.started_at), x(run.finished_at or now)
-        said = f"run {run.id}, {run.kind}, {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC: {run.status}, {each.good} of {each.tried} good"
-        bars.append(TimelineBar(run.id, left, max(_LEAST, right - left), run.status, said))
+        text = f"run {run.id}, {run.kind}, {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC: {run.status}, {each.good} of {each.tried} good"
+        bars.append(TimelineBar(run.id, left, max(_LEAST, right - left), run.status, text))
     crosses = tuple(
         TimelineCross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
         for attempt_id, run_id, outcome, at in _failed(store, [each.run.id for each in shown if each.failed])

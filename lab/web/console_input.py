@@ -83,7 +83,9 @@ class Writers:
             holds = ReservationBook(store).standing(board)
         if not any(hold.kind == "reserved" and hold.person == person for hold in holds):
             whose = f"; it is {holds[0].described}" if holds else ""
-            raise ConfigurationError(f"the console of {board} takes input only from the person who reserved the board{whose}")
+            raise ConfigurationError(
+                f"the console of {board} takes input only from the person who reserved the board{whose}"
+            )
 
     def type(self, board: str, person: str, data: bytes) -> None:
         """Send bytes to a console.
@@ -130,7 +132,7 @@ class Writers:
         """Stream events while a page types; release the console afterwards.
 
         Args:
-            released: told why, in a thread of its own. still: whether this person may still act.
+            released: called with the reason, in a thread of its own. still: true if this person may still act.
         """
         why = "the page was closed"
         try:
@@ -173,17 +175,17 @@ def typed(line: str, end: str) -> bytes:
 # --- The addresses by which a person types at a console ---
 
 
-def router(deeds: AuditLog) -> APIRouter:
+def router(audit: AuditLog) -> APIRouter:
     """The addresses for one line, and for an open page."""
     routes = APIRouter(include_in_schema=False)
-    writers = Writers(deeds.site)
+    writers = Writers(audit.site)
 
     @routes.post("/boards/{board:path}/type")
     def type_line(request: Request, board: Board) -> Response:
         line = request.state.form.get("line", "")  # blanks at its ends are part of it
-        with deeds.noted(request, "write", board, f"a line of {len(line)} characters") as deed:
+        with audit.recording(request, "write", board, f"a line of {len(line)} characters") as action:
             data = typed(line[:1000], audit_log_field(request, "end", default="enter"))
-            writers.type(board, deed.person.name, data)
+            writers.type(board, action.person.name, data)
         return back(board, "console")
 
     @routes.post("/boards/{board:path}/hold")
@@ -191,13 +193,13 @@ def router(deeds: AuditLog) -> APIRouter:
         name = request.state.person.name
 
         def begin() -> Writer:
-            with deeds.noted(request, "hold console", board):
+            with audit.recording(request, "hold console", board):
                 return writers.hold(board, name)
 
         writer = await run_in_threadpool(begin)
 
         def released(outcome: str) -> None:
-            deeds.tell(request, "release console", name, outcome, board)
+            audit.record(request, "release console", name, outcome, board)
 
         return events(writers.held(board, name, writer, released, request.state.still))
 

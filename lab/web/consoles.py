@@ -60,7 +60,7 @@ class ConsoleText:
         self.text += text
 
     @property
-    def anything(self) -> bool:
+    def is_pending(self) -> bool:
         """True if something is pending."""
         return bool(self.text or self.moments or self.end)
 
@@ -77,57 +77,58 @@ class ConsoleText:
 
 
 @define
-class Hearing:
+class ConsoleParser:
     """Converts a port's output to text with stamps and moments."""
 
     finder: MomentFinder
     _text: LiveText = field(factory=LiveText, init=False)
     _begun_ns: int | None = field(default=None, init=False)  # of the line that is open
 
-    def hear(self, came: Event, said: ConsoleText) -> None:
+    def feed(self, received: Event, pending: ConsoleText) -> None:
         """Append a port's event to the pending text."""
-        if not isinstance(came, Chunk):
-            self.finder.feed(came)
+        if not isinstance(received, Chunk):
+            self.finder.feed(received)
             return
-        said.add(self._text.feed(came.data), came.t_ns)
-        said.t_ns, said.end = came.t_ns, came.end
-        said.moments += self.moments(came)
+        pending.add(self._text.feed(received.data), received.t_ns)
+        pending.t_ns, pending.end = received.t_ns, received.end
+        pending.moments += self.moments(received)
 
-    def moments(self, came: Event) -> list[tuple[Moment, int]]:
+    def moments(self, received: Event) -> list[tuple[Moment, int]]:
         """The moments of an event, without its text."""
-        found = self.finder.feed(came)
-        if not isinstance(came, Chunk):
+        found = self.finder.feed(received)
+        if not isinstance(received, Chunk):
             return []
-        newline, open_ns = came.data.find(b"\n"), self._begun_ns or came.t_ns
+        newline, open_ns = received.data.find(b"\n"), self._begun_ns or received.t_ns
         lines = [
-            (each, open_ns if newline < 0 or each.position - came.position <= newline else came.t_ns) for each in found
+            (each, open_ns if newline < 0 or each.position - received.position <= newline else received.t_ns)
+            for each in found
         ]
-        if came.data.endswith(b"\n"):
+        if received.data.endswith(b"\n"):
             self._begun_ns = None
         else:
-            self._begun_ns = open_ns if newline < 0 else came.t_ns
+            self._begun_ns = open_ns if newline < 0 else received.t_ns
         return lines
 
 
-def stamped(data: bytes, events: Iterable[Event]) -> ConsoleText:
+def recorded_text(data: bytes, events: Iterable[Event]) -> ConsoleText:
     """Text of a recording's last bytes, with their known stamps.
 
     Args:
         events: of these bytes, as far as they are known.
     """
     reads = [each for each in events if isinstance(each, Chunk)]
-    text, said, at = LiveText(), ConsoleText(), max(0, len(data) - sum(len(read.data) for read in reads))
-    said.add(text.feed(data[:at]), None)
+    text, pending, at = LiveText(), ConsoleText(), max(0, len(data) - sum(len(read.data) for read in reads))
+    pending.add(text.feed(data[:at]), None)
     for read in reads:
-        said.add(text.feed(data[at : at + len(read.data)]), read.t_ns)
+        pending.add(text.feed(data[at : at + len(read.data)]), read.t_ns)
         at += len(read.data)
-    return said
+    return pending
 
 
-def boots(moments: Iterable[tuple[Moment, int]]) -> list[int]:
+def boot_starts(moments: Iterable[tuple[Moment, int]]) -> list[int]:
     """The beginning of each boot: its first moment's line, in ns.
 
-    A moment that came already begins the next boot.
+    A repeated moment begins the next boot.
     """
     found, names = [], set[str]()
     for moment, line_ns in moments:
@@ -155,10 +156,10 @@ def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
 
 
 # So many viewers take some 0.2 ms. Of many that wait it is a larger part, so that those of a slow host grow no further.
-_AT_A_TIME: Final = 4
+_VIEWERS_AT_ONCE: Final = 4
 _PART: Final = 100
 _PAUSE_S: Final = 0.001
-_QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said
+_QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are dropped and counted
 
 
 @frozen
@@ -200,12 +201,12 @@ class Viewer:
             self.lost += 1
             if not piece.error:
                 return
-            self.queue.get_nowait()  # that it has ended is said in any case
+            self.queue.get_nowait()  # the end is sent in any case
         self.queue.put_nowait((piece, self.lost))
         self.lost = 0
 
     @contextlib.contextmanager
-    def beating(self, every_s: float) -> Iterator[None]:
+    def heartbeat(self, every_s: float) -> Iterator[None]:
         """Set `due` now and after each interval.
 
         A viewer without a queued piece gets an empty one.
@@ -228,12 +229,12 @@ class Viewer:
 
 
 @define
-class Handing:
+class Broadcaster:
     """Delivers pieces to viewers in order, a few at a time."""
 
     _waiting: dict[asyncio.AbstractEventLoop, deque[tuple[Viewer, ConsolePiece]]] = field(factory=dict, init=False)
 
-    def give(self, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
+    def send(self, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
         """Deliver a piece to all of them, from any thread.
 
         Each loop is woken once.
@@ -250,14 +251,14 @@ class Handing:
         begins = not waiting
         waiting.extend((viewer, piece) for viewer in viewers)
         if begins:
-            self._hand(loop, waiting)
+            self._send_some(loop, waiting)
 
-    def _hand(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, ConsolePiece]]) -> None:
-        for _ in range(min(len(waiting), max(_AT_A_TIME, len(waiting) // _PART))):
+    def _send_some(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, ConsolePiece]]) -> None:
+        for _ in range(min(len(waiting), max(_VIEWERS_AT_ONCE, len(waiting) // _PART))):
             viewer, piece = waiting.popleft()
             viewer.put(piece)
         if waiting:
-            loop.call_later(_PAUSE_S, self._hand, loop, waiting)
+            loop.call_later(_PAUSE_S, self._send_some, loop, waiting)
 
 
 # --- Live consoles: a thread of its own reads each port once, while it has viewers ---
@@ -265,27 +266,27 @@ class Handing:
 
 
 BACKLOG_LINES: Final = 200
-SEARCHED_BYTES: Final = 1 << 18  # of what came before, for the moments of the last boots
-MOMENTS: Final = 200  # that are kept for whoever looks later
-_READ_S: Final = 0.5  # then a reader looks whether anybody still wants it
-_TOGETHER_S: Final = 0.08  # at most, with many viewers; for a few a line is on the screen 100 ms after its stamp
-_EACH_S: Final = 0.0004
+SEARCHED_BYTES: Final = 1 << 18  # of the earlier output, for the moments of the last boots
+MOMENTS: Final = 200  # that are kept for later viewers
+_READ_S: Final = 0.5  # then a reader looks whether it still has viewers
+_BATCH_S: Final = 0.08  # at most, with many viewers; for a few a line is on the screen 100 ms after its stamp
+_BATCH_EACH_S: Final = 0.0004
 
 
 @define
 class _Feed:
     """A port, its viewers and the thread that reads it.
 
-    `over`: it had no viewers any more, and takes none.
+    `ended`: the last viewer left, and none is taken.
     """
 
     client: ConsoleClient
     info: PortInfo  # its position is that of the byte after the last one that was given
-    hearing: Hearing
-    handing: Handing
+    parser: ConsoleParser
+    broadcaster: Broadcaster
     viewers: list[Viewer] = field(factory=list)
     moments: deque[tuple[Moment, int]] = field(factory=lambda: deque(maxlen=MOMENTS))  # that were given
-    over: bool = False
+    ended: bool = False
     lock: threading.Lock = field(factory=threading.Lock)
 
     def join(self, viewer: Viewer) -> tuple[PortInfo, list[tuple[Moment, int]]] | None:
@@ -294,7 +295,7 @@ class _Feed:
         Return the port and its moments from before the viewer's first piece.
         """
         with self.lock:
-            if self.over:
+            if self.ended:
                 return None
             self.viewers.append(viewer)
             return self.info, list(self.moments)
@@ -308,54 +309,56 @@ class _Feed:
         """Read while it has viewers and the port is readable."""
         waiting, due_s = ConsoleText(), 0.0
         with self.client:
-            self._give(self._before())
-            while self._wanted():
-                left_s = due_s - time.monotonic() if waiting.anything else _READ_S
+            self._send(self._earlier())
+            while self._has_viewers():
+                left_s = due_s - time.monotonic() if waiting.is_pending else _READ_S
                 try:
-                    came = self.client.read_event(left_s) if left_s > 0 else None
+                    received = self.client.read_event(left_s) if left_s > 0 else None
                 except BoardlabError as problem:
-                    self._give(waiting)
+                    self._send(waiting)
                     self._end(str(problem))
                     return
-                if came is not None:
-                    self.hearing.hear(came, waiting)
-                if waiting.anything and time.monotonic() >= due_s:
-                    self._give(waiting)
-                    waiting, due_s = ConsoleText(), time.monotonic() + self._together_s
+                if received is not None:
+                    self.parser.feed(received, waiting)
+                if waiting.is_pending and time.monotonic() >= due_s:
+                    self._send(waiting)
+                    waiting, due_s = ConsoleText(), time.monotonic() + self._batch_s
 
     @property
-    def _together_s(self) -> float:
+    def _batch_s(self) -> float:
         """The time over which reads are joined to one piece.
 
         A screen shows no more, and each piece costs a share for each viewer.
         """
-        return min(_TOGETHER_S, _TOGETHER_S / 4 + _EACH_S * len(self.viewers))
+        return min(_BATCH_S, _BATCH_S / 4 + _BATCH_EACH_S * len(self.viewers))
 
-    def _before(self) -> ConsoleText:
+    def _earlier(self) -> ConsoleText:
         """The earlier moments, and the open line's stamp."""
-        said = ConsoleText()
+        pending = ConsoleText()
         with contextlib.suppress(BoardlabError):  # then they begin now
             for each in last_events(self.info, SEARCHED_BYTES):
-                said.moments += self.hearing.moments(each)
-        return said
+                pending.moments += self.parser.moments(each)
+        return pending
 
-    def _give(self, waiting: ConsoleText) -> None:
+    def _send(self, waiting: ConsoleText) -> None:
         piece = ConsolePiece(waiting.events().encode())
         with self.lock:
             self.moments += waiting.moments
             self.info = evolve(self.info, position=waiting.end) if waiting.end else self.info
             if piece.events:
-                self.handing.give(self.viewers, piece)
+                self.broadcaster.send(self.viewers, piece)
 
     def _end(self, error: str) -> None:
         with self.lock:
-            self.handing.give(self.viewers, ConsolePiece(event("gone", json.dumps({"error": error})).encode(), error))
-            self.over = True
+            self.broadcaster.send(
+                self.viewers, ConsolePiece(event("gone", json.dumps({"error": error})).encode(), error)
+            )
+            self.ended = True
 
-    def _wanted(self) -> bool:
+    def _has_viewers(self) -> bool:
         with self.lock:
-            self.over = not self.viewers
-            return not self.over
+            self.ended = not self.viewers
+            return not self.ended
 
 
 @define
@@ -368,10 +371,10 @@ class LiveConsoles:
 
     runtime: Path | None = None
     _feeds: dict[str, _Feed] = field(factory=dict, init=False)
-    _handing: Handing = field(factory=Handing, init=False)
+    _broadcaster: Broadcaster = field(factory=Broadcaster, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def look(self, board: str, viewer: Viewer, board_type: str = "") -> ConsoleText:
+    def attach(self, board: str, viewer: Viewer, board_type: str = "") -> ConsoleText:
         """Show a console to a viewer; return its earlier text.
 
         That text has no time of its own.
@@ -387,11 +390,13 @@ class LiveConsoles:
             joined = feed.join(viewer) if feed is not None else None
             if feed is None or joined is None:
                 client, info = attached(board, self.runtime, opens=False)
-                feed = self._feeds[board] = _Feed(client, info, hearing(info, board_type), self._handing, [viewer])
+                feed = self._feeds[board] = _Feed(
+                    client, info, parser_of(info, board_type), self._broadcaster, [viewer]
+                )
                 joined = info, []
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
         try:
-            return before(*joined)
+            return earlier_text(*joined)
         except BaseException:  # without the earlier text there is no viewer
             feed.leave(viewer)
             raise
@@ -403,19 +408,19 @@ class LiveConsoles:
             feed.leave(viewer)
 
 
-def hearing(info: PortInfo, board_type: str) -> Hearing:
+def parser_of(info: PortInfo, board_type: str) -> ConsoleParser:
     """A parser for a board type's moments; none of unknown types."""
     patterns = boards.load(board_type).markers if board_type in boards.names() else []
-    return Hearing(MomentFinder(patterns, info.meta.timing))
+    return ConsoleParser(MomentFinder(patterns, info.meta.timing))
 
 
-def before(info: PortInfo, moments: list[tuple[Moment, int]]) -> ConsoleText:
+def earlier_text(info: PortInfo, moments: list[tuple[Moment, int]]) -> ConsoleText:
     """A port's last lines and moments, from before a viewer.
 
     Raises:
         LabStableError: the recording cannot be read.
     """
     data = last_lines(info, BACKLOG_LINES)
-    said = stamped(data, last_events(info, len(data)) if data else ())
-    said.moments = moments
-    return said
+    pending = recorded_text(data, last_events(info, len(data)) if data else ())
+    pending.moments = moments
+    return pending

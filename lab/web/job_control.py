@@ -52,17 +52,17 @@ class JobLog:
     state: JobState
 
 
-def keep(site: Site, log: Path, job: str) -> None:
+def keep_log(site: Site, log: Path, job: str) -> None:
     """Name a log after its job, and remove the oldest ones.
 
     So the site's next process finds it again.
     """
     with suppress(OSError):
-        log.rename(log.with_name(f"{_of_store(site)}{job}.log"))
-    tidy(log.parent)
+        log.rename(log.with_name(f"{_log_prefix(site)}{job}.log"))
+    remove_old_logs(log.parent)
 
 
-def tidy(folder: Path) -> None:
+def remove_old_logs(folder: Path) -> None:
     """Remove the oldest logs, and those without a job."""
     with suppress(OSError):
         found = sorted(folder.glob(f"{PREFIX}*.log"), key=os.path.getmtime, reverse=True)
@@ -74,7 +74,7 @@ def tidy(folder: Path) -> None:
 def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
     """Jobs of a board with logs here, the newest first."""
     folder = site.runtime or runtime_dir()
-    begin = f"{_of_store(site)}j"
+    begin = f"{_log_prefix(site)}j"
     there = {int(number) for each in folder.glob(f"{begin}*.log") if (number := each.stem[len(begin) :]).isdecimal()}
     if not there:
         return []
@@ -82,7 +82,7 @@ def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
     return [JobLog(job.called, job.state) for job in jobs if job.board == board and job.id in there]
 
 
-def _of_store(site: Site) -> str:
+def _log_prefix(site: Site) -> str:
     """The prefix of the names of this site's logs.
 
     Sites with other results share the folder, and count jobs from 1, too.
@@ -101,7 +101,7 @@ def router(site: Site) -> APIRouter:
         A browser interprets nothing in it.
         """
         try:
-            with ((site.runtime or runtime_dir()) / f"{_of_store(site)}{job}.log").open("rb") as file:
+            with ((site.runtime or runtime_dir()) / f"{_log_prefix(site)}{job}.log").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SHOWN))
                 return PlainTextResponse(LiveText().feed(file.read()))
         except FileNotFoundError as error:
@@ -124,7 +124,7 @@ _LAB: Final = (sys.executable, "-P", "-c", "import sys; from lab.cli import main
 _JOB: Final = re.compile(r"^job (j\d+): ", re.MULTILINE)
 
 
-def queued(site: Site, person: str, words: Sequence[str]) -> str:
+def queue_run(site: Site, person: str, arguments: Sequence[str]) -> str:
     """Start `lab run --wait`; return its job, e.g. "j12".
 
     Raises:
@@ -135,7 +135,7 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
     handle, name = tempfile.mkstemp(prefix=PREFIX, suffix=".log", dir=folder)
     with os.fdopen(handle, "wb") as log:
         child = subprocess.Popen(
-            [*_LAB, "run", *words, "--wait", str(LONGEST_WAIT_S)],
+            [*_LAB, "run", *arguments, "--wait", str(LONGEST_WAIT_S)],
             cwd=site.home(),
             env=_environment(site, person),
             stdin=subprocess.DEVNULL,
@@ -146,28 +146,30 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
     log_file = Path(name)
     threading.Thread(target=child.wait, name="lab run", daemon=True).start()  # no zombie is left of it
     try:
-        job = _begun(child, log_file)
+        job = _job_of(child, log_file)
     except BaseException:
         log_file.unlink(missing_ok=True)  # its refusal has been shown
         raise
-    keep(site, log_file, job)
+    keep_log(site, log_file, job)
     return job
 
 
-def _begun(child: subprocess.Popen[bytes], log: Path) -> str:
+def _job_of(child: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + _BEGUN_S
     while True:
         ended = child.poll() is not None
-        said = log.read_text(encoding="utf-8", errors="replace")
-        found = _JOB.search(said)
+        output = log.read_text(encoding="utf-8", errors="replace")
+        found = _JOB.search(output)
         if found is not None:
             return found[1]
         if ended:
-            raise ConfigurationError(_last(said) or f"lab run ended with status {child.returncode} and said nothing")
+            raise ConfigurationError(
+                _error_of(output) or f"lab run ended with status {child.returncode} and printed nothing"
+            )
         if time.monotonic() > deadline:
             child.terminate()
             raise LabTransientError(
-                f"lab run named no job for {_BEGUN_S:g} s; it said last: {_last(said) or 'nothing'}"
+                f"lab run named no job for {_BEGUN_S:g} s; its last line: {_error_of(output) or 'nothing'}"
             )
         time.sleep(_LOOK_S)
 
@@ -181,7 +183,7 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
         ConfigurationError: somebody has it, or nothing describes it.
         LabTransientError: it failed; the message is that of `lab power`.
     """
-    if board.console and not _ours(site, board.board):
+    if board.console and not _types_here(site, board.board):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
     queue = lease.queue(store, BY_WEB, person=person, ignores=True, rule=reference_board.rule(site.farm))
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
@@ -227,10 +229,10 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> t
         try:
             while time.monotonic() < deadline:
                 with suppress(subprocess.TimeoutExpired):
-                    said, _ = child.communicate(timeout=_BEAT_S)
+                    output, _ = child.communicate(timeout=_BEAT_S)
                     if child.returncode == 0:
                         return "completed", ""
-                    last = _last(said.decode("utf-8", "replace"))
+                    last = _error_of(output.decode("utf-8", "replace"))
                     return "failed", last or f"lab power ended with status {child.returncode}"
                 if queue.beat(job_id):
                     by = queue.job(job_id).cancelled_by
@@ -242,7 +244,7 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> t
                     os.killpg(child.pid, signal.SIGKILL)
 
 
-def _ours(site: Site, board: str) -> bool:
+def _types_here(site: Site, board: str) -> bool:
     """True if this process types at a board, for its reservation's person."""
     return any(port.board == board and port.writer == os.getpid() for port in site.seen().ports)
 
@@ -257,8 +259,8 @@ def _environment(site: Site, person: str) -> dict[str, str]:
     }
 
 
-def _last(said: str) -> str:
+def _error_of(output: str) -> str:
     """The error in a program's output, else its last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
     return found[-1] if found else ""

@@ -21,7 +21,7 @@ _OLD_LINK: Final = "This link is of another start of `lab web`: take the one tha
 Text = Annotated[str, Query(max_length=500)]
 
 
-def router(renderer: Renderer, access: Access, deeds: AuditLog) -> APIRouter:
+def router(renderer: Renderer, access: Access, audit: AuditLog) -> APIRouter:
     """The addresses to log in and out."""
     routes = APIRouter(include_in_schema=False)
 
@@ -37,12 +37,12 @@ def router(renderer: Renderer, access: Access, deeds: AuditLog) -> APIRouter:
     async def log_in(request: Request) -> Response:
         given = form(request)
         name, token, wanted = given.get("name", "")[:100], given.get("token", ""), given.get("next", "/")
-        whence = address(request)
-        wait_s = 0.0 if token else access.attempts.begin(name, whence)  # a token cannot be guessed
+        client = address(request)
+        wait_s = 0.0 if token else access.attempts.begin(name, client)  # a token cannot be guessed
         if wait_s:
-            told = f"Too many wrong passwords: try again in {math.ceil(wait_s / 60)} min."
-            await deeds.refuse(request, LOGGED_IN, name, TOO_MANY)
-            answer = shown(wanted, "", told, 429)
+            message = f"Too many wrong passwords: try again in {math.ceil(wait_s / 60)} min."
+            await audit.record_refusal(request, LOGGED_IN, name, TOO_MANY)
+            answer = shown(wanted, "", message, 429)
             answer.headers["Retry-After"] = str(math.ceil(wait_s))
             return answer
         cookie = (
@@ -50,13 +50,13 @@ def router(renderer: Renderer, access: Access, deeds: AuditLog) -> APIRouter:
             if token
             else await access.tried(access.log_in, name, given.get("password", ""))
         )
-        who = access.owner if token else name
+        person = access.owner if token else name
         if cookie is None:
-            await deeds.refuse(request, LOGGED_IN, who, "wrong link" if token else WRONG_LOGIN)
+            await audit.record_refusal(request, LOGGED_IN, person, "wrong link" if token else WRONG_LOGIN)
             return shown(wanted, "", _OLD_LINK if token else _WRONG, 403)
         if not token:
-            access.attempts.succeeded(name, whence)
-        await run_in_threadpool(deeds.tell, request, LOGGED_IN, who, DONE)
+            access.attempts.succeeded(name, client)
+        await run_in_threadpool(audit.record, request, LOGGED_IN, person, DONE)
         answer = RedirectResponse(inside(wanted), 303)
         secure = request.url.scheme == "https"
         answer.set_cookie(
@@ -68,7 +68,7 @@ def router(renderer: Renderer, access: Access, deeds: AuditLog) -> APIRouter:
     def log_out(request: Request) -> Response:
         name = cookie_name(request.scope)
         access.log_out(request.cookies.get(name, ""))
-        deeds.tell(request, "logout", request.state.person.name, DONE)
+        audit.record(request, "logout", request.state.person.name, DONE)
         answer = RedirectResponse("/", 303)
         answer.delete_cookie(name, secure=request.url.scheme == "https", httponly=True, samesite="strict")
         return answer

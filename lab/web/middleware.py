@@ -75,12 +75,12 @@ class AccessMiddleware:
     """ASGI middleware.
 
     Attributes:
-        tell: told who asks, before a page is made. refused: told of an action that is refused: its name, the person, why, and the board.
+        show_to: called with the person, before a page is made. refused: called with a refused action: its name, the person, the reason, the board.
     """
 
     app: ASGIApp
     access: Access
-    tell: Callable[[Person], None]
+    show_to: Callable[[Person], None]
     refused: Callable[[Request, str, str, str, str], Awaitable[None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,8 +113,8 @@ class AccessMiddleware:
                 if isinstance(body, Response):
                     answer = body
                 else:
-                    answer = _wrong(request, body)
-                    receive = _again(body, receive)
+                    answer = _form_refusal(request, body)
+                    receive = _replayed(body, receive)
             if answer is not None:
                 await self._record(request, answer)
         await (answer or self.app)(scope, receive, with_headers)
@@ -155,7 +155,7 @@ class AccessMiddleware:
             return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", 303)
         request.state.person = person or Person("")
         request.state.still = lambda: self.access.still(request.state.person, headers, cookie, address)
-        self.tell(request.state.person)
+        self.show_to(request.state.person)
         return None
 
 
@@ -178,7 +178,7 @@ def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Res
     return None
 
 
-def _wrong(request: Request, body: bytes) -> Response | None:
+def _form_refusal(request: Request, body: bytes) -> Response | None:
     """The refusal of a form; None: go on.
 
     The form's fields are in the request's state afterwards.
@@ -214,7 +214,7 @@ async def _body(request: Request) -> bytes | Response:
     return body
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replayed(body: bytes, receive: Receive) -> Receive:
     """Give a body that was read once more, then the next messages."""
     given = False
 

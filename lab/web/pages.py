@@ -28,7 +28,7 @@ from lab.web import charts, job_control, triage, wall
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
 from lab.web.rendering import Renderer
-from lab.web.site import Passing, Site
+from lab.web.site import Site, UncachedPage
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
@@ -188,7 +188,7 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         power=power_of(run, artifacts),
         against=against or "",
     )
-    return Passing(page) if artifacts.missed else page
+    return UncachedPage(page) if artifacts.missed else page
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

@@ -49,14 +49,14 @@ class RailsPiece:
 
     Attributes:
         rails: their names. steps: new ones. last: how many there were so far; the next piece is asked for with it.
-        begins: whether the viewer should forget what it has: other rails, or it is new. said: why nothing comes; empty: it does.
+        begins: whether the viewer should forget what it has: other rails, or it is new. reason: why nothing comes; empty: it does.
     """
 
     rails: tuple[str, ...]
     steps: tuple[PowerStep, ...]
     last: int
     begins: bool
-    said: str
+    reason: str
 
 
 @define
@@ -68,7 +68,7 @@ class _Rails:
     clock: Clock
     steps: deque[PowerStep] = field(factory=lambda: deque(maxlen=SPAN_NS // STEP_NS))
     rails: tuple[str, ...] = ()
-    said: str = NOBODY
+    reason: str = NOBODY
     last: int = 0
     first_of_rails: int = 0
     looked_s: float = 0.0
@@ -87,7 +87,7 @@ class _Rails:
             oldest = self.last - len(self.steps)
             begins = last < max(oldest, self.first_of_rails) or last > self.last
             fresh = self.steps if begins else list(self.steps)[last - oldest :]
-            return RailsPiece(self.rails, tuple(fresh), self.last, begins, self.said)
+            return RailsPiece(self.rails, tuple(fresh), self.last, begins, self.reason)
 
     def close(self) -> None:
         """Close the trace."""
@@ -106,11 +106,11 @@ class _Rails:
             if sampler is not None and self._tail is None:
                 self._tail = follow(Path(sampler.trace), SPAN_NS)
                 self._take(self._tail)
-            self.said = "" if sampler is not None else NOBODY
+            self.reason = "" if sampler is not None else NOBODY
         except (BoardlabError, OSError) as error:
             self.close()
             self._sampler = None  # the next look tries again
-            self.said = str(error)
+            self.reason = str(error)
         old_ns = self.clock.now_ns() - SPAN_NS
         while self.steps and self.steps[0].t_ns < old_ns:
             self.steps.popleft()
@@ -159,8 +159,8 @@ def _sampler_of(board: str, runtime: Path) -> SamplerStatus | None:
 
     A killed one has left its file.
     """
-    told = host_runtime.read_all(runtime / host_runtime.SAMPLERS, SamplerStatus)
-    return next((each for each in told if each.board == board and process.has_died(each.holder) is False), None)
+    found = host_runtime.read_all(runtime / host_runtime.SAMPLERS, SamplerStatus)
+    return next((each for each in found if each.board == board and process.has_died(each.holder) is False), None)
 
 
 # --- Server-sent events of a board's rails ---
@@ -182,12 +182,12 @@ def router(rails: LiveRails) -> APIRouter:
 
 async def stream(request: Request, rails: LiveRails, board: str, every_s: float = RAILS_S) -> AsyncIterator[str]:
     """Stream a board's rails: the last 60 s, then new steps."""
-    last, said, quiet_s = -1, None, 0.0
+    last, reason, quiet_s = -1, None, 0.0
     while request.state.still() and not await request.is_disconnected():
         piece = await run_in_threadpool(rails.since, board, last)
-        if piece.steps or piece.said != said:
+        if piece.steps or piece.reason != reason:
             yield event("rails", document(piece, rails.clock.now_ns()))
-            last, said, quiet_s = piece.last, piece.said, 0.0
+            last, reason, quiet_s = piece.last, piece.reason, 0.0
         elif quiet_s >= ALIVE_S:
             quiet_s = 0.0
             yield ALIVE
@@ -205,7 +205,7 @@ def document(piece: RailsPiece, now_ns: int) -> str:
             "now_ms": now_ns / 1e6,
             "rails": piece.rails,
             "begins": piece.begins,
-            "said": piece.said,
+            "reason": piece.reason,
             "steps": [
                 [step.t_ns / 1e6, *(None if watt is None else round(watt, 6) for watt in step.watts)]
                 for step in piece.steps

@@ -42,12 +42,12 @@ _Release = Annotated[str, StringConstraints(max_length=200, pattern=WITHOUT_NUL)
 Against = Annotated[list[_Release] | None, Query(max_length=MOST_AGAINST + 1)]
 
 
-def judging(site: Site, renderer: Renderer) -> Judging:
+def background_judge(site: Site, renderer: Renderer) -> BackgroundJudge:
     """The judgements of releases, with the parts of their pages."""
-    return Judging(site, ReleaseJudge(functools.partial(_run, renderer)))
+    return BackgroundJudge(site, ReleaseJudge(functools.partial(_run, renderer)))
 
 
-def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
+def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
     """The addresses of releases."""
     routes = APIRouter()
 
@@ -61,7 +61,7 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
 
         def made() -> str:
             with site.store() as store:
-                return form(judging.whole(store, release, _wanted(against)))
+                return form(judge.complete(store, release, _wanted(against)))
 
         if not places:
             places.append(anyio.CapacityLimiter(WAITING))
@@ -97,13 +97,13 @@ def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
             return releases.asking(store) if person.acts else frozenset()
 
         def made(store: Store) -> str:
-            every, names = judging.so_far(store, release, wanted)
+            every, names = judge.known(store, release, wanted)
             return _page(renderer, release, every, names, asking(store))
 
         page = site.page(
             ("release", release, *(each or "" for each in wanted), *whose),
             made,
-            lambda store: (runs_revision(store), asking(store), judging.progress),
+            lambda store: (runs_revision(store), asking(store), judge.progress),
         )
         return HTMLResponse(page)
 
@@ -156,12 +156,12 @@ def _page(
 def _run(
     renderer: Renderer,
     head: RunHead,
-    said: ComparisonView | None,
+    verdict: ComparisonView | None,
     problem: str,
     against: str | None,
     missing: Sequence[str],
 ) -> Markup:
-    shown = {"head": head, "said": said, "problem": problem, "against": against or "", "missing": missing}
+    shown = {"head": head, "verdict": verdict, "problem": problem, "against": against or "", "missing": missing}
     return Markup(renderer.text("release_run.html.j2", **shown))  # noqa: S704 - of a template that escapes
 
 
@@ -172,17 +172,17 @@ def _run(
 
 _NEWEST: Final = 8  # releases among which the one is looked for that is judged ahead
 AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
-TOLD_S: Final = 30.0  # a failure is told to who asks within this time; later the work is tried again at once
-_LOOKED: Final = 16  # pages of which is kept what they want
+REPORT_S: Final = 30.0  # a failure is reported to requests within this time; later the work is tried again at once
+_CACHED: Final = 16  # pages whose wanted runs are cached
 _Work: TypeAlias = tuple[str, str | None]
-_Looked: TypeAlias = tuple[
+_Cached: TypeAlias = tuple[
     RunsRevision, list[str], dict[tuple[str | None, ...], list[tuple[str | None, list[WantedComparison]]]]
 ]
 _log = logging.getLogger(__name__)
 
 
 @define
-class Judging:
+class BackgroundJudge:
     """The judgements of releases, as far as they are known."""
 
     _site: Site
@@ -193,7 +193,7 @@ class Judging:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _ends: threading.Event = field(factory=threading.Event, init=False)
     _progress: int = field(default=0, init=False)
-    _looked: _Looked | None = field(default=None, init=False)
+    _cached: _Cached | None = field(default=None, init=False)
 
     @property
     def progress(self) -> int:
@@ -209,7 +209,7 @@ class Judging:
         self._ends.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def so_far(
+    def known(
         self, store: Store, release: str, against: Sequence[str | None]
     ) -> tuple[list[ComparedRelease], list[str]]:
         """The known judgements, and the names of all releases.
@@ -222,22 +222,22 @@ class Judging:
         now = runs_revision(store)
         with results_snapshot.snapshot(store) as snapshot:
             names, asked = self._asked(snapshot, release, against, now)
-            return [self._so_far(snapshot, release, each, wanted) for each, wanted in asked], names
+            return [self._known(snapshot, release, each, wanted) for each, wanted in asked], names
 
-    def whole(self, store: Store, release: str, against: Sequence[str | None]) -> list[ComparedRelease]:
+    def complete(self, store: Store, release: str, against: Sequence[str | None]) -> list[ComparedRelease]:
         """The complete judgements; this waits for them.
 
         Raises:
             ConfigurationError: no run of that release.
             LabTransientError: the site ends.
         """
-        found, names = self.so_far(store, release, against)
+        found, names = self.known(store, release, against)
         left = [each for each in found if each.left]
         if not left:
             return found
         for each in left:
             try:
-                self._begun((release, each.against)).result()
+                self._started((release, each.against)).result()
             except CancelledError:
                 raise _ending() from None
         with results_snapshot.snapshot(store) as snapshot:  # what was measured meanwhile is judged here
@@ -257,33 +257,33 @@ class Judging:
         They are as of the last look where nothing has changed since.
 
         Args:
-            now: of before the snapshot: what is kept under it is at least as new.
+            now: of before the snapshot: what is cached under it is at least as new.
         """
         key = (release, *against)
         with self._lock:
-            if self._looked is not None and self._looked[0] == now and key in self._looked[2]:
-                return self._looked[1], self._looked[2][key]
+            if self._cached is not None and self._cached[0] == now and key in self._cached[2]:
+                return self._cached[1], self._cached[2][key]
         names = release_names(snapshot)
         found = [(each, self._judge.wanted(snapshot, release, each, names)) for each in against]
         with self._lock:
-            if self._looked is None or self._looked[0] != now or len(self._looked[2]) >= _LOOKED:
-                self._looked = (now, names, {})
-            self._looked[2][key] = found
+            if self._cached is None or self._cached[0] != now or len(self._cached[2]) >= _CACHED:
+                self._cached = (now, names, {})
+            self._cached[2][key] = found
         return names, found
 
-    def _so_far(
+    def _known(
         self, snapshot: StoreSnapshot, release: str, against: str | None, wanted: Sequence[WantedComparison]
     ) -> ComparedRelease:
-        known = {each: self._judge.kept(each) for each in wanted}
+        known = {each: self._judge.stored(each) for each in wanted}
         missing = sum(run is None for run in known.values())
         if missing <= AT_ONCE:
             return ComparedRelease(against, [run or self._judge.judged(snapshot, each) for each, run in known.items()])
-        work = self._begun((release, against))
+        work = self._started((release, against))
         if work.done():
             work.result()  # raises what went wrong, if something did
         return ComparedRelease(against, [run for run in known.values() if run is not None], missing)
 
-    def _begun(self, work: _Work) -> Future[None]:
+    def _started(self, work: _Work) -> Future[None]:
         """The running work, or one that failed a moment ago.
 
         Only the first caller gets that failure.
@@ -292,7 +292,7 @@ class Judging:
             if self._ends.is_set():
                 raise _ending()
             found = self._under_way.pop(work, None)
-            if found is None or (found.done() and time.monotonic() - self._failed_s.pop(work, 0.0) >= TOLD_S):
+            if found is None or (found.done() and time.monotonic() - self._failed_s.pop(work, 0.0) >= REPORT_S):
                 found = self._thread.submit(self._done, work)
             if not found.done():
                 self._under_way[work] = found

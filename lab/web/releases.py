@@ -39,7 +39,7 @@ from lab.shown import MOST_BYTES, cut, environment
 
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}
-KEPT_BYTES: Final = 48 << 20  # of comparisons of runs, about
+CACHE_BYTES: Final = 48 << 20  # of comparisons of runs, about
 IN_USE_S: Final = 60.0  # what a page asked for so lately stays, whatever it takes: a page that lost its first run would never be whole
 _LEAST_BYTES: Final = 6 << 10  # of one (measured: 7 to 10 KiB where nothing moved, 156 KiB with 39 KiB of page)
 _PAGE_BYTES: Final = 4  # for each byte of its part of the page
@@ -53,8 +53,8 @@ class ReleaseRun:
     Attributes:
         counts: how many of its numbers are what, e.g. "worse"; empty: the judge has nothing to compare them with.
         bad: one of them needs a person. shown: its part of the page.
-        said: `lab.judge.document` with the numbers that are not as they were, and those that are not there any more.
-        problem: why nothing is said of it; empty where something is. rows: the numbers that are not as they were, as the page has them.
+        document: `lab.judge.document` with the numbers that are not as they were, and those that are not there any more.
+        problem: why it has no verdict; empty where it has one. rows: the numbers that are not as they were, as the page has them.
         tried: the attempts of all runs of the page's release on its board, good and failed.
         missing: titles of those that were not measured. differs: where numbers moved, what is not as it was in the last run that they
             were compared with: cause -> (before, now).
@@ -64,7 +64,7 @@ class ReleaseRun:
     counts: Mapping[str, int]
     bad: bool
     shown: Markup
-    said: Mapping[str, Any]
+    document: Mapping[str, Any]
     problem: str = ""
     rows: tuple[JudgedRow, ...] = ()
     missing: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class WantedComparison:
     """A run whose verdict a page wants.
 
     Attributes:
-        state: of its board and kind; what was said of it holds as long as this does.
+        state: of its board and kind; its judgement holds as long as this does.
         not_in: the release of the page, which this board and kind was not measured with; None: it is the run's own.
         tried: the attempts of all its runs with the release.
     """
@@ -111,13 +111,13 @@ class Show(Protocol):
     """Makes a run's part of the page."""
 
     def __call__(
-        self, head: RunHead, said: ComparisonView | None, problem: str, against: str | None, missing: Sequence[str]
+        self, head: RunHead, verdict: ComparisonView | None, problem: str, against: str | None, missing: Sequence[str]
     ) -> Markup:
         """Make it; `problem`: why there is no verdict; `missing`: unmeasured titles."""
 
 
 @define
-class _Kept:
+class _Stored:
     """A stored judgement of a run; `used_s`: its last use."""
 
     state: PlaceState | None
@@ -128,14 +128,14 @@ class _Kept:
 
 @define
 class ReleaseJudge:
-    """The verdicts on releases, cached up to `KEPT_BYTES`.
+    """The verdicts on releases, cached up to `CACHE_BYTES`.
 
     `now_s`: a monotonic clock.
     """
 
     _show: Show
     _now_s: Callable[[], float] = time.monotonic
-    _kept: OrderedDict[Hashable, _Kept] = field(factory=OrderedDict, init=False)
+    _stored: OrderedDict[Hashable, _Stored] = field(factory=OrderedDict, init=False)
     _bytes: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -174,23 +174,23 @@ class ReleaseJudge:
         ]
         return sorted(found, key=lambda each: order(each.head))
 
-    def kept(self, wanted: WantedComparison) -> ReleaseRun | None:
+    def stored(self, wanted: WantedComparison) -> ReleaseRun | None:
         """The stored judgement; None: the judge has to be asked."""
         if wanted.head.status != COMPLETED:
             return self._unjudged(wanted)
         with self._lock:
-            kept = self._kept.get(wanted.key)
-            if kept is None or kept.state != wanted.state:
+            stored = self._stored.get(wanted.key)
+            if stored is None or stored.state != wanted.state:
                 return None
-            kept.used_s = self._now_s()
-            self._kept.move_to_end(wanted.key)
-            return evolve(kept.run, tried=wanted.tried)
+            stored.used_s = self._now_s()
+            self._stored.move_to_end(wanted.key)
+            return evolve(stored.run, tried=wanted.tried)
 
     def judged(self, snapshot: StoreSnapshot, wanted: WantedComparison) -> ReleaseRun:
         """The judgement of a run, stored or new."""
-        kept = self.kept(wanted)
-        if kept is not None:
-            return kept
+        stored = self.stored(wanted)
+        if stored is not None:
+            return stored
         made = (
             self._made(snapshot, wanted.head, wanted.against)
             if wanted.not_in is None
@@ -202,13 +202,13 @@ class ReleaseJudge:
     def _keep(self, wanted: WantedComparison, made: ReleaseRun) -> None:
         with self._lock:
             now_s = self._now_s()
-            if (old := self._kept.pop(wanted.key, None)) is not None:
+            if (old := self._stored.pop(wanted.key, None)) is not None:
                 self._bytes -= old.bytes
-            new = _Kept(wanted.state, made, _LEAST_BYTES + _PAGE_BYTES * len(made.shown), now_s)
-            self._kept[wanted.key] = new
+            new = _Stored(wanted.state, made, _LEAST_BYTES + _PAGE_BYTES * len(made.shown), now_s)
+            self._stored[wanted.key] = new
             self._bytes += new.bytes
-            while self._bytes > KEPT_BYTES and next(iter(self._kept.values())).used_s < now_s - IN_USE_S:
-                self._bytes -= self._kept.popitem(last=False)[1].bytes
+            while self._bytes > CACHE_BYTES and next(iter(self._stored.values())).used_s < now_s - IN_USE_S:
+                self._bytes -= self._stored.popitem(last=False)[1].bytes
 
     def _made(self, snapshot: StoreSnapshot, head: RunHead, against: str | None) -> ReleaseRun:
         against = against or release_before_run(snapshot, head)
@@ -222,13 +222,20 @@ class ReleaseJudge:
         except ConfigurationError as error:  # this board never had that release
             shown = self._show(head, None, str(error), None, ())
             return ReleaseRun(head, {}, False, shown, _nothing(head, against), str(error))
-        said = comparison(judged, Names(head))
-        shown = self._show(head, said, "", against, said.missing)
-        told = document(judged, (), said.told)
-        last = last_of(judged) if said.told else None
+        verdict = comparison(judged, Names(head))
+        shown = self._show(head, verdict, "", against, verdict.missing)
+        numbers = document(judged, (), verdict.reported)
+        last = last_of(judged) if verdict.reported else None
         differs = {} if last is None else differences(snapshot, head.id, last)
         return ReleaseRun(
-            head, said.counts, said.state == "bad", shown, told, rows=said.rows, missing=said.missing, differs=differs
+            head,
+            verdict.counts,
+            verdict.state == "bad",
+            shown,
+            numbers,
+            rows=verdict.rows,
+            missing=verdict.missing,
+            differs=differs,
         )
 
     def _unjudged(self, wanted: WantedComparison) -> ReleaseRun:
@@ -246,10 +253,10 @@ class ReleaseJudge:
         had = judged_averages(snapshot, head.id)
         problem = f"release {release} has no completed {head.kind} run of this board"
         titles = tuple(Names(head).number(each.metric, each.params) for each in had)
-        said = {**_nothing(head, against), "not_measured": [missing_document(each) for each in had]}
+        found = {**_nothing(head, against), "not_measured": [missing_document(each) for each in had]}
         shown = self._show(head, None, problem, None, titles)
         counts = {NOT_MEASURED: len(had)} if had else {}
-        return ReleaseRun(head, counts, False, shown, said, problem, missing=titles)
+        return ReleaseRun(head, counts, False, shown, found, problem, missing=titles)
 
 
 def _labels(release: str, names: Sequence[str]) -> list[str]:
@@ -263,8 +270,8 @@ def order(head: RunHead) -> tuple[str, str, str]:
 
 
 def _nothing(head: RunHead, against: str | None) -> dict[str, Any]:
-    said = f"release {against}" if against else ""
-    return {"run": head.id, "against": said, "notes": [], "numbers": [], "not_measured": []}
+    name = f"release {against}" if against else ""
+    return {"run": head.id, "against": name, "notes": [], "numbers": [], "not_measured": []}
 
 
 def asking(store: Store) -> frozenset[int]:
@@ -395,7 +402,7 @@ class ComparedRelease:
         """The name of the other release."""
         if self.against:
             return f"release {self.against}"
-        found = {run.said["against"] for run in self.runs if run.said.get("against")}
+        found = {run.document["against"] for run in self.runs if run.document.get("against")}
         return found.pop() if len(found) == 1 and not self.left else "the release before of each board"
 
     @property
@@ -493,7 +500,7 @@ def markdown(release: str, compared: Sequence[ComparedRelease], address: str) ->
             {
                 "line": each.line,
                 "name": cut(each.name, _MOST_NAME),
-                "by_type": [(cut(name, _MOST_NAME), said) for name, said in each.by_type[:rows]],
+                "by_type": [(cut(name, _MOST_NAME), verdict) for name, verdict in each.by_type[:rows]],
                 "causes": [
                     [cut(text, _MOST_TEXT) for text in (cause.text, cause.line, "; ".join(cause.titles))]
                     for cause in each.causes[: rows // 5]
@@ -520,7 +527,7 @@ def markdown(release: str, compared: Sequence[ComparedRelease], address: str) ->
 def _run(run: ReleaseRun) -> dict[str, Any]:
     head = run.head
     return {
-        **run.said,
+        **run.document,
         "board_type": head.board_type,
         "board": head.board,
         "kind": head.kind,
@@ -540,12 +547,12 @@ def _attempts(runs: Sequence[ReleaseRun]) -> dict[str, Any]:
 def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
     head = run.head
     place = {"board_type": head.board_type, "board": head.board, "kind": head.kind, "release": head.release}
-    place["against"] = run.said["against"]
+    place["against"] = run.document["against"]
     if run.tried.failed:
         yield {**place, "run": run.tried.runs[-1], "verdict": "failed attempts", "reason": run.tried.line}
-    for number in run.said["numbers"]:
+    for number in run.document["numbers"]:
         yield {**place, "run": head.id, **number, "params": label(number["params"])}
-    for number in run.said["not_measured"]:
+    for number in run.document["not_measured"]:
         yield {**place, **number, "params": label(number["params"]), "verdict": NOT_MEASURED}
 
 

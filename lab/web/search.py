@@ -54,10 +54,12 @@ def found(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
             "Releases": [(name, f"/releases/{quote(name)}") for name in listing.known(store, "release")],
             "Metrics": [(name, f"/metrics/{quote(name)}") for name, _, _ in averages.metrics(store)],
         }
-        kept = {title: [each for each in names if text in each[0].casefold()][:MOST] for title, names in named.items()}
+        matching = {
+            title: [each for each in names if text in each[0].casefold()][:MOST] for title, names in named.items()
+        }
         if wanted.isdecimal() and len(wanted) < _DIGITS:
             runs = listing.listed(store, RunFilter(before=int(wanted) + 1), 1)
-            kept["Runs"] = [
+            matching["Runs"] = [
                 (f"run {each.run.id}", f"/runs/{each.run.id}") for each in runs if str(each.run.id) == wanted
             ]
-    return {title: names for title, names in kept.items() if names}
+    return {title: names for title, names in matching.items() if names}

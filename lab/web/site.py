@@ -31,7 +31,7 @@ LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once 
 LOOK_SHARE: Final = 5.0  # times as long as a look takes: no more than a fifth of a core goes into looking
 
 
-class Passing(str):
+class UncachedPage(str):
     """A page that is not cached.
 
     It may soon be another one although nothing changes in the results.
@@ -99,7 +99,7 @@ class Site:
                 self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports), sparks)
             return self._seen
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Drop the current look after a change, for the next page."""
         with self._looking:
             self._fresh_s = 0.0
@@ -130,7 +130,7 @@ class Site:
         """A page, from the cache while its state is the same.
 
         Args:
-            key: what distinguishes it from other pages. render: makes it; a `Passing` one is made again each time. state: of what it shows; by default of everything in the store.
+            key: what distinguishes it from other pages. render: makes it; a `UncachedPage` one is made again each time. state: of what it shows; by default of everything in the store.
 
         Raises:
             BoardlabError: the results cannot be read, or what `render` raises.
@@ -138,11 +138,11 @@ class Site:
         with self.store() as store:
             now = state(store)
             with self._lock:
-                kept = self._pages.get(key)
-            if kept is not None and kept[0] == now:
-                return kept[1]
+                cached = self._pages.get(key)
+            if cached is not None and cached[0] == now:
+                return cached[1]
             made = render(store)
-            if isinstance(made, Passing):
+            if isinstance(made, UncachedPage):
                 return made
             with self._lock:
                 self._pages[key] = (now, made)

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.lookup import last_events
 from lab.console.status import PortInfo
 from lab.errors import ConfigurationError
-from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, before, boots, hearing
+from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, boot_starts, earlier_text, parser_of
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
@@ -47,7 +47,7 @@ async def console(
     try:
         yield before.text_event() + evolve(before, text="").events()
         quiet_s = 0.0
-        with viewer.beating(STILL_S):
+        with viewer.heartbeat(STILL_S):
             while True:
                 piece, lost = await viewer.queue.get()
                 if viewer.due:
@@ -87,7 +87,7 @@ def router(
     @routes.get("/events/consoles/{board:path}")
     async def console_events(request: Request, board: str) -> StreamingResponse:
         viewer = Viewer(asyncio.get_running_loop())
-        before = await run_in_threadpool(consoles.look, board, viewer, await run_in_threadpool(type_of, board))
+        before = await run_in_threadpool(consoles.attach, board, viewer, await run_in_threadpool(type_of, board))
         return events(console(consoles, board, viewer, before, request.state.still))
 
     return routes
@@ -118,29 +118,29 @@ def tail_router(site: Site, renderer: Renderer) -> APIRouter:
         if port is None:
             raise ConfigurationError(f"no console of {board!r} is open; the wall shows the boards that there are")
         board_type = next((each.board_type for each in seen.lab.boards if each.board == board), "")
-        return renderer.page("consoletail.html.j2", board=board, lines=stamps(heard(port.info, board_type)))
+        return renderer.page("consoletail.html.j2", board=board, lines=stamps(recent_text(port.info, board_type)))
 
     return routes
 
 
-def heard(info: PortInfo, board_type: str) -> ConsoleText:
+def recent_text(info: PortInfo, board_type: str) -> ConsoleText:
     """The last lines of a port, and their moments.
 
     Raises:
         LabStableError: the recording cannot be read.
     """
-    finding = hearing(info, board_type)
-    return before(info, [each for event in last_events(info, SEARCHED_BYTES) for each in finding.moments(event)])
+    parser = parser_of(info, board_type)
+    return earlier_text(info, [each for event in last_events(info, SEARCHED_BYTES) for each in parser.moments(event)])
 
 
-def stamps(said: ConsoleText) -> list[TailLine]:
+def stamps(pending: ConsoleText) -> list[TailLine]:
     """The lines, with seconds since the boot began.
 
     Before the first boot they are counted from the first line.
     """
-    texts = said.text.replace("\r\n", "\n").split("\n")
-    begins = boots(said.moments)
-    first = next((ns for ns in said.begun_ns if ns is not None), 0)
+    texts = pending.text.replace("\r\n", "\n").split("\n")
+    begins = boot_starts(pending.moments)
+    first = next((ns for ns in pending.begun_ns if ns is not None), 0)
 
     def at(ns: int | None) -> str:
         if ns is None:
@@ -148,5 +148,5 @@ def stamps(said: ConsoleText) -> list[TailLine]:
         boot = bisect.bisect_right(begins, ns)
         return f"{(ns - (begins[boot - 1] if boot else first)) / _S:.3f}"
 
-    lines = [TailLine(at(ns), text) for ns, text in zip(said.begun_ns, texts, strict=True)]
+    lines = [TailLine(at(ns), text) for ns, text in zip(pending.begun_ns, texts, strict=True)]
     return lines if texts[-1] else lines[:-1]

@@ -22,7 +22,7 @@ from lab.judge.store import mute, read_verdicts, review
 from lab.results.records import LAST_ID
 from lab.results.store import Store
 from lab.web import job_control
-from lab.web.actions import back, own
+from lab.web.actions import back, own_reservation
 from lab.web.audit_log import AuditLog, field, form
 from lab.web.login import inside
 
@@ -33,54 +33,56 @@ _DIGITS: Final = 12
 _DECISIONS: Final[Mapping[str, Decision]] = {"accept": "accepted", "reject": "rejected"}
 
 
-def router(deeds: AuditLog) -> APIRouter:
+def router(audit: AuditLog) -> APIRouter:
     """The addresses that decide."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.post("/triage/review")
     def review_run(request: Request) -> Response:
         decision, after = form(request).get("decision", ""), _next(request)
-        with deeds.noted(request, decision if decision in _DECISIONS else "review") as deed:
-            deed.about = f"run {field(request, 'run')}"
+        with audit.recording(request, decision if decision in _DECISIONS else "review") as action:
+            action.about = f"run {field(request, 'run')}"
             reason = field(request, "reason", longest=LONGEST_REASON)
-            deed.about += f": {reason}"
+            action.about += f": {reason}"
             run_id = _id(field(request, "run"))
             if decision not in _DECISIONS:
                 raise ConfigurationError(f"decision {decision!r:.40}: one of {', '.join(_DECISIONS)}")
             if decision == "reject" and not reason:
                 raise ConfigurationError("say what was wrong with the run")
-            review(deed.store, run_id, _DECISIONS[decision], deed.person.name, reason)
+            review(action.store, run_id, _DECISIONS[decision], action.person.name, reason)
         return RedirectResponse(after, 303)
 
     @routes.post("/triage/mute")
     def mute_number(request: Request) -> Response:
         after = _next(request)
-        with deeds.noted(request, "mute") as deed:
-            deed.about = f"v{field(request, 'verdict')}"
+        with audit.recording(request, "mute") as action:
+            action.about = f"v{field(request, 'verdict')}"
             until, reason = field(request, "until"), field(request, "reason", longest=LONGEST_REASON)
-            deed.about += f" until {until}: {reason}"
+            action.about += f" until {until}: {reason}"
             verdict_id = _id(field(request, "verdict"))
-            found = read_verdicts(deed.store, verdict_id=verdict_id)
+            found = read_verdicts(action.store, verdict_id=verdict_id)
             if not found:
                 raise ConfigurationError(f"no verdict v{verdict_id} (any more): the run was judged again")
             if not reason:
                 raise ConfigurationError("say why nobody needs to hear of it")
-            ((verdict,), by) = found, deed.person.name
+            ((verdict,), by) = found, action.person.name
             its = {name: escape(value) for name, value in verdict.params.items()}
             board, day = verdict.run.board, _day(until)
-            mute(deed.store, escape(verdict.metric), board=board, params=its, until=day, reason=reason, by=by)
+            mute(action.store, escape(verdict.metric), board=board, params=its, until=day, reason=reason, by=by)
         return RedirectResponse(after, 303)
 
     @routes.post("/runs/{run_id}/again")
     def again(request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)]) -> Response:
-        with deeds.noted(request, "measure again", about=f"run {run_id}") as deed:
-            measured = deed.store.run(run_id)
-            if not read_verdicts(deed.store, run_id=run_id, outcomes=[UNSURE]):
+        with audit.recording(request, "measure again", about=f"run {run_id}") as action:
+            measured = action.store.run(run_id)
+            if not read_verdicts(action.store, run_id=run_id, outcomes=[UNSURE]):
                 raise ConfigurationError(f"the judge asks for nothing of run {run_id} again")
-            env = job_control.environment(deeds.board(measured.board))
-            words = [f"--env={env}", f"--confirms={run_id}", f"--release={measured.release}"]
-            words += own(deed.store, measured.board, deed.person.name)
-            deed.about = f"{job_control.queued(deeds.site, deed.person.name, words)}: run {run_id} of {measured.board}"
+            env = job_control.environment(audit.board(measured.board))
+            arguments = [f"--env={env}", f"--confirms={run_id}", f"--release={measured.release}"]
+            arguments += own_reservation(action.store, measured.board, action.person.name)
+            action.about = (
+                f"{job_control.queue_run(audit.site, action.person.name, arguments)}: run {run_id} of {measured.board}"
+            )
         return back(measured.board)
 
     return routes
@@ -107,7 +109,7 @@ def _row(verdict: StoredVerdict) -> dict[str, Any]:
     return {
         "id": verdict.id,
         "run": verdict.run,
-        "said": text.sentence(verdict),
+        "text": text.sentence(verdict),
         "outcome": verdict.outcome,
         "open": verdict.open,
         "state": state,

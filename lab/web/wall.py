@@ -22,7 +22,7 @@ from lab.results.formatting import label, number
 from lab.results.listing import ListedRun
 from lab.results.store import Store
 
-# --- The small line of a board's last boot times, for its tile: read once for each run that ended, and kept ---
+# --- A sparkline of a board's last boot times, read once for each run that ended ---
 
 
 WIDTH: Final = 120
@@ -178,8 +178,8 @@ def tiles(
         lines: board -> the last line of its console. sparks: board -> its last boot times.
     """
     made = [_tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.boards]
-    kept = [tile for tile in made if wanted.takes(tile)]
-    return sorted(kept, key=lambda tile: (tile.state != "needs a person", tile.board))
+    shown = [tile for tile in made if wanted.takes(tile)]
+    return sorted(shown, key=lambda tile: (tile.state != "needs a person", tile.board))
 
 
 def counted(shown: Iterable[Tile]) -> dict[State, int]:

@@ -79,9 +79,11 @@ def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
     for kind in ("resources", "drivers"):
         for name, arguments in _entries(target, kind):
             own = str(arguments.get("name") or "")
-            said = "; ".join(_said(key, value) for key, value in arguments.items() if key not in {"name", "bindings"})
-            if said:  # a driver without arguments is only labgrid's way to use a resource
-                yield Wire(_part(name), f"{name} {own}".strip(), said)
+            text = "; ".join(
+                _argument_text(key, value) for key, value in arguments.items() if key not in {"name", "bindings"}
+            )
+            if text:  # a driver without arguments is only labgrid's way to use a resource
+                yield Wire(_part(name), f"{name} {own}".strip(), text)
 
 
 def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -100,11 +102,11 @@ def _part(name: str) -> str:
     return next((part for part, words in _PARTS if any(word in name for word in words)), "other")
 
 
-def _said(key: str, value: Any) -> str:
+def _argument_text(key: str, value: Any) -> str:
     if any(word in key.lower() for word in _SECRET):
         return f"{key} {HIDDEN}"
     if isinstance(value, dict):
-        return f"{key}: " + ", ".join(_said(str(name), each) for name, each in value.items())
+        return f"{key}: " + ", ".join(_argument_text(str(name), each) for name, each in value.items())
     if isinstance(value, list):
         return f"{key} {' '.join(redacted(str(each)) for each in value)}"
     return f"{key} {f'{value:#x}' if key in _IN_HEX and isinstance(value, int) else redacted(str(value))}"

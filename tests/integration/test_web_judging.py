@@ -14,7 +14,7 @@ from support.web_serving import serving
 from lab.errors import LabStableError
 from lab.judge.baseline import judge_run
 from lab.web import releasepages, releases
-from lab.web.releasepages import Judging
+from lab.web.releasepages import BackgroundJudge
 from lab.web.site import Site
 
 BOARDS = 3
@@ -46,7 +46,7 @@ def test_a_page_that_is_judged_meanwhile_goes_on_by_itself_also_after_a_failed_r
     asked = threading.Event()
     requests: list[int] = []
 
-    def counted(self: Judging) -> int:
+    def counted(self: BackgroundJudge) -> int:
         """Each request of the page asks for this."""
         requests.append(self._progress)
         if len(requests) == 2:
@@ -61,7 +61,7 @@ def test_a_page_that_is_judged_meanwhile_goes_on_by_itself_also_after_a_failed_r
 
     monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     monkeypatch.setattr(releases, "judge_run", waits)
-    monkeypatch.setattr(Judging, "progress", property(counted))
+    monkeypatch.setattr(BackgroundJudge, "progress", property(counted))
     with serving(Site(url, runtime=tmp_path / "runtime", folder=tmp_path)) as address:
         (seen,) = page_looks.look([Look(address, "/releases/04.00?against=02.00", ask=WHOLE % BOARDS, axe=True)])
     assert [complaint for complaint in seen.complaints if "503" not in complaint] == []

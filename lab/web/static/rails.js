@@ -1,8 +1,8 @@
 // The rails of a board over the last 60 s, with the moments of its console on the same clock.
 const SPAN_S = 60;
 const place = document.getElementById("rails-live");
-const said = document.getElementById("rails-state");
-const about = said.textContent;
+const state = document.getElementById("rails-state");
+const about = state.textContent;
 const marks = []; // moments of the console: seconds on the host's clock, and names
 let times = []; // seconds on the host's clock
 let watts = []; // of each rail
@@ -79,7 +79,7 @@ function take(event) {
   watts.forEach((values) => values.splice(0, gone));
   while (marks.length && marks[0].at_s < old) marks.shift();
   const total = watts.reduce((sum, values) => sum + (values.at(-1) ?? 0), 0);
-  said.textContent = piece.said || `${about} Now ${total.toFixed(3)} W in all.`;
+  state.textContent = piece.reason || `${about} Now ${total.toFixed(3)} W in all.`;
   place.dataset.steps = times.length;
   if (piece.rails.join() !== names.join()) {
     names = piece.rails;
@@ -97,7 +97,7 @@ function follow() {
     source = new EventSource(place.dataset.address);
     source.addEventListener("rails", take);
     source.addEventListener("error", () => {
-      said.textContent = "The connection broke; the browser tries again.";
+      state.textContent = "The connection broke; the browser tries again.";
     });
   }
 }

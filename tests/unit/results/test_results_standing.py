@@ -42,7 +42,7 @@ def look(store: Store, most: int = 99, *, later: dt.timedelta = dt.timedelta(0))
 
 
 def heard(store: Store) -> list[int]:
-    return [verdict.run.id for verdict in look(store).heard]
+    return [verdict.run.id for verdict in look(store).unmuted]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def runs(store: Store) -> list[int]:
 
 def test_a_regression_stands_though_later_runs_have_nothing_to_say(store: Store, runs: list[int]) -> None:
     found = look(store)
-    assert [verdict.run.id for verdict in found.heard] == [runs[2]]
+    assert [verdict.run.id for verdict in found.unmuted] == [runs[2]]
     began = found.began[runs[1]]
     assert (began.run, began.at, began.release) == (runs[1], store.run(runs[1]).started_at, "11.02")
 
@@ -99,19 +99,19 @@ def test_a_small_part_that_is_taken_back_is_not_enough(store: Store, runs: list[
 def test_improvements_are_nothing_that_waits_for_somebody(store: Store) -> None:
     run = a_run(store)
     write_verdicts(store, run, [moved(run, "improvement", -1), moved(run, "environment", -1, metric=OTHER)])
-    assert [verdict.outcome for verdict in look(store).heard] == ["environment"]
+    assert [verdict.outcome for verdict in look(store).unmuted] == ["environment"]
 
 
 def test_muted_ones_stand_apart_until_the_mute_ends(store: Store, runs: list[int]) -> None:
     until = utc_now() + dt.timedelta(days=2)
     mute(store, "boot.*", board=BOARD, params={}, until=until, reason="known", by="ada")
     found = look(store)
-    assert (found.heard, [verdict.run.id for verdict in found.muted]) == ((), [runs[2]])
-    assert len(look(store, later=dt.timedelta(days=3)).heard) == 1
+    assert (found.unmuted, [verdict.run.id for verdict in found.muted]) == ((), [runs[2]])
+    assert len(look(store, later=dt.timedelta(days=3)).unmuted) == 1
 
 
 def test_very_old_ones_are_forgotten_and_very_many_are_counted(store: Store, runs: list[int]) -> None:
-    assert look(store, later=LOOK_BACK + dt.timedelta(days=1)).heard == ()
+    assert look(store, later=LOOK_BACK + dt.timedelta(days=1)).unmuted == ()
     write_verdicts(store, runs[4], [moved(runs[4], params={"medium": str(n)}) for n in range(9)])
     found = look(store, most=4)
-    assert ([verdict.run.id for verdict in found.heard], found.left_out) == ([runs[4]] * 4, 6)
+    assert ([verdict.run.id for verdict in found.unmuted], found.left_out) == ([runs[4]] * 4, 6)

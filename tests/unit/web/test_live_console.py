@@ -50,10 +50,10 @@ def test_a_second_viewer_misses_nothing_and_the_stamps_are_the_consoles(bench: C
     async def look() -> tuple[list[tuple[str, dict[str, object]]], str]:
         live, loop = LiveConsoles(bench.runtime), asyncio.get_running_loop()
         first, second = Viewer(loop), Viewer(loop)
-        assert (await asyncio.to_thread(live.look, "b", first, "qemu-virt")).text == ""
+        assert (await asyncio.to_thread(live.attach, "b", first, "qemu-virt")).text == ""
         adapter.say(BOOT)
         events = await heard(first, "login: ")
-        before = await asyncio.to_thread(live.look, "b", second)
+        before = await asyncio.to_thread(live.attach, "b", second)
         adapter.say(b"root\r\nlast\r\n")
         later = await heard(second, "last")
         await heard(first, "last")
@@ -100,7 +100,7 @@ def test_a_port_that_is_gone_ends_the_stream(bench: ConsoleBench) -> None:
 
     async def look() -> str:
         live, viewer = LiveConsoles(bench.runtime), Viewer(asyncio.get_running_loop())
-        await asyncio.to_thread(live.look, "b", viewer)
+        await asyncio.to_thread(live.attach, "b", viewer)
         bench.end_server()
         async with asyncio.timeout(LIMIT_S):
             while not (piece := (await viewer.queue.get())[0]).error:

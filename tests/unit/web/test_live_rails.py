@@ -46,11 +46,11 @@ def sampling(bench: RailBench, runtime: Path, trace: Path, wanted: AdcRange = Ad
 def test_a_viewer_gets_the_power_that_the_board_draws_as_it_is_sampled(runtime: Path, tmp_path: Path) -> None:
     bench = RailBench()
     rails = LiveRails(runtime, BenchClock(bench))
-    assert rails.since("board-1", -1).said == live.NOBODY
+    assert rails.since("board-1", -1).reason == live.NOBODY
     recorder = sampling(bench, runtime, tmp_path / "power.trace")
     bench.play(recorder, ("idle", 3.0))
     first = rails.since("board-1", -1)
-    assert (first.said, first.begins) == ("", True)
+    assert (first.reason, first.begins) == ("", True)
     assert len(first.steps) == pytest.approx(3.0 / (STEP_NS / 1e9), abs=2)
     expected = bench.watts("idle")
     for place, name in enumerate(first.rails):
@@ -71,12 +71,12 @@ def test_the_next_sampler_goes_on_where_the_one_before_ended(runtime: Path, tmp_
     first = rails.since("board-1", -1)
     recorder.close()
     ended = rails.since("board-1", first.last)
-    assert ended.said == live.NOBODY
+    assert ended.reason == live.NOBODY
     second = sampling(bench, runtime, tmp_path / "2.trace")
     bench.play(second, ("idle", 1.0))
     (tmp_path / "1.trace").unlink()
     again = rails.since("board-1", ended.last)
-    assert (again.said, again.begins) == ("", False)
+    assert (again.reason, again.begins) == ("", False)
     assert len(again.steps) >= 8
     second.close()
 
@@ -97,11 +97,11 @@ def test_a_sampler_that_was_killed_samples_no_more(runtime: Path, tmp_path: Path
     told = SamplerStatus("board-1", str(tmp_path / "power.trace"), process.identity())
     host, boot, _, _ = told.holder.rsplit("/", 3)
     rails = LiveRails(runtime, BenchClock(bench))
-    assert rails.since("board-1", -1).said == ""
+    assert rails.since("board-1", -1).reason == ""
     host_runtime.write(
         runtime / host_runtime.SAMPLERS, "board-1", evolve(told, holder=f"{host}/{boot}/{os.getpid()}/1")
     )
-    assert rails.since("board-1", -1).said == live.NOBODY
+    assert rails.since("board-1", -1).reason == live.NOBODY
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no trace\n"])
@@ -110,7 +110,7 @@ def test_a_trace_that_cannot_be_read_is_said(runtime: Path, tmp_path: Path, cont
         (tmp_path / "power.trace").write_bytes(content)
     told = SamplerStatus("b", str(tmp_path / "power.trace"), process.identity())
     host_runtime.write(runtime / host_runtime.SAMPLERS, "b", told)
-    assert "power.trace" in LiveRails(runtime).since("b", -1).said
+    assert "power.trace" in LiveRails(runtime).since("b", -1).reason
 
 
 def test_a_sensor_without_an_answer_has_no_power(runtime: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from lab.web.consoles import ConsolePiece, Handing, Viewer
+from lab.web.consoles import Broadcaster, ConsolePiece, Viewer
 
 LIMIT_S = 60
 MANY = 200
@@ -22,10 +22,10 @@ async def given(viewer: Viewer, count: int) -> list[bytes]:
 
 def test_each_viewer_has_all_pieces_in_their_order_also_when_others_leave_meanwhile() -> None:
     async def look() -> list[list[bytes]]:
-        handing, loop = Handing(), asyncio.get_running_loop()
+        broadcaster, loop = Broadcaster(), asyncio.get_running_loop()
         viewers = [Viewer(loop) for _ in range(MANY)]
         for number, piece in enumerate(pieces(5)):
-            handing.give(viewers[20 * number :], piece)  # the first ones leave
+            broadcaster.send(viewers[20 * number :], piece)  # the first ones leave
         return [await given(viewer, 5) for viewer in viewers[80:]]
 
     assert asyncio.run(look()) == [[b"0", b"1", b"2", b"3", b"4"]] * (MANY - 80)
@@ -33,9 +33,9 @@ def test_each_viewer_has_all_pieces_in_their_order_also_when_others_leave_meanwh
 
 def test_the_loop_does_other_things_while_many_are_given_a_piece() -> None:
     async def look() -> tuple[int, int]:
-        handing, loop = Handing(), asyncio.get_running_loop()
+        broadcaster, loop = Broadcaster(), asyncio.get_running_loop()
         viewers = [Viewer(loop) for _ in range(MANY)]
-        handing.give(viewers, ConsolePiece(b"x"))
+        broadcaster.send(viewers, ConsolePiece(b"x"))
         await given(viewers[0], 1)
         first = sum(not viewer.queue.empty() for viewer in viewers)
         for viewer in viewers[1:]:
@@ -49,10 +49,10 @@ def test_the_loop_does_other_things_while_many_are_given_a_piece() -> None:
 
 def test_more_are_given_at_once_where_more_wait_so_that_those_of_a_slow_host_grow_no_further() -> None:
     async def look() -> list[int]:
-        handing, loop = Handing(), asyncio.get_running_loop()
+        broadcaster, loop = Broadcaster(), asyncio.get_running_loop()
         viewer, many = Viewer(loop, asyncio.Queue()), [Viewer(loop, asyncio.Queue()) for _ in range(MANY)]
         for piece in pieces(300):
-            handing.give([viewer, *many], piece)
+            broadcaster.send([viewer, *many], piece)
         turns = []
         for _ in range(300):
             await given(viewer, 1)
@@ -64,13 +64,13 @@ def test_more_are_given_at_once_where_more_wait_so_that_those_of_a_slow_host_gro
 
 def test_a_slow_viewer_loses_pieces_and_holds_nobody_up() -> None:
     async def look() -> tuple[list[bytes], tuple[ConsolePiece, int], int]:
-        handing, loop = Handing(), asyncio.get_running_loop()
+        broadcaster, loop = Broadcaster(), asyncio.get_running_loop()
         slow, quick = Viewer(loop, asyncio.Queue(1)), Viewer(loop)
         for piece in pieces(3):
-            handing.give([slow, quick], piece)
+            broadcaster.send([slow, quick], piece)
         came = await given(quick, 3)
         first = slow.queue.get_nowait()
-        handing.give([slow], ConsolePiece(b"last"))
+        broadcaster.send([slow], ConsolePiece(b"last"))
         async with asyncio.timeout(LIMIT_S):
             last, lost = await slow.queue.get()
         assert last.events == b"last"
@@ -90,7 +90,7 @@ def test_viewers_of_a_loop_that_has_ended_are_forgotten() -> None:
 
     async def look() -> list[bytes]:
         here = Viewer(asyncio.get_running_loop())
-        Handing().give([gone, here], ConsolePiece(b"x"))
+        Broadcaster().send([gone, here], ConsolePiece(b"x"))
         return await given(here, 1)
 
     assert asyncio.run(look()) == [b"x"]

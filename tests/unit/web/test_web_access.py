@@ -74,7 +74,7 @@ def test_nobody_but_an_operator_changes_anything_anywhere(
     guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr(job_control, "queued", lambda *given: started.append(given))
+    monkeypatch.setattr(job_control, "queue_run", lambda *given: started.append(given))
     monkeypatch.setattr(job_control, "power_cycle", lambda *given: started.append(given))
     nobody, viewer, operator = Browser(guarded.url), logged_in(guarded.url, "vera"), logged_in(guarded.url, "olga")
     before = contents(guarded)

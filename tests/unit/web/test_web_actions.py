@@ -248,7 +248,7 @@ def test_only_so_many_logs_are_kept(tmp_path: Path) -> None:
     old = tmp_path / "web-run-x7f3.log"
     old.touch()
     os.utime(old, (time.time() - 15 * 86_400,) * 2)
-    job_control.tidy(tmp_path)
+    job_control.remove_old_logs(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} == {f"web-run-j{number}.log" for number in range(11, 61)}
 
 
@@ -446,7 +446,7 @@ def test_measuring_again_queues_the_judges_confirmation(
     assert "the judge asks for nothing of run 1 again" in refused(olga, "/runs/1/again")
     verdict(guarded, UNSURE)
     words: list[list[str]] = []
-    monkeypatch.setattr(job_control, "queued", lambda _site, person, given: words.append([person, *given]) or "j9")
+    monkeypatch.setattr(job_control, "queue_run", lambda _site, person, given: words.append([person, *given]) or "j9")
     assert 'action="/runs/1/again"' in olga.get("/releases/11.01").text
     assert 'action="/runs/1/again"' not in logged_in(guarded.url, "vera").get("/releases/11.01").text
     done(olga, "/runs/1/again")

@@ -12,7 +12,7 @@ from support.web_serving import serving
 from lab.results import artifacts, open_store
 from lab.results.artifacts import ArtifactStore
 from lab.results.location import ARTIFACTS_VARIABLE, SHARED_VARIABLE
-from lab.web.site import Passing, Site
+from lab.web.site import Site, UncachedPage
 
 NOT_YET = "may not have brought it yet"
 OF_A_LOG = "Booting Linux on physical CPU"
@@ -47,5 +47,5 @@ def test_a_page_made_before_its_logs_were_brought_shows_them_afterwards(
 def test_only_a_page_that_misses_nothing_is_kept(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "results.db")):
         pass
-    site, pages = Site(str(tmp_path / "results.db")), iter([Passing("missing"), "whole", "never made"])
+    site, pages = Site(str(tmp_path / "results.db")), iter([UncachedPage("missing"), "whole", "never made"])
     assert [site.page(("run", "1"), lambda _store: next(pages)) for _ in range(3)] == ["missing", "whole", "whole"]

@@ -358,7 +358,7 @@ def test_the_documents_have_the_judges_figures(lab: Lab) -> None:
     moved = [number for run in said["runs"] for number in run["numbers"]]
     with snapshot(lab.store) as seen:
         judged = [judge_run(seen, run, BEFORE) for run in NEWEST]
-    known = [document(each, (), comparison(each, Names(each.head)).told)["numbers"] for each in judged]
+    known = [document(each, (), comparison(each, Names(each.head)).reported)["numbers"] for each in judged]
     assert moved == [number for numbers in known for number in numbers]
     assert "regression" in {number["verdict"] for number in moved}
     tag = {"If-None-Match": answer.headers["etag"]}
@@ -555,7 +555,7 @@ def test_what_failed_a_while_ago_is_tried_again_and_told_to_nobody(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(releasepages, "AT_ONCE", 0)
-    monkeypatch.setattr(releasepages, "TOLD_S", 0.0)
+    monkeypatch.setattr(releasepages, "REPORT_S", 0.0)
 
     def fails(*_asked: object) -> object:
         raise LabStableError("the disk is gone", failure="results")

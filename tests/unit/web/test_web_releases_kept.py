@@ -33,7 +33,7 @@ def wanted(number: int) -> WantedComparison:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    monkeypatch.setattr(releases, "KEPT_BYTES", 3 * (releases._LEAST_BYTES + releases._PAGE_BYTES * PAGE))
+    monkeypatch.setattr(releases, "CACHE_BYTES", 3 * (releases._LEAST_BYTES + releases._PAGE_BYTES * PAGE))
     return [0.0]
 
 
