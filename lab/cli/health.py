@@ -98,7 +98,7 @@ def health(
 
 
 def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> Check:
-    """Hold the board, check it, and keep what was found."""
+    """Hold the board, check it, and store the findings."""
     board_type, name = envfile.board_of(path)
     book = lease.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
     order = Order(board_type, name, ("health",), str(path), "", None)

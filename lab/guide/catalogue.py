@@ -44,7 +44,7 @@ class _Entry:
 
 @frozen
 class CellReading:
-    """A cell and what it measures.
+    """A cell and its metric.
 
     Attributes:
         quantity: None where the catalogue has no entry: the row is kept as it is.
@@ -88,7 +88,7 @@ class Catalogue:
     keys: Mapping[str, str]
 
     def readings(self, guide: Guide) -> Iterator[CellReading]:
-        """Every cell of a guide, in order, with what it measures.
+        """Every cell of a guide, in order, with its metric.
 
         An unattributed cell is read as the column that it likely stands under; without one it measures nothing known.
         """
@@ -147,7 +147,7 @@ def _alone(reading: CellReading, first: dict[object, CellReading]) -> CellReadin
 
 
 def _words(reading: CellReading) -> tuple[str, ...]:
-    """Printed words that say what a cell measured."""
+    """Printed words that name a cell's metric."""
     texts = (reading.table.title, *reading.table.chapter, reading.cell.metric or "", *reading.cell.params.values())
     return tuple(" ".join(text.lower().split()) for text in texts)
 

@@ -159,7 +159,7 @@ _IGNORED = (
 
 
 class _Table(dict[str, type[Directive]]):
-    """Every name is known; what is not listed is a container."""
+    """The directives by name; an unlisted one is a container."""
 
     def __contains__(self, name: object) -> bool:
         return True

@@ -123,7 +123,7 @@ class Builder:
         return tuple(text for _, text in self._open if text)
 
     def heading(self, depth: int, text: str) -> None:
-        """A heading; it ends what is as deep or deeper."""
+        """A heading; it ends sections of its level or deeper."""
         self.close(depth)
         heading = heading_text(text)
         if not self.document.title and "performance guide" in heading.lower():

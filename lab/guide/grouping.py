@@ -34,7 +34,7 @@ _MOST = math.log(10)  # a number that fell to a hundredth is not worth more than
 
 
 def causes(found: Comparison) -> list[Cause]:
-    """The causes, what needs a person first."""
+    """The causes, the bad ones first."""
     loud = [change for change in found.changes if change.verdict not in _QUIET]
     every = [
         *_of_rules(found, loud),
@@ -46,7 +46,7 @@ def causes(found: Comparison) -> list[Cause]:
 
 
 def quiet(found: Comparison) -> list[Change]:
-    """The changes that say nothing."""
+    """The changes within noise."""
     return [change for change in found.changes if change.verdict in _QUIET]
 
 
@@ -317,7 +317,7 @@ _ENOUGH = 2  # benchmarks of the processor that show its clock
 
 
 def moved(found: Comparison, changes: Iterable[Change]) -> Iterator[Cause]:
-    """The causes of what moved, in any order."""
+    """The causes of moved numbers, in any order."""
     every = list(changes)
     for verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
         kind = Kind.WORSE if verdict is Verdict.REGRESSION else Kind.BETTER

@@ -79,7 +79,7 @@ class Importer:
     _known: dict[tuple[str, str, str], int] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Look up what is there."""
+        """Look up the earlier imports."""
         published = [run for run in self.store.runs() if run.kind == PUBLISHED and "sha256" in run.provenance]
         self._known = {(run.provenance["sha256"], run.board, run.release): run.id for run in reversed(published)}
 
@@ -246,7 +246,7 @@ def prepare(
 
 
 def _owners(evidence: AnnotatedGuide, path: Path, board: str | None) -> dict[str, str]:
-    """Each board, and what names it."""
+    """Each board, and the source of its name."""
     guide = evidence.sheet.guide
     owners = dict.fromkeys(guide.boards, "table")
     if not owners:
@@ -268,7 +268,7 @@ def _owners(evidence: AnnotatedGuide, path: Path, board: str | None) -> dict[str
 
 @frozen
 class _Origin:
-    """The file, and what it is taken for."""
+    """The file and its release."""
 
     path: Path
     sha256: str

@@ -35,7 +35,7 @@ class Neighbours:
 
 @frozen
 class MeasuredGuide:
-    """A guide and what each of its cells measures.
+    """A guide and the metrics of its cells.
 
     Attributes:
         readings: one for every cell, in reading order.

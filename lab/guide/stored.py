@@ -181,7 +181,7 @@ def names_of_releases(runs: Sequence[Run]) -> dict[tuple[int, ...], str]:
 
 
 def counting(store: Store) -> list[Run]:
-    """The runs that nobody rejected, the newest first."""
+    """The runs without a rejection, the newest first."""
     decided = reviews(store)
     return [run for run in store.runs() if run.id not in decided or decided[run.id].decision != "rejected"]
 

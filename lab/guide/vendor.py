@@ -84,7 +84,7 @@ def _formed(entry: GuideEntry, bandwidth: Mapping[str, Mapping[tuple[str, str], 
 
 
 def _aliases(entries: Sequence[GuideEntry]) -> Iterator[GuideEntry]:
-    """The rows that the vendor prints twice, marked as what they are."""
+    """The rows that the vendor prints twice, marked as such."""
     printed: dict[str, list[str]] = {}
     for alias, row in catalogue.load().aliases.items():
         printed.setdefault(row, []).append(alias)

@@ -114,4 +114,4 @@ def test_a_port_that_is_gone_ends_the_stream(bench: ConsoleBench) -> None:
 def test_what_is_held_back_for_many_viewers_is_bounded(viewers: int) -> None:
     feed = consoles._Feed.__new__(consoles._Feed)
     feed.viewers = [None] * viewers  # type: ignore[list-item]
-    assert 0.01 <= feed._together_s <= 0.08
+    assert 0.01 <= feed._batch_s <= 0.08

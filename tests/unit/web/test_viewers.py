@@ -101,12 +101,12 @@ def test_a_beat_wakes_only_a_viewer_for_whom_nothing_waits() -> None:
     async def look() -> list[bytes]:
         viewer = Viewer(asyncio.get_running_loop())
         viewer.put(ConsolePiece(b"x"))
-        with viewer.beating(3600):
+        with viewer.heartbeat(3600):
             assert viewer.due
             found = await given(viewer, 1)
             assert viewer.queue.empty()
         viewer.due = False
-        with viewer.beating(3600):
+        with viewer.heartbeat(3600):
             found += await given(viewer, 1)
             assert viewer.due
         return found

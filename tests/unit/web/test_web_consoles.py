@@ -38,10 +38,10 @@ async def look_twice(bench: ConsoleBench) -> None:
         client.open(adapter.link, name="uart0", board="b1")
     consoles, loop = LiveConsoles(bench.runtime), asyncio.get_running_loop()
     first, second = Viewer(loop), Viewer(loop)
-    await asyncio.to_thread(consoles.look, "b1", first)
+    await asyncio.to_thread(consoles.attach, "b1", first)
     adapter.say(b"first line\r\nsecond line\r\n")
     assert b"second line" in await until(first, b"second line")
-    before = await asyncio.to_thread(consoles.look, "b1", second)
+    before = await asyncio.to_thread(consoles.attach, "b1", second)
     assert before.text.splitlines() == ["first line", "second line"], "the whole of what came before, once"
     adapter.say(b"third line\r\n")
     for viewer in (first, second):
@@ -66,7 +66,7 @@ async def look_at_what_cannot_be_read(bench: ConsoleBench, monkeypatch: pytest.M
         broken.setattr(consoles, "last_lines", unreadable)
         for _ in range(2):
             with pytest.raises(LabStableError, match="cannot be read"):
-                await asyncio.to_thread(live.look, "b1", Viewer(asyncio.get_running_loop()))
+                await asyncio.to_thread(live.attach, "b1", Viewer(asyncio.get_running_loop()))
     assert live._feeds["b1"].viewers == []
     with bench.client() as client:
         async with asyncio.timeout(DEADLINE_S):

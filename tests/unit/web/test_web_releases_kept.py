@@ -23,7 +23,7 @@ class Judge(ReleaseJudge):
 
     def _made(self, _snapshot: Any, head: Any, _against: str | None) -> ReleaseRun:
         self.asked.append(head.id)
-        return ReleaseRun(head, {}, bad=False, shown=escape("x" * PAGE), said={})
+        return ReleaseRun(head, {}, bad=False, shown=escape("x" * PAGE), document={})
 
 
 def wanted(number: int) -> WantedComparison:
