@@ -42,7 +42,7 @@ def test_what_was_asked_for_longest_ago_makes_room(clock: list[float]) -> None:
     for number in range(5):
         judge.judged(snapshot, wanted(number))
         clock[0] += IN_USE_S + 1
-    assert [number for number in range(5) if judge.kept(wanted(number))] == [2, 3, 4]
+    assert [number for number in range(5) if judge.stored(wanted(number))] == [2, 3, 4]
     judge.judged(snapshot, wanted(0))
     assert judge.asked == [0, 1, 2, 3, 4, 0]
 
@@ -53,7 +53,7 @@ def test_a_page_that_needs_more_than_there_is_room_for_becomes_whole(clock: list
         judge.judged(Any, wanted(number))
         clock[0] += 5
         for earlier in range(number):
-            assert judge.kept(wanted(earlier)), "the page asks for all of its runs again"
+            assert judge.stored(wanted(earlier)), "the page asks for all of its runs again"
     clock[0] += IN_USE_S + 1
     judge.judged(Any, wanted(10))
-    assert sum(judge.kept(wanted(number)) is not None for number in range(11)) == 3
+    assert sum(judge.stored(wanted(number)) is not None for number in range(11)) == 3
