@@ -40,8 +40,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.provision.release import Content, Image
-from lab.provision.ways.sd_mux import CardWay, Disk
 from lab.provision.writer import Plan, WriteTarget
+from lab.provision.writers.sd_mux import CardWay, Disk
 from lab.shown import bad, echo, table
 
 MIB: Final = 1 << 20

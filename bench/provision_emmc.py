@@ -21,8 +21,8 @@ from lab.env.powered import parts
 from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image
-from lab.provision.ways.command import CommandPrompt
 from lab.provision.writer import WriteTarget
+from lab.provision.writers.command import CommandPrompt
 from lab.shown import echo, table
 
 MIB: Final = 1 << 20

@@ -38,7 +38,7 @@ from lab.places.exporter import LOOPBACK, ExporterOptions, run
 from lab.places.holding import with_port
 from lab.places.janitor import GRACE_S, LOOK_S, Janitor
 from lab.places.janitor import patient as janitor_patient
-from lab.provision.ways import sd_mux
+from lab.provision.writers import sd_mux
 from lab.results import open_store
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, log_to, table

@@ -166,7 +166,7 @@ def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) 
     Args:
         device: of the console. id_path: asks udev for a device's.
     """
-    if plan.target.host:  # which takes its turns itself, `lab.provision.ways.sd_mux`
+    if plan.target.host:  # which takes its turns itself, `lab.provision.writers.sd_mux`
         return ""
     return hub_of_disk(plan.target.identity) or (hub_of(id_path(device)) if device else "")
 

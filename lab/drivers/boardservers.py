@@ -12,10 +12,10 @@ from attrs import define, field
 
 from lab.errors import ConfigurationError
 from lab.host.tcp import is_loopback, own_address
-from lab.provision.ways.command import CommandPrompt
-from lab.provision.ways.linux import FolderServer
-from lab.provision.ways.serving import serving
-from lab.provision.ways.uboot import USUAL_RATE, Network, Tftp
+from lab.provision.writers.command import CommandPrompt
+from lab.provision.writers.linux import FolderServer
+from lab.provision.writers.serving import serving
+from lab.provision.writers.uboot import USUAL_RATE, Network, Tftp
 
 _READABLE: Final = 0o755  # the server may be another user's
 AUTO: Final = "auto"

@@ -26,12 +26,12 @@ from lab.provision import ramlinux
 from lab.provision.failures import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
 from lab.provision.release import RecoveryStage
-from lab.provision.ways import emmc_boot_partitions, linuxemmc
-from lab.provision.ways.command import SHORT_S, Command, CommandPrompt, carry_out, limit_s
-from lab.provision.ways.linux import Carrier, LinuxWay, OverHttp, OverSsh
-from lab.provision.ways.linuxanswers import refuse
-from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
 from lab.provision.writer import Way
+from lab.provision.writers import emmc_boot_partitions, linuxemmc
+from lab.provision.writers.command import SHORT_S, Command, CommandPrompt, carry_out, limit_s
+from lab.provision.writers.linux import Carrier, LinuxWay, OverHttp, OverSsh
+from lab.provision.writers.linuxanswers import refuse
+from lab.provision.writers.serving import LOOPBACK, TFTP_PORT
 
 RAM: Final = "ram"
 HTTP: Final = "http"
@@ -51,7 +51,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
 
     The board fetches over HTTP from a server of this driver, or takes files over ssh.
 
-    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.emmc_boot_partitions`).
+    An eMMC's boot partition that the board boots from is kept (`lab.provision.writers.emmc_boot_partitions`).
 
     Args:
         media (dict): medium -> its name in that Linux, e.g. /dev/mmcblk0, /dev/mtd0, or mtd

@@ -22,9 +22,9 @@ from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
 from lab.host.tcp import is_loopback
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
-from lab.provision.ways.blockdevice import STALL_S, Opener
-from lab.provision.ways.sd_mux import CardHost, CardWay, Disk, check_identity, disk_here, opener_here
 from lab.provision.writer import Way
+from lab.provision.writers.blockdevice import STALL_S, Opener
+from lab.provision.writers.sd_mux import CardHost, CardWay, Disk, check_identity, disk_here, opener_here
 
 _GIB: Final = 1 << 30
 _MEDIUM_S: Final = 15.0  # until the host knows a card that was switched to it

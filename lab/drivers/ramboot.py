@@ -14,9 +14,9 @@ from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
 from lab.provision.ramlinux import RamLinux, Start
-from lab.provision.ways.command import Command, carry_out
-from lab.provision.ways.uboot import Loader
-from lab.provision.ways.ubootsession import Session
+from lab.provision.writers.command import Command, carry_out
+from lab.provision.writers.uboot import Loader
+from lab.provision.writers.ubootsession import Session
 
 _POLL_S: Final = 0.2
 _ASKED_S: Final = 10.0  # for a prompt that was asked for

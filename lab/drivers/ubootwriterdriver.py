@@ -15,12 +15,12 @@ from lab.drivers.prompt import uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
-from lab.provision.ways import emmc_boot_partitions, ubootmedia
-from lab.provision.ways.command import CommandPrompt
-from lab.provision.ways.loaders import OverConsole, OverUsb
-from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
-from lab.provision.ways.uboot import Loader, UbootWay
 from lab.provision.writer import Way
+from lab.provision.writers import emmc_boot_partitions, ubootmedia
+from lab.provision.writers.command import CommandPrompt
+from lab.provision.writers.loaders import OverConsole, OverUsb
+from lab.provision.writers.serving import LOOPBACK, TFTP_PORT
+from lab.provision.writers.uboot import Loader, UbootWay
 
 _TFTP: Final = "tftp"
 _CONSOLE: Final = "console"
@@ -34,7 +34,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
 
     Data comes over TFTP, from a server of this driver or the lab's; without a network over USB or the console.
 
-    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.emmc_boot_partitions`).
+    An eMMC's boot partition that the board boots from is kept (`lab.provision.writers.emmc_boot_partitions`).
 
     Args:
         media (dict): medium -> its name in U-Boot: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"

@@ -15,7 +15,7 @@ from labgrid.step import step
 from lab.drivers.calls import SWITCH_LIMIT_S
 from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError
-from lab.provision.ways.sd_mux import Disk
+from lab.provision.writers.sd_mux import Disk
 
 
 @target_factory.reg_resource

@@ -13,9 +13,9 @@ from typing import Any, Final
 import yaml
 
 from lab.cli import main
-from lab.provision.ways.serving import TFTP_PORT
-from lab.provision.ways.uboot import UbootWay
 from lab.provision.writer import Plan, Verified
+from lab.provision.writers.serving import TFTP_PORT
+from lab.provision.writers.uboot import UbootWay
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache
 from lab.virtual.qemu import releases

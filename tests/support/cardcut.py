@@ -19,9 +19,9 @@ from pathlib import Path
 from unittest import mock
 
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.ways import blockdevice, sd_mux
-from lab.provision.ways.sd_mux import CardWay, Disk
 from lab.provision.writer import Plan, WriteProgress, WriteTarget
+from lab.provision.writers import blockdevice, sd_mux
+from lab.provision.writers.sd_mux import CardWay, Disk
 
 PIECE = 64 * 1024
 IMAGE, BOOT, BOOT_AT, SIZE = 20 * PIECE, 3 * PIECE + 100, 24 * PIECE, 32 * PIECE

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from lab.errors import BoardTransientError
 from lab.provision.failures import TftpTimeoutError
-from lab.provision.ways import linuxanswers as answers
+from lab.provision.writers import linuxanswers as answers
 
 ERASE = 0x4000
 DISK, FLASH, OTHER_DISK, OTHER_FLASH = "/dev/mmcblk0", "/dev/mtd0", "/dev/mmcblk1", "/dev/mtd1"

@@ -16,8 +16,8 @@ from lab.errors import BoardlabError
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import Provisioner, Put
 from lab.provision.release import Content, Expected, Release
-from lab.provision.ways.emmc_boot_partitions import from_uboot
 from lab.provision.writer import Way
+from lab.provision.writers.emmc_boot_partitions import from_uboot
 from lab.results import open_store
 from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG

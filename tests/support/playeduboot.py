@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.ways import ubootmedia
-from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.writer import WriteTarget
+from lab.provision.writers import ubootmedia
+from lab.provision.writers.uboot import Network, Tftp, UbootWay
 
 TARGET = WriteTarget("b1", "any", "emmc")
 BASE = 0x40000000

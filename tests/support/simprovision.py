@@ -16,10 +16,10 @@ from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Recovery, Release
-from lab.provision.ways.loaders import OverConsole, OverUsb
-from lab.provision.ways.uboot import Network, Tftp, UbootWay
-from lab.provision.ways.ubootmedia import parse
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
+from lab.provision.writers.loaders import OverConsole, OverUsb
+from lab.provision.writers.uboot import Network, Tftp, UbootWay
+from lab.provision.writers.ubootmedia import parse
 from lab.run.board import Status
 from lab.virtual.sim.faults.catalogue import Planned
 from lab.virtual.sim.network import Folder

@@ -10,8 +10,8 @@ from attrs import frozen
 
 from lab.errors import BoardlabError
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp, OverSsh
 from lab.provision.writer import Plan, WriteTarget
+from lab.provision.writers.linux import FolderServer, LinuxWay, OverHttp, OverSsh
 from support.cutlinux import DISK, ERASE, FLASH, CutLinux, KilledError
 
 BLOCK = 4096

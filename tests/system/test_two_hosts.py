@@ -30,10 +30,10 @@ from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare, socket_path
 from lab.host.ssh import SshLink
 from lab.provision.failures import MediaWriteFailedError
-from lab.provision.ways import blockdevice
-from lab.provision.ways.planning import WritePiece
-from lab.provision.ways.sd_mux import CardHost
 from lab.provision.writer import Meter
+from lab.provision.writers import blockdevice
+from lab.provision.writers.planning import WritePiece
+from lab.provision.writers.sd_mux import CardHost
 from lab.rails import Sampler, Trace
 from lab.rails.remote import RailsServer, by_socket
 from lab.rails.server import rails_socket
@@ -46,8 +46,8 @@ CONSOLES = 16  # more than sshd's MaxSessions
 CARD_LAB = """#!{python}
 import os, subprocess, sys
 sys.path.insert(0, {root!r})
-from lab.provision.ways import sd_mux as cardhost
-from lab.provision.ways.sd_mux import Disk
+from lab.provision.writers import sd_mux as cardhost
+from lab.provision.writers.sd_mux import Disk
 address = subprocess.run(["ip", "-br", "-4", "address"], capture_output=True, text=True).stdout
 identity = "on " + next(word.partition("/")[0] for word in address.split() if word.startswith("10.77."))
 cardhost.disk_here = lambda path: Disk(path, os.stat(path).st_size, identity)

@@ -22,10 +22,10 @@ from lab.host.ssh import SshLink
 from lab.provision.failures import MediaMissingError, MediaVerifyFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
 from lab.provision.snagboot import hub_of_disk, turn_at
-from lab.provision.ways.blockwriter import ORDER, WRITE
-from lab.provision.ways.sd_mux import CardHost
 from lab.provision.writer import WriteProgress
 from lab.provision.writer import WriteTarget as WayTarget
+from lab.provision.writers.blockwriter import ORDER, WRITE
+from lab.provision.writers.sd_mux import CardHost
 
 DEADLINE_S = 60.0
 READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"
@@ -35,8 +35,8 @@ DATA = os.urandom(5 << 20)
 LAB = """#!{python}
 import os, sys
 sys.path.insert(0, {root!r})
-from lab.provision.ways import sd_mux as cardhost
-from lab.provision.ways.sd_mux import Disk
+from lab.provision.writers import sd_mux as cardhost
+from lab.provision.writers.sd_mux import Disk
 if os.path.isfile(sys.argv[3]):
     cardhost.disk_here = lambda path: Disk(path, os.stat(path).st_size, open(path + ".udev").read())
 assert os.environ["AT"] == "lab-2"

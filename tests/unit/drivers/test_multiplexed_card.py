@@ -13,8 +13,8 @@ from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
-from lab.provision.ways.sd_mux import identity_of
 from lab.provision.writer import WriteTarget as WayTarget
+from lab.provision.writers.sd_mux import identity_of
 
 KIND = WayTarget("b1", "any", "sd")
 

@@ -20,7 +20,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.ramlinux import PROMPT, RamLinux
 from lab.provision.release import Recovery
-from lab.provision.ways.command import CommandPrompt
+from lab.provision.writers.command import CommandPrompt
 
 KERNEL = struct.pack("<IIQQQQQQ", 0x91005A4D, 0, 0, 0, 0xA, 0, 0, 0)[:56] + b"ARM\x64" + bytes(9000)
 LINUX = RamLinux(KERNEL, b"initramfs", b"tree")

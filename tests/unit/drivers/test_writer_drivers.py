@@ -19,10 +19,10 @@ from lab.drivers.boardservers import BoardServer
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import MediaWriteFailedError, TargetRefusedError
 from lab.provision.release import Content, PartPlace
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import ubootmedia
-from lab.provision.ways.command import carry_out
-from lab.provision.ways.uboot import UbootWay
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers import ubootmedia
+from lab.provision.writers.command import carry_out
+from lab.provision.writers.uboot import UbootWay
 
 BOOT = "0d1f6a1e-4c3b-4f0e-9d2c-71a1b2c3d4e5"
 PIECE = b"p" * 1000

@@ -25,10 +25,10 @@ from lab.provision.failures import (
 )
 from lab.provision.image import packing
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.ways import bmaptool
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways.command import Command
 from lab.provision.writer import WriteTarget
+from lab.provision.writers import bmaptool
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers.command import Command
 
 TARGET = WriteTarget("b1", "any", "emmc")
 ERROR = "bmaptool: \x1b[91mERROR\x1b[0m: "

@@ -30,9 +30,9 @@ from lab.provision.failures import (
     WriteStalledError,
 )
 from lab.provision.release import Content, ExtCsd, Image, Part, PartPlace
-from lab.provision.ways import blockdevice, blockwriter, planning, sd_mux
-from lab.provision.ways.sd_mux import CardWay, Disk, Host, check_identity
 from lab.provision.writer import Meter, Step, WriteProgress, WriteTarget
+from lab.provision.writers import blockdevice, blockwriter, planning, sd_mux
+from lab.provision.writers.sd_mux import CardWay, Disk, Host, check_identity
 
 TARGET = WriteTarget("b1", "any", "sd")
 BMAP = """<?xml version="1.0" ?>

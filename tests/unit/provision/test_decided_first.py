@@ -24,10 +24,10 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.ways.command import CommandPrompt, limit_s
-from lab.provision.ways.sd_mux import CardWay, Disk
-from lab.provision.ways.ubootmedia import UbiVolume
 from lab.provision.writer import Way
+from lab.provision.writers.command import CommandPrompt, limit_s
+from lab.provision.writers.sd_mux import CardWay, Disk
+from lab.provision.writers.ubootmedia import UbiVolume
 
 MTD_LIST = """List of MTD devices:
 * nor0

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import TestStableError
-from lab.provision.ways.command import irreversible, refused_if_irreversible
+from lab.provision.writers.command import irreversible, refused_if_irreversible
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-HERE = "lab/provision/ways/command.py"
+HERE = "lab/provision/writers/command.py"
 COMMANDING = sorted(
     path
     for room in (

@@ -25,9 +25,9 @@ from lab.provision.failures import (
 from lab.provision.history import NewProvision, ProvisionBook
 from lab.provision.provisioning import Provisioner, content_digest
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Release
-from lab.provision.ways import linuxemmc
-from lab.provision.ways.command import Command
-from lab.provision.ways.emmc_boot_partitions import from_linux
+from lab.provision.writers import linuxemmc
+from lab.provision.writers.command import Command
+from lab.provision.writers.emmc_boot_partitions import from_linux
 from lab.results import open_store
 
 SIZE = 64 * 1024

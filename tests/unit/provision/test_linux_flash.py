@@ -21,10 +21,10 @@ from lab.provision.failures import (
     TargetRefusedError,
 )
 from lab.provision.release import Content, Part, PartPlace
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxubi as flash
-from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp
 from lab.provision.writer import WriteTarget
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers import linuxubi as flash
+from lab.provision.writers.linux import FolderServer, LinuxWay, OverHttp
 
 TARGET = WriteTarget("b1", "any", "ospi")
 SIZE, ERASE = 4 << 20, 0x40000

@@ -20,11 +20,11 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxanswers as pipes
-from lab.provision.ways.command import carry_out
-from lab.provision.ways.linux import FolderServer, LinuxWay, OverHttp
 from lab.provision.writer import WriteTarget
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers import linuxanswers as pipes
+from lab.provision.writers.command import carry_out
+from lab.provision.writers.linux import FolderServer, LinuxWay, OverHttp
 
 DEVICE = "/dev/mmcblk0"
 TARGET = WriteTarget("b1", "any", "emmc")

@@ -17,8 +17,8 @@ from lab.provision.image import Hosts, open_image, unpacked_bytes
 from lab.provision.provisioning import content_digest
 from lab.provision.release import Content, Expected, Image, Part, PartPlace, Release
 from lab.provision.releasefile import load
-from lab.provision.ways import planning
 from lab.provision.writer import order, rooms
+from lab.provision.writers import planning
 
 DIGEST = "ab" * 32
 GOOD = f"""\

@@ -16,8 +16,8 @@ from support.simprovision import NEW, OLD, Provisioning, content, provisioning
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
-from lab.provision.ways.emmc_boot_partitions import SpareBootWay, boot_partition, from_uboot, moved
 from lab.provision.writer import Plan
+from lab.provision.writers.emmc_boot_partitions import SpareBootWay, boot_partition, from_uboot, moved
 from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabStableError
-from lab.provision.ways.linux import spooled
-from lab.provision.ways.planning import WritePiece
+from lab.provision.writers.linux import spooled
+from lab.provision.writers.planning import WritePiece
 
 
 def pieces(*spans: tuple[int, int]) -> Iterator[WritePiece]:

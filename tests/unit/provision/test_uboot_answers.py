@@ -14,10 +14,10 @@ from lab.provision.failures import (
     MediaWriteProtectedError,
     TftpTimeoutError,
 )
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways import ubootmedia
-from lab.provision.ways.command import Command
-from lab.provision.ways.ubootmedia import Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks
+from lab.provision.writers import ubootanswers as answers
+from lab.provision.writers import ubootmedia
+from lab.provision.writers.command import Command
+from lab.provision.writers.ubootmedia import Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks
 
 BDINFO = """\
 boot_params = 0x0000000000000000

@@ -7,8 +7,8 @@ from attrs import define, field
 
 from lab.provision.failures import ExtCsdNotSetError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
-from lab.provision.ways import ubootemmc
-from lab.provision.ways.command import irreversible
+from lab.provision.writers import ubootemmc
+from lab.provision.writers.command import irreversible
 
 WANTED = ExtCsd([1, 2, 0], [2, 0, 0])
 SET_PARTITION, ASK_PARTITION = "mmc partconf 0 1 2 0", "mmc partconf 0"

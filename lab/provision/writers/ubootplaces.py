@@ -14,12 +14,12 @@ from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
 from lab.provision.image import Hosts
 from lab.provision.release import Content, PartPlace
-from lab.provision.ways import planning
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import carry_out
-from lab.provision.ways.ubootmedia import BLOCK_BYTES, Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks, UBootMedium
-from lab.provision.ways.ubootsession import Session
 from lab.provision.writer import Step
+from lab.provision.writers import planning
+from lab.provision.writers import ubootanswers as answers
+from lab.provision.writers.command import carry_out
+from lab.provision.writers.ubootmedia import BLOCK_BYTES, Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks, UBootMedium
+from lab.provision.writers.ubootsession import Session
 
 _FLASHES: Final = (Cfi, Mtd, SpiFlash)
 

@@ -14,14 +14,14 @@ from lab.errors import ConfigurationError
 from lab.provision.failures import ImageTooLargeError, MediaMissingError, TargetRefusedError
 from lab.provision.image import Hosts
 from lab.provision.release import Content, PartPlace
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxanswers as pipes
-from lab.provision.ways import linuxemmc as emmc
-from lab.provision.ways import linuxubi as flash
-from lab.provision.ways import linuxubi as ubi
-from lab.provision.ways import planning
-from lab.provision.ways.command import CommandPrompt, carry_out
 from lab.provision.writer import Step
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers import linuxanswers as pipes
+from lab.provision.writers import linuxemmc as emmc
+from lab.provision.writers import linuxubi as flash
+from lab.provision.writers import linuxubi as ubi
+from lab.provision.writers import planning
+from lab.provision.writers.command import CommandPrompt, carry_out
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 MTD: Final = "mtd"
@@ -65,7 +65,7 @@ class Surface(Protocol):
 class LinuxMedium(Protocol):
     """A medium as the environment names it.
 
-    without: kinds of places that it cannot take (`lab.provision.ways.planning.steps`).
+    without: kinds of places that it cannot take (`lab.provision.writers.planning.steps`).
     """
 
     @property

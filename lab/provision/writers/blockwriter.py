@@ -1,4 +1,4 @@
-"""Block writer process: `python -m lab.provision.ways.blockwriter DEVICE` writes and reads back.
+"""Block writer process: `python -m lab.provision.writers.blockwriter DEVICE` writes and reads back.
 
 A write that hangs in the kernel hangs its process with it; this one can be left behind, and the caller goes on.
 Standard input has orders of 20 bytes (verb, offset, length), with the data behind a write; standard output has one

@@ -13,9 +13,9 @@ from typing import Final
 from attrs import frozen
 
 from lab.provision.failures import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, quoted
-from lab.provision.ways.linuxanswers import SECTOR_BYTES, SPOOL, refuse
 from lab.provision.writer import Meter
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, quoted
+from lab.provision.writers.linuxanswers import SECTOR_BYTES, SPOOL, refuse
 
 STALL_S: Final = 300.0  # a board unpacks a long hole for minutes, and writes nothing meanwhile
 _LOG: Final = f"{SPOOL}.log"

@@ -10,8 +10,8 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, limit_s
+from lab.provision.writers import ubootanswers as answers
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, limit_s
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 _ALIGN: Final = 1024 * 1024

@@ -16,8 +16,8 @@ from attrs import field, frozen, validators
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaMissingError
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, Judge, fits, limit_s, quoted
+from lab.provision.writers import ubootanswers as answers
+from lab.provision.writers.command import Command, Judge, fits, limit_s, quoted
 
 # --- Sizes and erase blocks of media ---
 # The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c, cmd/mtd.c,

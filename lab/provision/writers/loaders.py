@@ -13,8 +13,8 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError
-from lab.provision.ways.command import SHORT_S, CommandPrompt, quoted
-from lab.provision.ways.ubootanswers import has_command
+from lab.provision.writers.command import SHORT_S, CommandPrompt, quoted
+from lab.provision.writers.ubootanswers import has_command
 from lab.provision.ymodem import BITS_PER_BYTE, BLOCK_BYTES, Sending, YmodemLine
 
 _ASKS_S: Final = 10.0
@@ -25,7 +25,7 @@ _TOTAL: Final = re.compile(rb"## Total Size\s+= 0x[0-9a-fA-F]+ = (\d+) Bytes")
 
 @frozen
 class OverConsole:
-    """A `lab.provision.ways.uboot.Loader`. speed_bd: of the console."""
+    """A `lab.provision.writers.uboot.Loader`. speed_bd: of the console."""
 
     line: YmodemLine
     speed_bd: int
@@ -84,7 +84,7 @@ _CTRL_C: Final = b"\x03"
 
 @frozen
 class OverUsb:
-    """A `lab.provision.ways.uboot.Loader`.
+    """A `lab.provision.writers.uboot.Loader`.
 
     Attributes:
         line: the console. prompt: U-Boot's, a regular expression. port: of the board on USB, e.g. "0451:6165".

@@ -20,14 +20,14 @@ from lab.host.clock import MonotonicRaw
 from lab.provision import image as images
 from lab.provision.image import Hosts, packing
 from lab.provision.release import Content, Image
-from lab.provision.ways import bmaptool, planning
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxanswers as pipes
-from lab.provision.ways import linuxemmc as emmc
-from lab.provision.ways.command import CommandPrompt, carry_out
-from lab.provision.ways.linuxmedia import LinuxBlocks, LinuxMedium, Surface, parse
-from lab.provision.ways.planning import WritePiece, ahead
 from lab.provision.writer import Meter, Plan, Report, Step, Verified, WriteTarget
+from lab.provision.writers import bmaptool, planning
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers import linuxanswers as pipes
+from lab.provision.writers import linuxemmc as emmc
+from lab.provision.writers.command import CommandPrompt, carry_out
+from lab.provision.writers.linuxmedia import LinuxBlocks, LinuxMedium, Surface, parse
+from lab.provision.writers.planning import WritePiece, ahead
 
 # --- Carriers: HTTP and ssh ---
 
@@ -154,7 +154,7 @@ class LinuxWay:
     """Writes a medium from the board's Linux.
 
     Attributes:
-        device: the medium, as that Linux calls it (`lab.provision.ways.linuxmedia.parse`).
+        device: the medium, as that Linux calls it (`lab.provision.writers.linuxmedia.parse`).
         begin: brings the board to its shell; it stays there until `end`.
     """
 

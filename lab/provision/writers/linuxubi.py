@@ -22,8 +22,8 @@ from lab.provision.failures import (
     TargetRefusedError,
 )
 from lab.provision.release import PartPlace
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, limit_s, quoted
-from lab.provision.ways.linuxanswers import SPOOL, done, refuse
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, limit_s, quoted
+from lab.provision.writers.linuxanswers import SPOOL, done, refuse
 
 _ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
 _NO_UBI: Final = re.compile(r"error 22 \(Invalid argument\)")

@@ -25,9 +25,9 @@ from lab.provision.failures import MediaMissingError, TargetRefusedError
 from lab.provision.image import Hosts
 from lab.provision.release import Content
 from lab.provision.snagboot import hub_of_disk, turn_at
-from lab.provision.ways import blockdevice, blockwriter, planning
-from lab.provision.ways.blockdevice import WAITS, BlockDevice, Opener
 from lab.provision.writer import Meter, Plan, Report, Verified, WriteTarget
+from lab.provision.writers import blockdevice, blockwriter, planning
+from lab.provision.writers.blockdevice import WAITS, BlockDevice, Opener
 
 # --- Disks that may be written ---
 # What the host uses is what the kernel says (proc(5) mountinfo and swaps; sysfs holders): a disk, or a partition of it, that is
@@ -223,8 +223,8 @@ class CardWay:
 
 
 # --- Cards at another host, through ssh ---
-# There `lab farm card` runs, as the user that ssh logs in as; it refuses what `lab.provision.ways.sd_mux` refuses, looks again before it
-# writes, waits until no other program of that host writes at the same USB hub, and is `lab.provision.ways.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops what it
+# There `lab farm card` runs, as the user that ssh logs in as; it refuses what `lab.provision.writers.sd_mux` refuses, looks again before it
+# writes, waits until no other program of that host writes at the same USB hub, and is `lab.provision.writers.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops what it
 # has not written.
 
 

@@ -20,7 +20,7 @@ from lab.provision.failures import (
     TargetRefusedError,
     TftpTimeoutError,
 )
-from lab.provision.ways.command import Command, Judge, limit_s, quoted
+from lab.provision.writers.command import Command, Judge, limit_s, quoted
 
 SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody but root writes
 _SYSFS: Final = "/sys/class/block/"

@@ -16,13 +16,13 @@ from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.provision.image import Hosts
 from lab.provision.release import Content
-from lab.provision.ways import planning, ubootemmc
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, CommandPrompt, carry_out
-from lab.provision.ways.ubootmedia import UbiVolume, UBootMedium
-from lab.provision.ways.ubootplaces import UBootPlaces
-from lab.provision.ways.ubootsession import Session
 from lab.provision.writer import CRC32, FULL, Meter, Plan, Report, Step, Verified, WriteTarget
+from lab.provision.writers import planning, ubootemmc
+from lab.provision.writers import ubootanswers as answers
+from lab.provision.writers.command import Command, CommandPrompt, carry_out
+from lab.provision.writers.ubootmedia import UbiVolume, UBootMedium
+from lab.provision.writers.ubootplaces import UBootPlaces
+from lab.provision.writers.ubootsession import Session
 
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
 _PROBE: Final = b"boardlab\n"  # is loaded before anything is decided

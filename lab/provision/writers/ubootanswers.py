@@ -21,7 +21,7 @@ from lab.provision.failures import (
     MediaWriteProtectedError,
     TftpTimeoutError,
 )
-from lab.provision.ways.command import Judge, quoted
+from lab.provision.writers.command import Judge, quoted
 
 _UNKNOWN: Final = re.compile(r"Unknown command '([^']*)'")
 _MISSING: Final = re.compile(

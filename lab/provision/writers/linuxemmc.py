@@ -14,10 +14,10 @@ from lab.errors import ConfigurationError
 from lab.provision.failures import ExtCsdNotSetError, ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area
-from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import linuxanswers as pipes
-from lab.provision.ways.command import Command, CommandPrompt, Judge, carry_out, quoted
 from lab.provision.writer import Step
+from lab.provision.writers import linuxanswers as answers
+from lab.provision.writers import linuxanswers as pipes
+from lab.provision.writers.command import Command, CommandPrompt, Judge, carry_out, quoted
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
 BOOT: Final = ("boot0", "boot1")

@@ -24,10 +24,10 @@ from lab.provision.failures import (
     MediaWriteProtectedError,
     TargetRefusedError,
 )
-from lab.provision.ways import blockwriter
-from lab.provision.ways.blockwriter import ORDER, READ, SYNC, WRITE
-from lab.provision.ways.planning import ComparedPiece, WritePiece
 from lab.provision.writer import Meter
+from lab.provision.writers import blockwriter
+from lab.provision.writers.blockwriter import ORDER, READ, SYNC, WRITE
+from lab.provision.writers.planning import ComparedPiece, WritePiece
 
 STALL_S: Final = 60.0  # a card erases its blocks for seconds; one that is dying, for ever
 WAITS: Final = "waits"  # of a block writer that cannot begin yet, before who is waited for

@@ -15,10 +15,10 @@ from typing import Final
 from lab.provision.failures import MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
 from lab.provision.spare import Area
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, CommandPrompt, carry_out, fits, limit_s, quoted
-from lab.provision.ways.ubootmedia import UBootBlocks
-from lab.provision.ways.ubootsession import Session
+from lab.provision.writers import ubootanswers as answers
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, fits, limit_s, quoted
+from lab.provision.writers.ubootmedia import UBootBlocks
+from lab.provision.writers.ubootsession import Session
 
 BOOT_BUS: Final = 177  # EXT_CSD[177], BOOT_BUS_CONDITIONS
 _MOST_DEVICE: Final = 31

@@ -19,11 +19,11 @@ from attrs import evolve, frozen
 from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area, Spare
-from lab.provision.ways import linuxemmc, planning, ubootemmc
-from lab.provision.ways.linux import LinuxWay
-from lab.provision.ways.uboot import UbootWay
-from lab.provision.ways.ubootmedia import BLOCK_BYTES, HARDWARE
 from lab.provision.writer import Plan, Report, Step, Verified, Way, WriteTarget
+from lab.provision.writers import linuxemmc, planning, ubootemmc
+from lab.provision.writers.linux import LinuxWay
+from lab.provision.writers.uboot import UbootWay
+from lab.provision.writers.ubootmedia import BLOCK_BYTES, HARDWARE
 
 _BOOT: Final = {name: number for name, number in HARDWARE.items() if number}
 _NAMES: Final = {number: name for name, number in _BOOT.items()}

@@ -1,1 +1,0 @@
-"""Writers of media: command texts, parsers of answers, and their sequence."""

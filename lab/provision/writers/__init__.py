@@ -1,0 +1,1 @@
+"""Writers of media, one module per way or its parts."""
