@@ -41,7 +41,7 @@ from typing import Final
 
 from lab.provision.release import Content, Image
 from lab.provision.writer import Plan, WriteTarget
-from lab.provision.writers.sd_mux import CardWay, Disk
+from lab.provision.writers.sd_mux import CardWriter, Disk
 from lab.shown import bad, echo, table
 
 MIB: Final = 1 << 20
@@ -73,10 +73,10 @@ def there(disk: Disk) -> Iterator[Disk]:
     yield disk
 
 
-def planned(content: Content, target: Path, size: int) -> tuple[CardWay, Plan]:
+def planned(content: Content, target: Path, size: int) -> tuple[CardWriter, Plan]:
     disk = Disk(str(target), size)
-    way = CardWay("sd-mux", lambda: there(disk))
-    return way, way.plan(content, WriteTarget("bench", "any", "sd"))
+    writer = CardWriter("sd-mux", lambda: there(disk))
+    return writer, writer.plan(content, WriteTarget("bench", "any", "sd"))
 
 
 def dd(image: Path, target: Path) -> None:
@@ -124,14 +124,14 @@ def beside(image: Path, bmap: Path | None, target: Path, mib: int, written: int,
     target.write_bytes(b"")
     os.truncate(target, mib * MIB)
     content = Content(Image(source=str(image), sha256=sha256(image), size=mib * MIB, bmap=str(bmap or "")))
-    way, plan = planned(content, target, mib * MIB)
-    works: dict[str, Callable[[], None]] = {OURS: lambda: way.write(plan, lambda _progress: None)}
+    writer, plan = planned(content, target, mib * MIB)
+    works: dict[str, Callable[[], None]] = {OURS: lambda: writer.write(plan, lambda _progress: None)}
     if bmap is None and image.suffix == ".wic":
         works["dd"] = lambda: dd(image, target)
     if shutil.which("bmaptool"):
         works["bmaptool"] = lambda: bmaptool(image, bmap, target)
     seconds = fastest(works, times)
-    verified = way.verify(plan)
+    verified = writer.verify(plan)
     rows = [[name, f"{each:.2f}", f"{written / each:.0f}"] for name, each in seconds.items()]
     echo(f"{written} MiB {'by its block map' if bmap else 'of a whole image'}, {image.suffix[1:]}:")
     echo(*table(["way", "s", "MiB/s"], rows, "<>>"))
@@ -170,10 +170,10 @@ def sparse(folder: Path) -> bool:
     target.write_bytes(b"")
     os.truncate(target, SPARSE_BYTES)
     content = Content(Image(source=str(image), sha256=sha256(image), size=SPARSE_BYTES, bmap=str(bmap)))
-    way, plan = planned(content, target, SPARSE_BYTES)
+    writer, plan = planned(content, target, SPARSE_BYTES)
     began = time.monotonic()
-    way.write(plan, lambda _progress: None)
-    verified = way.verify(plan)
+    writer.write(plan, lambda _progress: None)
+    verified = writer.verify(plan)
     taken_s = time.monotonic() - began
     used_kib = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     echo(

@@ -97,13 +97,13 @@ def emmc(folder: Path, mib: int, times: int, aim: float) -> bool:
     content = Content(Image(source=str(image), sha256=hashlib.sha256(data).hexdigest(), size=mib * MIB))
     shares = []
     with qemu_board(folder, mib * MIB) as strategy:
-        given = strategy.ways()["emmc"]
+        given = strategy.writers()["emmc"]
         plan = given.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
         for _ in range(times):
             timed = Timed(given.begin())
-            way = evolve(given, begin=lambda timed=timed: timed)
+            writer = evolve(given, begin=lambda timed=timed: timed)
             began = time.monotonic()
-            way.write(plan, lambda _progress: None)
+            writer.write(plan, lambda _progress: None)
             total = time.monotonic() - began
             rows = {**timed.seconds, "lab provision": total}
             shares.append((timed.seconds[LOAD] + timed.seconds[WRITE]) / total)
@@ -126,10 +126,10 @@ def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
     content = Content(Image(source=str(image), sha256=hashlib.sha256(data).hexdigest(), size=mib * MIB))
     shares = []
     with qemu_board(folder, mib * MIB, FROM_LINUX) as strategy:
-        way = strategy.ways()["emmc"]
-        plan = way.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
-        prompt = way.begin()
-        with way.carrier.server.offered_file("alone", image) as url:
+        writer = strategy.writers()["emmc"]
+        plan = writer.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
+        prompt = writer.begin()
+        with writer.carrier.server.offered_file("alone", image) as url:
             for _ in range(times):
                 began = time.monotonic()
                 _, _, status = prompt.run(
@@ -139,7 +139,7 @@ def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
                 assert status == 0
                 timed = Timed(prompt)
                 began = time.monotonic()
-                evolve(way, begin=lambda timed=timed: timed).write(plan, lambda _progress: None)
+                evolve(writer, begin=lambda timed=timed: timed).write(plan, lambda _progress: None)
                 ours = time.monotonic() - began
                 shares.append(alone / ours)
                 rows = {"wget | dd": alone, **timed.seconds, "lab provision": ours}
@@ -153,7 +153,7 @@ def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
                 share = (timed.seconds[STREAM] + timed.seconds[FLUSH]) / ours
                 echo(f"{shares[-1]:.0%} of wget | dd (aim: {aim:.0%}); {share:.0%} of the write is its own wget | dd")
         began = time.monotonic()
-        verified = way.verify(plan)
+        verified = writer.verify(plan)
         echo(f"read back and compared in {time.monotonic() - began:.1f} s: {verified.bytes == mib * MIB}")
     used_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     echo(f"median {statistics.median(shares):.0%}; at most {used_mib:.0f} MiB of memory")

@@ -37,7 +37,7 @@ from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
 from lab.provision.releasefile import answer
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.run.board import Status
 
 OFF_ATTEMPTS = 2
@@ -344,13 +344,13 @@ class BoardStrategy(Strategy):
         self.putting.put(self)
         self.off()
 
-    def ways(self) -> dict[str, Way]:
-        """Way of each medium, from the first driver that writes it."""
-        found: dict[str, Way] = {}
+    def writers(self) -> dict[str, Writer]:
+        """Writer of each medium, from the first driver that writes it."""
+        found: dict[str, Writer] = {}
         for driver in self.target.drivers:
             if isinstance(driver, ProvisionProtocol):
-                for medium, way in driver.ways(self).items():
-                    found.setdefault(medium, way)
+                for medium, writer in driver.writers(self).items():
+                    found.setdefault(medium, writer)
         return found
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:

@@ -50,13 +50,13 @@ class ConsoleClient:
             LabStableError: the server speaks another protocol.
             ConfigurationError: the socket's folder or the listening process belongs to another user.
         """
-        self._way = UnixTransport(where) if isinstance(where, Path) else where
+        self._transport = UnixTransport(where) if isinstance(where, Path) else where
         self._timeout_s = timeout_s
         self._deframer = Deframer()
         self._events: deque[Event] = deque()
         self._answers: deque[Message] = deque()
         self._questions: deque[ClockQuery] = deque()  # without an answer yet
-        self._stream = self._way.connect(timeout_s)
+        self._stream = self._transport.connect(timeout_s)
         self.server_pid = self._stream.pid
         try:
             self._greet()
@@ -225,9 +225,9 @@ class ConsoleClient:
 
     def silent(self) -> LabTransientError:
         """Return the error of a missing answer."""
-        text = f"the console server at {self._way.label} gave no answer in {self._timeout_s:g} s"
+        text = f"the console server at {self._transport.label} gave no answer in {self._timeout_s:g} s"
         return LabTransientError(
-            f"{text}; is the host overloaded? See {self._way.log}", failure="console_server_silent"
+            f"{text}; is the host overloaded? See {self._transport.log}", failure="console_server_silent"
         )
 
     def fileno(self) -> int:
@@ -288,12 +288,12 @@ class ConsoleClient:
         except OSError as error:
             raise self._gone() from error
         except ValueError as error:
-            raise LabStableError(f"{self._way.label}: this is no console server of ours: {error}") from error
+            raise LabStableError(f"{self._transport.label}: this is no console server of ours: {error}") from error
         return True
 
     def _gone(self) -> LabTransientError:
         return LabTransientError(
-            f"the console server at {self._way.label} is gone; its last words are in {self._way.log}. {self._way.hint}",
+            f"the console server at {self._transport.label} is gone; its last words are in {self._transport.log}. {self._transport.hint}",
             failure="console_server_gone",
         )
 

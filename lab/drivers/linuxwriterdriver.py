@@ -26,10 +26,10 @@ from lab.provision import ramlinux
 from lab.provision.failures import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
 from lab.provision.release import RecoveryStage
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.provision.writers import emmc_boot_partitions, linuxemmc
 from lab.provision.writers.command import SHORT_S, Command, CommandPrompt, carry_out, limit_s
-from lab.provision.writers.linux import Carrier, LinuxWay, OverHttp, OverSsh
+from lab.provision.writers.linux import Carrier, LinuxWriter, OverHttp, OverSsh
 from lab.provision.writers.linuxanswers import refuse
 from lab.provision.writers.serving import LOOPBACK, TFTP_PORT
 
@@ -93,15 +93,15 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
                 f"LinuxWriterDriver: ram: {', '.join(sorted(unknown))}: expected some of {', '.join((*_NAMES, *_MORE))}"
             )
 
-    def ways(self, strategy: Any) -> Mapping[str, Way]:
+    def writers(self, strategy: Any) -> Mapping[str, Writer]:
         if self.boot_from in self.media:
             raise ConfigurationError(
                 f"LinuxWriterDriver: {self.boot_from} is what Linux runs from (boot_from), and it is in media: a medium is not written by "
                 "the Linux on it. Boot from another one, run a Linux in memory (boot_from: ram), or write it from U-Boot"
             )
-        return {name: self._way(strategy, device) for name, device in self.media.items()}
+        return {name: self._writer(strategy, device) for name, device in self.media.items()}
 
-    def _way(self, strategy: Any, device: str) -> Way:
+    def _writer(self, strategy: Any, device: str) -> Writer:
         def begin() -> CommandPrompt:
             if self.over == HTTP or self.boot_from == RAM:
                 self._server.check_reached(getattr(strategy.console, "board_host", ""))
@@ -129,8 +129,8 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             )
         carrier: Carrier = OverSsh(self._put) if self.over == SSH else OverHttp(self._server)
         kind = "ram-linux" if self.boot_from == RAM else "linux"
-        way = LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
-        return emmc_boot_partitions.from_linux(way) if linuxemmc.DEVICE.fullmatch(device) else way
+        writer = LinuxWriter(f"{kind}-{carrier.name}", device, carrier, begin, end)
+        return emmc_boot_partitions.from_linux(writer) if linuxemmc.DEVICE.fullmatch(device) else writer
 
     def _over_ssh(self, strategy: Any, console: CommandPrompt) -> CommandPrompt:
         """Prompt over ssh, of the console's own running Linux.

@@ -22,9 +22,9 @@ from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
 from lab.host.tcp import is_loopback
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.provision.writers.blockdevice import STALL_S, Opener
-from lab.provision.writers.sd_mux import CardHost, CardWay, Disk, check_identity, disk_here, opener_here
+from lab.provision.writers.sd_mux import CardHost, CardWriter, Disk, check_identity, disk_here, opener_here
 
 _GIB: Final = 1 << 30
 _MEDIUM_S: Final = 15.0  # until the host knows a card that was switched to it
@@ -67,9 +67,9 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
     stall_s: float = attr.ib(default=STALL_S, converter=float)
     program: str = attr.ib(default="lab", validator=attr.validators.instance_of(str))
 
-    def ways(self, strategy: Any) -> Mapping[str, Way]:
+    def writers(self, strategy: Any) -> Mapping[str, Writer]:
         return {
-            self.medium: CardWay("sd-mux", partial(self._card, strategy), stall_s=self.stall_s, opener=self._opener)
+            self.medium: CardWriter("sd-mux", partial(self._card, strategy), stall_s=self.stall_s, opener=self._opener)
         }
 
     def _card(self, strategy: Any) -> AbstractContextManager[Disk]:

@@ -79,10 +79,10 @@ class RemotePort:
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
         connect: Callable[[], ConsoleClient]
         if self.transport == AUTO and self._is_here:
-            way = ForwardedTransport(Path(published.socket), published.host, published.socket)
-            connect, reset = partial(ConsoleClient, way), _nothing
+            transport = ForwardedTransport(Path(published.socket), published.host, published.socket)
+            connect, reset = partial(ConsoleClient, transport), _nothing
         else:
-            ssh = _SshWay(self._link(), published.socket)
+            ssh = _SshSocket(self._link(), published.socket)
             connect, reset = ssh.connect, ssh.reset
         try:
             client = ReconnectingReader(connect, reset, theirs, published.host, write=True)
@@ -172,8 +172,8 @@ class BareNetworkPort:
 
 
 @define
-class _SshWay:
-    """One reader's way to a socket of another host.
+class _SshSocket:
+    """One reader's connection to a socket of another host.
 
     Attributes:
         generation: the connection of ssh that its client uses.

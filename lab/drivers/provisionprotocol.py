@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping
 from typing import Any
 
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 
 
 class ProvisionProtocol(abc.ABC):
@@ -16,12 +16,12 @@ class ProvisionProtocol(abc.ABC):
     """
 
     @abc.abstractmethod
-    def ways(self, strategy: Any) -> Mapping[str, Way]:
-        """Map each medium to this driver's way to write it.
+    def writers(self, strategy: Any) -> Mapping[str, Writer]:
+        """Map each medium to its writer.
 
         Nothing is switched or opened yet.
 
         Args:
-            strategy: the board's BoardStrategy, whose power, medium, U-Boot and Linux a way may use (`transition`,
-                `select_medium`, `interrupt`). When a way ends, well or not, its status is `unknown` or `off`.
+            strategy: the board's BoardStrategy, whose power, medium, U-Boot and Linux a writer may use (`transition`,
+                `select_medium`, `interrupt`). When a writer ends, well or not, its status is `unknown` or `off`.
         """

@@ -58,7 +58,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         super().__attrs_post_init__()
         self._expect.delayafterread = None  # 100 µs a read that only terminals of its own children need
         self._client: ConsoleReader | None = None
-        self._way: ConsolePort | None = None
+        self._port: ConsolePort | None = None
         self._unread = b""
         self._device = ""
         self._overruns_before: int = 0
@@ -68,7 +68,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def on_activate(self) -> None:
         check_plugged(self.port)
-        self._way = port_of(self.port, self.runtime, self.transport)
+        self._port = port_of(self.port, self.runtime, self.transport)
         self._connected()
         self._unread = b""
 
@@ -97,24 +97,24 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
         Empty: this one, or a terminal server, which knows nothing of them.
         """
-        way = port_of(self.port, self.runtime, self.transport)
-        return "" if isinstance(way, BareNetworkPort) and self.port.parent is None else way.elsewhere
+        port = port_of(self.port, self.runtime, self.transport)
+        return "" if isinstance(port, BareNetworkPort) and self.port.parent is None else port.elsewhere
 
     @property
     def relation(self) -> ClockRelation | None:
         """Relation of the stamps' clock to this host's; None: the same."""
-        return self._way.relation() if self._way is not None else None
+        return self._port.relation() if self._port is not None else None
 
     def _connected(self) -> ConsoleReader:
         if self._client is not None:
             return self._client
-        way = self._way or port_of(self.port, self.runtime, self.transport)
+        port = self._port or port_of(self.port, self.runtime, self.transport)
         latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
-        self._client, self.info = way.connect(
+        self._client, self.info = port.connect(
             PortOrder(str(self.port.port), self.port.speed, latency_ns, board=self.board)
         )
-        self._way = way
-        self._device = way.device()
+        self._port = port
+        self._device = port.device()
         return self._client
 
     def _disconnect(self) -> None:
@@ -179,7 +179,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
         """Explain a failure by other readers: `console_shared`, or unchanged."""
-        return self._way.blamed(error) if self._way is not None else error
+        return self._port.blamed(error) if self._port is not None else error
 
     def captured(self) -> bytes:
         """The bytes of `capture`."""
@@ -269,7 +269,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         while not back and (event := self._next_event(RETURN_S)) is not None:
             self.capture.append(event)
             back = isinstance(event, Gap) and event.kind is RecordKind.BACK
-        self._device = self._way.device() if self._way is not None else was
+        self._device = self._port.device() if self._port is not None else was
         look = "look at the adapter, its cable and its hub (dmesg)"
         if back and self._device != was:
             return LabTransientError(

@@ -15,12 +15,12 @@ from lab.drivers.prompt import uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.provision.writers import emmc_boot_partitions, ubootmedia
 from lab.provision.writers.command import CommandPrompt
 from lab.provision.writers.loaders import OverConsole, OverUsb
 from lab.provision.writers.serving import LOOPBACK, TFTP_PORT
-from lab.provision.writers.uboot import Loader, UbootWay
+from lab.provision.writers.uboot import Loader, UBootWriter
 
 _TFTP: Final = "tftp"
 _CONSOLE: Final = "console"
@@ -60,12 +60,12 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
     over: str = attr.ib(default=_TFTP, validator=attr.validators.in_((_TFTP, _USB, _CONSOLE)))
     usb_port: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
-    def ways(self, strategy: Any) -> Mapping[str, Way]:
+    def writers(self, strategy: Any) -> Mapping[str, Writer]:
         if not self.media:
             raise ConfigurationError("UBootWriterDriver: media: expected e.g. {emmc: mmc 0, ospi: sf}")
-        return {name: self._way(strategy, as_uboot) for name, as_uboot in self.media.items()}
+        return {name: self._writer(strategy, as_uboot) for name, as_uboot in self.media.items()}
 
-    def _way(self, strategy: Any, as_uboot: str) -> Way:
+    def _writer(self, strategy: Any, as_uboot: str) -> Writer:
         medium = ubootmedia.parse(as_uboot, erase_bytes=self.erase_kib * 1024)
         served = BoardServer(self.listen, self.server, self.port, self.board_address, self.folder)
         loader: Loader = served
@@ -87,10 +87,10 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
             served.close()
             strategy.status = type(strategy.status).unknown
 
-        way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end, device=as_uboot)
+        writer = UBootWriter(f"uboot-{self.over}", medium, loader, begin, end, device=as_uboot)
         if isinstance(medium, ubootmedia.UBootBlocks) and medium.interface == "mmc":
-            return emmc_boot_partitions.from_uboot(way, medium.number)
-        return way
+            return emmc_boot_partitions.from_uboot(writer, medium.number)
+        return writer
 
     def _check_host(self, elsewhere: str, served: BoardServer) -> None:
         """Make sure that this host can send data to the board.

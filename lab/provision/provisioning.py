@@ -22,7 +22,7 @@ from lab.provision.failures import (
 from lab.provision.history import NewProvision, Provision, ProvisionBook
 from lab.provision.release import Content, Expected, Release
 from lab.provision.spare import Spare, newest
-from lab.provision.writer import Plan, Report, Verified, Way, WriteProgress, WriteTarget
+from lab.provision.writer import Plan, Report, Verified, WriteProgress, Writer, WriteTarget
 from lab.redaction import redacted
 from lab.run.board import Board
 
@@ -74,7 +74,7 @@ class Provisioner:
         """
         check_board(self.release, board.type.name, board.security)
         board.recovery = self.release.recovery
-        ways, selected = board.ways(), board.medium
+        writers, selected = board.writers(), board.medium
         for medium in self.media:
             if medium not in self.release.media:
                 raise ConfigurationError(
@@ -85,10 +85,10 @@ class Provisioner:
                 raise ConfigurationError(
                     f"{board.type.name} has no medium {medium!r}; it has: {', '.join(board.type.media)}"
                 )
-            if medium not in ways:
+            if medium not in writers:
                 raise TargetRefusedError(
                     f"nothing in the env can write {medium} of {board.board}"
-                    + (f" (it can write {', '.join(ways)})" if ways else "")
+                    + (f" (it can write {', '.join(writers)})" if writers else "")
                     + "; docs/releases.md says which driver each way needs"
                 )
             board.select_medium(medium)  # without straps it could not be booted afterwards
@@ -97,7 +97,7 @@ class Provisioner:
         for medium in self.media:
             target = WriteTarget(board.board, board.type.name, medium, security=security)
             tries = self.book.tries(board.board, medium) if self.book is not None else []
-            plans.append(ways[medium].plan(self.release.media[medium], _tried(target, tries)))
+            plans.append(writers[medium].plan(self.release.media[medium], _tried(target, tries)))
         return plans
 
     def put(self, board: Board) -> list[Put]:
@@ -113,11 +113,11 @@ class Provisioner:
                 the message says from which boot partition it boots.
         """
         self.done, selected = [], board.medium
-        plans, ways = self.plans(board), board.ways()
+        plans, writers = self.plans(board), board.writers()
         begun, untried = dict[str, int](), list[Plan]()
         try:
             for plan in plans:
-                self._write(plan, ways[plan.target.medium], begun, untried)
+                self._write(plan, writers[plan.target.medium], begun, untried)
             for number, each in enumerate(self.done):
                 medium = each.plan.target.medium
                 with _Recorded(self.book, begun[medium]):
@@ -134,7 +134,7 @@ class Provisioner:
             for plan in untried:
                 medium = plan.target.medium
                 media = [selected, *board.type.media, medium]
-                found = after(found, board, plan, ways[medium], media, self.say)
+                found = after(found, board, plan, writers[medium], media, self.say)
             for plan in untried:
                 self._failed(begun[plan.target.medium], found)
             raise found from error
@@ -146,20 +146,20 @@ class Provisioner:
         Raises:
             BoardlabError: of `plans`; `media_verify_failed` where something else is there.
         """
-        plans, ways = [plan.to_read for plan in self.plans(board)], board.ways()
-        self.done = [Put(plan, self._read(plan, ways[plan.target.medium])) for plan in plans]
+        plans, writers = [plan.to_read for plan in self.plans(board)], board.writers()
+        self.done = [Put(plan, self._read(plan, writers[plan.target.medium])) for plan in plans]
         return self.done
 
-    def _read(self, plan: Plan, way: Way) -> Verified:
+    def _read(self, plan: Plan, writer: Writer) -> Verified:
         try:
-            return way.verify(plan)
+            return writer.verify(plan)
         except MediaVerifyFailedError as error:
             raise MediaVerifyFailedError(
                 f"{plan.target.medium} of {plan.target.board} is not as {self.release.name} was written: {error}. It has another release, or a "
                 "system that booted from it has changed it since; nothing was written"
             ) from error
 
-    def _write(self, plan: Plan, way: Way, begun: dict[str, int], untried: list[Plan]) -> None:
+    def _write(self, plan: Plan, writer: Writer, begun: dict[str, int], untried: list[Plan]) -> None:
         """Write one medium, read it back, and switch it.
 
         begun, untried: get the number of its record, and the plan if it can be switched back.
@@ -168,9 +168,9 @@ class Provisioner:
         self.say(f"{medium}: {described(plan)}")
         begun[medium] = self._begin(plan)
         with _Recorded(self.book, begun[medium]), self.turn(plan):
-            way.write(plan, self.report)
-            verified = way.verify(plan)
-            note = way.switch(plan)
+            writer.write(plan, self.report)
+            verified = writer.verify(plan)
+            note = writer.switch(plan)
         if plan.spare.kept:
             untried.append(plan)
         if self.book is not None:
@@ -329,7 +329,7 @@ def content_digest(content: Content) -> str:
 
 
 def after(
-    error: BoardlabError, board: Board, plan: Plan, way: Way, media: Sequence[str], say: Callable[[str], None]
+    error: BoardlabError, board: Board, plan: Plan, writer: Writer, media: Sequence[str], say: Callable[[str], None]
 ) -> BoardlabError:
     """Switch a medium back after a failure, and extend the error.
 
@@ -339,7 +339,7 @@ def after(
     next one.
 
     Args:
-        plan: with the previous state. media: with U-Boot, in this order, unless the way has a medium of its own. say:
+        plan: with the previous state. media: with U-Boot, in this order, unless the writer has a medium of its own. say:
             prints a line.
 
     Returns:
@@ -349,7 +349,7 @@ def after(
     what = "has what booted before" if kept in plan.target.booted else "it was set to boot from before"
     say(f"{medium}: {boots} has not booted as expected: switching back to {kept}")
     try:
-        switch_back(board, plan, way, media)
+        switch_back(board, plan, writer, media)
     except BoardlabError as failed:
         return extended(
             error,
@@ -367,7 +367,7 @@ def after(
     return extended(error, f"{medium} boots from {kept} again, which {what}; {boots} has what was written now{rest}")
 
 
-def switch_back(board: Board, plan: Plan, way: Way, media: Sequence[str]) -> None:
+def switch_back(board: Board, plan: Plan, writer: Writer, media: Sequence[str]) -> None:
     """Switch the medium back from the first prompt that can be reached.
 
     Raises:
@@ -377,10 +377,10 @@ def switch_back(board: Board, plan: Plan, way: Way, media: Sequence[str]) -> Non
     for medium in dict.fromkeys(media):
         try:
             board.select_medium(medium)
-            way.switch(plan.back)
+            writer.switch(plan.back)
         except BoardlabError as error:
             last = error
-            if board.medium != medium:  # the way starts from a medium of its own, or no straps select this one
+            if board.medium != medium:  # the writer starts from a medium of its own, or no straps select this one
                 break
         else:
             return
@@ -411,7 +411,7 @@ class ProgressPrinter:
     _at_ns: int = field(default=0, init=False)
 
     def __call__(self, progress: WriteProgress) -> None:
-        """Take a report of a way."""
+        """Take a report of a writer."""
         tenth = progress.done * 10 // progress.total if progress.total else 10
         begins = progress.elapsed_ns < self._at_ns  # another plan
         late = progress.elapsed_ns - self._at_ns >= _SLOW_S * 1e9

@@ -3,7 +3,7 @@
     plan(content, target) ──> Plan ──> write(plan, progress) ──> verify(plan) ──> switch(plan)
     refuses                            the first byte            digest           what boots
 
-A way decides everything in `plan`, without later questions. It writes the plan and nothing else.
+A writer decides everything in `plan`, without later questions. It writes the plan and nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WriteTarget:
 
     Attributes:
         board: the board's own name. board_type: of the environment. medium: e.g. "sd".
-        device: the way's name of it, e.g. "/dev/sdb", "mmc 0", "sf".
+        device: the writer's name of it, e.g. "/dev/sdb", "mmc 0", "sf".
         identity: e.g. its ID_PATH, serial or CID. size_bytes: of it; None: it cannot be asked.
         security: the device's state, "none" where the environment does not say.
         untried: recorded writes to boot partitions that have not booted since, the newest first.
@@ -72,8 +72,8 @@ class Plan:
     """Everything that is decided before the first byte.
 
     Attributes:
-        way: its name, e.g. "sd-mux". steps: in the order of writing, boot parts last.
-        estimate_s: how long it will take at the way's usual rate; None: nobody knows.
+        way: the writer's name, e.g. "sd-mux". steps: in the order of writing, boot parts last.
+        estimate_s: how long it will take at the writer's usual rate; None: nobody knows.
         notes: what a person should know, e.g. how slow it is.
         now: the same for where the board boots from now, if it is written elsewhere; None: it is the same place.
         spare: the boot partition that is switched to. before: what makes the medium boot from its `kept` again.
@@ -152,8 +152,8 @@ class WriteProgress:
 Report: TypeAlias = Callable[[WriteProgress], None]
 
 
-class Way(Protocol):
-    """A way to write a medium, offered by a driver (lab.drivers.provisionprotocol)."""
+class Writer(Protocol):
+    """Writes a medium; a driver offers it (lab.drivers.provisionprotocol)."""
 
     @property
     def name(self) -> str:

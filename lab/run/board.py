@@ -126,8 +126,8 @@ class Board(Protocol):
         """Boot from `medium` at the next power on."""
         ...
 
-    def ways(self) -> Mapping[str, Any]:
-        """Medium -> the `lab.provision.writer.Way` to write it."""
+    def writers(self) -> Mapping[str, Any]:
+        """Medium -> the `lab.provision.writer.Writer` to write it."""
         ...
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": 
 
 
 @define
-class Writer:
+class ConsoleWriter:
     """A person at a console; `sent`: bytes."""
 
     client: ConsoleClient
@@ -65,11 +65,11 @@ class Writer:
 
 
 @define
-class Writers:
+class ConsoleWriters:
     """The writers of all consoles."""
 
     site: Site
-    _held: dict[tuple[str, str], Writer] = field(factory=dict, init=False)  # person and board
+    _held: dict[tuple[str, str], ConsoleWriter] = field(factory=dict, init=False)  # person and board
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def check(self, board: str, person: str) -> None:
@@ -98,13 +98,13 @@ class Writers:
         if writer is not None:
             writer.write(data)
             return
-        writer = Writer(attached(board, self.site.runtime, write=True)[0])
+        writer = ConsoleWriter(attached(board, self.site.runtime, write=True)[0])
         try:
             writer.write(data)
         finally:
             writer.close()
 
-    def hold(self, board: str, person: str) -> Writer:
+    def hold(self, board: str, person: str) -> ConsoleWriter:
         """Hold a console for a person.
 
         Raises:
@@ -114,11 +114,11 @@ class Writers:
         with self._lock:
             if (person, board) in self._held:
                 raise ConfigurationError(f"{person} types at {board} already, in another window")
-            writer = Writer(attached(board, self.site.runtime, write=True)[0])
+            writer = ConsoleWriter(attached(board, self.site.runtime, write=True)[0])
             self._held[person, board] = writer
         return writer
 
-    def release(self, board: str, person: str, writer: Writer) -> None:
+    def release(self, board: str, person: str, writer: ConsoleWriter) -> None:
         """Give a console back."""
         with self._lock:
             if self._held.get((person, board)) is writer:
@@ -127,7 +127,12 @@ class Writers:
             writer.close()
 
     async def held(
-        self, board: str, person: str, writer: Writer, released: Callable[[str], None], still: Still = lambda: True
+        self,
+        board: str,
+        person: str,
+        writer: ConsoleWriter,
+        released: Callable[[str], None],
+        still: Still = lambda: True,
     ) -> AsyncIterator[str]:
         """Stream events while a page types; release the console afterwards.
 
@@ -156,7 +161,7 @@ class Writers:
 
             threading.Thread(target=end, name=f"release {board}").start()
 
-    def _look(self, board: str, person: str, writer: Writer) -> None:
+    def _look(self, board: str, person: str, writer: ConsoleWriter) -> None:
         self.check(board, person)
         writer.listen()
 
@@ -178,7 +183,7 @@ def typed(line: str, end: str) -> bytes:
 def router(audit: AuditLog) -> APIRouter:
     """The addresses for one line, and for an open page."""
     routes = APIRouter(include_in_schema=False)
-    writers = Writers(audit.site)
+    writers = ConsoleWriters(audit.site)
 
     @routes.post("/boards/{board:path}/type")
     def type_line(request: Request, board: Board) -> Response:
@@ -192,7 +197,7 @@ def router(audit: AuditLog) -> APIRouter:
     async def hold(request: Request, board: Board) -> StreamingResponse:
         name = request.state.person.name
 
-        def begin() -> Writer:
+        def begin() -> ConsoleWriter:
             with audit.recording(request, "hold console", board):
                 return writers.hold(board, name)
 

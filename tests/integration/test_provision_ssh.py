@@ -20,7 +20,7 @@ from lab.drivers.calls import SHELL
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaVerifyFailedError, TftpTimeoutError
 from lab.provision.release import Content, Image
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.provision.writer import WriteTarget as Medium
 from lab.run.board import Status
 
@@ -61,13 +61,13 @@ def board(tmp_path: Path) -> Iterator[realsshd.Sshd]:
 
 
 @pytest.fixture
-def writer(board: realsshd.Sshd) -> Iterator[tuple[Way, Any]]:
+def writer(board: realsshd.Sshd) -> Iterator[tuple[Writer, Any]]:
     """The way over ssh, and its driver, whose connection ends with the test."""
     target = Target("main")
     NetworkService(target, "service", address="127.0.0.1", username="root", port=board.port)
     ssh = SSHDriver(target, "ssh", keyfile=str(board.key))
     driver = LinuxWriterDriver(target, "writer", media={"emmc": realsshd.DEVICE}, boot_from="sd", over="ssh")
-    yield driver.ways(PlayedStrategy(target))["emmc"], ssh
+    yield driver.writers(PlayedStrategy(target))["emmc"], ssh
     target.deactivate(ssh)
 
 
@@ -77,7 +77,7 @@ def image(folder: Path, data: bytes) -> Content:
 
 
 def test_an_image_goes_over_ssh_and_is_read_back(
-    board: realsshd.Sshd, writer: tuple[Way, Any], tmp_path: Path
+    board: realsshd.Sshd, writer: tuple[Writer, Any], tmp_path: Path
 ) -> None:
     data = os.urandom((17 << 20) + 512)
     chosen, ssh = writer
@@ -95,7 +95,7 @@ def test_an_image_goes_over_ssh_and_is_read_back(
 
 
 def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(
-    tmp_path: Path, writer: tuple[Way, Any]
+    tmp_path: Path, writer: tuple[Writer, Any]
 ) -> None:
     chosen, ssh = writer
     calls.call(ssh, SHELL, "activate", lambda: ssh.target.activate(ssh), 60.0)
@@ -106,4 +106,4 @@ def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(
 def test_without_an_ssh_driver_it_is_told_at_once() -> None:
     driver = LinuxWriterDriver(Target("main"), "writer", media={"emmc": "/dev/mmcblk0"}, boot_from="sd", over="ssh")
     with pytest.raises(ConfigurationError, match="NetworkService"):
-        driver.ways(PlayedStrategy(driver.target))
+        driver.writers(PlayedStrategy(driver.target))

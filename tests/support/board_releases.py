@@ -15,7 +15,7 @@ import yaml
 from lab.cli import main
 from lab.provision.writer import Plan, Verified
 from lab.provision.writers.serving import TFTP_PORT
-from lab.provision.writers.uboot import UbootWay
+from lab.provision.writers.uboot import UBootWriter
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache
 from lab.virtual.qemu import releases
@@ -119,13 +119,13 @@ def main_with_damage() -> int:
     The first argument is the image, the others are those of `lab`.
     """
     path, words = Path(sys.argv[1]), sys.argv[2:]
-    verify = UbootWay.verify
+    verify = UBootWriter.verify
 
-    def damaged(way: UbootWay, plan: Plan) -> Verified:
+    def damaged(way: UBootWriter, plan: Plan) -> Verified:
         damage(path)
         return verify(way, plan)
 
-    UbootWay.verify = damaged  # type: ignore[method-assign]
+    UBootWriter.verify = damaged  # type: ignore[method-assign]
     return main(words)
 
 

@@ -21,7 +21,7 @@ from unittest import mock
 from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.writer import Plan, WriteProgress, WriteTarget
 from lab.provision.writers import blockdevice, sd_mux
-from lab.provision.writers.sd_mux import CardWay, Disk
+from lab.provision.writers.sd_mux import CardWriter, Disk
 
 PIECE = 64 * 1024
 IMAGE, BOOT, BOOT_AT, SIZE = 20 * PIECE, 3 * PIECE + 100, 24 * PIECE, 32 * PIECE
@@ -53,18 +53,18 @@ class CutCard:
         )
         self.content = Content(image, [part])
         self._clock_ns = 0
-        self.way = CardWay("sd-mux", self._at_host, stall_s=float("inf"), now_ns=self._now_ns)
+        self.writer = CardWriter("sd-mux", self._at_host, stall_s=float("inf"), now_ns=self._now_ns)
 
     def plan(self) -> Plan:
         """Of the whole."""
-        return self.way.plan(self.content, TARGET)
+        return self.writer.plan(self.content, TARGET)
 
     def provision(self) -> None:
         """Write and read back."""
         plan = self.plan()
         with mock.patch.object(sd_mux, "PIECE_BYTES", PIECE):
-            self.way.write(plan, lambda _progress: None)
-            assert self.way.verify(plan).bytes == TOTAL
+            self.writer.write(plan, lambda _progress: None)
+            assert self.writer.verify(plan).bytes == TOTAL
 
     def write_until(self, count: int, then: Callable[[], None]) -> None:
         """Write; `then` is called when so many bytes are written."""
@@ -75,7 +75,7 @@ class CutCard:
 
         plan = self.plan()
         with mock.patch.object(sd_mux, "PIECE_BYTES", PIECE), mock.patch.object(blockdevice, "_PIPE_BYTES", 4096):
-            self.way.write(plan, report)
+            self.writer.write(plan, report)
 
     def has_release(self) -> bool:
         """Whether both lie where they belong."""

@@ -16,7 +16,7 @@ from lab.errors import BoardlabError
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import Provisioner, Put
 from lab.provision.release import Content, Expected, Release
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.provision.writers.emmc_boot_partitions import from_uboot
 from lab.results import open_store
 from lab.run.board import Status
@@ -57,22 +57,22 @@ class Emmc:
     starts: str | None = "sd"
     fails: Callable[[], None] = lambda: None
     media: Sequence[str] = ("emmc",)
-    others: Mapping[str, Way] = field(factory=dict)
+    others: Mapping[str, Writer] = field(factory=dict)
     said: list[str] = field(factory=list)
 
     def put(self, given: Content, release: str = NEW, expected: str = "") -> list[Put]:
         """As `lab provision` does: plan, write, read back, switch, boot, compare."""
         strategy = self.made.strategy
-        strategy.status, strategy.ways = Status.unknown, self.ways
+        strategy.status, strategy.writers = Status.unknown, self.writers
         strategy.select_medium("sd")
         file = Release(
             release, [BOARD_TYPE], dict.fromkeys(self.media, given), Expected(uboot=expected or UBOOT_OF[release])
         )
         return Provisioner(file, self.media, self.made.reached, self.said.append, self.book).put(strategy)
 
-    def ways(self) -> Mapping[str, Way]:
+    def writers(self) -> Mapping[str, Writer]:
         """Of the board."""
-        return {**self.others, "emmc": from_uboot(evolve(self.made.way(), begin=self._begin), 0)}
+        return {**self.others, "emmc": from_uboot(evolve(self.made.writer(), begin=self._begin), 0)}
 
     def record(self) -> Provision:
         """Of the eMMC, the latest."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.writer import WriteTarget
 from lab.provision.writers import ubootmedia
-from lab.provision.writers.uboot import Network, Tftp, UbootWay
+from lab.provision.writers.uboot import Network, Tftp, UBootWriter
 
 TARGET = WriteTarget("b1", "any", "emmc")
 BASE = 0x40000000
@@ -151,9 +151,9 @@ class PlayedUBoot:
         self.flash[begin : begin + len(data)] = data if erase else bytes(a & b for a, b in zip(old, data, strict=True))
 
 
-def way(board: PlayedUBoot, medium: str = "nvme 0") -> UbootWay:
+def writer(board: PlayedUBoot, medium: str = "nvme 0") -> UBootWriter:
     found = ubootmedia.parse(medium, erase_bytes=256 * 1024)
-    return UbootWay("uboot-tftp", found, Tftp(board.folder, Network("10.0.2.2", 6969)), lambda: board, lambda: None)
+    return UBootWriter("uboot-tftp", found, Tftp(board.folder, Network("10.0.2.2", 6969)), lambda: board, lambda: None)
 
 
 def image(folder: Path, data: bytes) -> Content:

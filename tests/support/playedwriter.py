@@ -16,11 +16,11 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.provision import image
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content
-from lab.provision.writer import Plan, Report, Step, Verified, Way, WriteProgress, WriteTarget
+from lab.provision.writer import Plan, Report, Step, Verified, WriteProgress, Writer, WriteTarget
 
 
 @frozen
-class FileWay:
+class FileWriter:
     """Writes the image of a medium into a file."""
 
     path: Path
@@ -55,5 +55,5 @@ class PlayedWriterDriver(Driver, ProvisionProtocol):
     folder: str = attr.ib()
     media: list[str] = attr.ib()
 
-    def ways(self, strategy: Any) -> Mapping[str, Way]:  # noqa: ARG002
-        return {name: FileWay(Path(self.folder) / name) for name in self.media}
+    def writers(self, strategy: Any) -> Mapping[str, Writer]:  # noqa: ARG002
+        return {name: FileWriter(Path(self.folder) / name) for name in self.media}

@@ -18,7 +18,7 @@ from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Recovery, Release
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
 from lab.provision.writers.loaders import OverConsole, OverUsb
-from lab.provision.writers.uboot import Network, Tftp, UbootWay
+from lab.provision.writers.uboot import Network, Tftp, UBootWriter
 from lab.provision.writers.ubootmedia import parse
 from lab.run.board import Status
 from lab.virtual.sim.faults.catalogue import Planned
@@ -80,7 +80,7 @@ class Provisioning:
         self.served.mkdir(exist_ok=True)
         self.lab.board.network = Folder(self.served)
 
-    def way(self) -> UbootWay:
+    def writer(self) -> UBootWriter:
         """The way, as a driver would offer it."""
         loader: Any = Tftp(self.served, Network("192.0.2.1", board="192.0.2.2"))
         if self.over == "console":
@@ -89,7 +89,7 @@ class Provisioning:
         if self.over == "usb":
             line = ConsoleLine(self.strategy.console, clock)
             loader = OverUsb(line, "=> ", "0451:6165", PlayedSnagflash(self.lab), lambda: "snagflash")
-        return UbootWay("uboot", parse(MEDIA[self.medium]), loader, self.begin, self.end, now_ns=clock.now_ns)
+        return UBootWriter("uboot", parse(MEDIA[self.medium]), loader, self.begin, self.end, now_ns=clock.now_ns)
 
     def begin(self) -> Any:
         """U-Boot's prompt, from the SD card, on which nothing is written."""
@@ -107,9 +107,9 @@ class Provisioning:
         Raises:
             BoardlabError: with its class.
         """
-        way = self.way()
-        plan = way.plan(content(self.folder, self.medium, release), self.target())
-        return self.carry_out(way, plan, release)
+        writer = self.writer()
+        plan = writer.plan(content(self.folder, self.medium, release), self.target())
+        return self.carry_out(writer, plan, release)
 
     def told(self, release: str = NEW, tries: int = 2) -> list[Told]:
         """Try so often; what a person is told of each try."""
@@ -140,11 +140,11 @@ class Provisioning:
         """The medium, as an env names it."""
         return WriteTarget("sim-1", BOARD_TYPE, self.medium, MEDIA[self.medium])
 
-    def carry_out(self, way: UbootWay, plan: Plan, release: str) -> Verified:
+    def carry_out(self, writer: UBootWriter, plan: Plan, release: str) -> Verified:
         """All but planning."""
-        way.write(plan, self.reached)
-        verified = way.verify(plan)
-        way.switch(plan)
+        writer.write(plan, self.reached)
+        verified = writer.verify(plan)
+        writer.switch(plan)
         if not self.boots(release):
             raise MediaVerifyFailedError("another U-Boot starts than was written")
         return verified

@@ -104,8 +104,8 @@ class SimConsoleDriver(StampedConsoleDriver):
             self._client = SimClient(self.lab)
             meta = RecordingMeta("sim", self.port.port, 115200, adapter_latency_ns=self.lab.adapter_latency_ns)
             self.info = PortInfo(meta, "", 0)
-            self._way = SimPort(self.port, self.runtime, lab=self.lab)
-            self._device = self._way.device()
+            self._port = SimPort(self.port, self.runtime, lab=self.lab)
+            self._device = self._port.device()
         return self._client
 
 

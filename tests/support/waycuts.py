@@ -11,7 +11,7 @@ from attrs import frozen
 from lab.errors import BoardlabError
 from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.writer import Plan, WriteTarget
-from lab.provision.writers.linux import FolderServer, LinuxWay, OverHttp, OverSsh
+from lab.provision.writers.linux import FolderServer, LinuxWriter, OverHttp, OverSsh
 from support.cutlinux import DISK, ERASE, FLASH, CutLinux, KilledError
 
 BLOCK = 4096
@@ -93,7 +93,7 @@ class Lab:
         self.board, self.given, self.state = board(folder, way), given(folder, way), "unknown"
         server = FolderServer(folder, str(folder))
         carrier = OverSsh(self.board.put) if way.endswith("ssh") else OverHttp(server)
-        self.way = LinuxWay(way, self.given.device, carrier, self._begin, self._end, now_ns=self.board.now_ns)
+        self.writer = LinuxWriter(way, self.given.device, carrier, self._begin, self._end, now_ns=self.board.now_ns)
 
     def _begin(self) -> CutLinux:
         if self.state != "linux":
@@ -105,15 +105,15 @@ class Lab:
         self.state = "unknown"
 
     def plan(self) -> Plan:
-        return self.way.plan(self.given.content, WriteTarget("b1", "any", "emmc"))
+        return self.writer.plan(self.given.content, WriteTarget("b1", "any", "emmc"))
 
     def provision(self) -> str:
         """One `lab provision`: "ok", "killed" or the failure's class."""
         try:
             plan = self.plan()
-            self.way.write(plan, lambda _progress: None)
-            assert self.way.verify(plan).bytes == plan.total_bytes
-            self.way.switch(plan)
+            self.writer.write(plan, lambda _progress: None)
+            assert self.writer.verify(plan).bytes == plan.total_bytes
+            self.writer.switch(plan)
         except KilledError:
             self._end()  # another process knows nothing of the board's state
             return "killed"

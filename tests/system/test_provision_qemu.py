@@ -212,7 +212,7 @@ def test_a_linux_in_memory_writes_flash_and_volumes_by_mtd_utils(
         monkeypatch.setenv(name, value)
     _, strategy, _ = parts(str(linux_writes(lab, "{ospi: mtd}", "ram")), "ConsoleProtocol", "console", "console")
     strategy.recovery = load(files / "1.0.yaml").recovery
-    way = strategy.ways()["ospi"]
+    writer = strategy.writers()["ospi"]
     volume = PartPlace(mtd="ospi", volume="rootfs")
     try:
         for number, to in enumerate(
@@ -222,8 +222,8 @@ def test_a_linux_in_memory_writes_flash_and_volumes_by_mtd_utils(
             (tmp_path / "part").write_bytes(data)
             digest = hashlib.sha256(data).hexdigest()
             part = Part(name="part", source=str(tmp_path / "part"), sha256=digest, size=len(data), to=to)
-            plan = way.plan(Content(parts=[part]), WriteTarget(strategy.board, strategy.type.name, "ospi"))
-            way.write(plan, lambda _progress: None)
-            assert way.verify(plan).digest == digest
+            plan = writer.plan(Content(parts=[part]), WriteTarget(strategy.board, strategy.type.name, "ospi"))
+            writer.write(plan, lambda _progress: None)
+            assert writer.verify(plan).digest == digest
     finally:
         strategy.transition("off")

@@ -19,10 +19,10 @@ from attrs import evolve, frozen
 from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area, Spare
-from lab.provision.writer import Plan, Report, Step, Verified, Way, WriteTarget
+from lab.provision.writer import Plan, Report, Step, Verified, Writer, WriteTarget
 from lab.provision.writers import linuxemmc, planning, ubootemmc
-from lab.provision.writers.linux import LinuxWay
-from lab.provision.writers.uboot import UbootWay
+from lab.provision.writers.linux import LinuxWriter
+from lab.provision.writers.uboot import UBootWriter
 from lab.provision.writers.ubootmedia import BLOCK_BYTES, HARDWARE
 
 _BOOT: Final = {name: number for name, number in HARDWARE.items() if number}
@@ -51,18 +51,18 @@ def moved(content: Content, partition: str) -> Content:
 
 
 @frozen
-class SpareBootWay:
+class SpareBootWriter:
     """Writes an eMMC without touching the boot partition in use.
 
     That partition stays until the other one has booted.
 
     Attributes:
         boots: asks the board for its eMMC's boot settings. holds: compares an area of a boot partition. end: ends the
-            way after a failed question.
+            writer after a failed question.
         hosts: that the release's files may come from.
     """
 
-    way: Way
+    writer: Writer
     boots: Callable[[], ExtCsd]
     holds: Callable[[str, Area], bool]
     end: Callable[[], None]
@@ -70,18 +70,18 @@ class SpareBootWay:
 
     @property
     def name(self) -> str:
-        return self.way.name
+        return self.writer.name
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
         """Plan for the spare boot partition; `now` covers the active one."""
         if not boot_partition(content):
-            return self.way.plan(content, target)
+            return self.writer.plan(content, target)
         try:
             found = self.boots()
             active = _NAMES.get(found.partconf[1], "")
             untried = next((each for each in target.untried if each.boots == active and self._is_there(each)), None)
             boots = active if untried else "boot1" if active == "boot0" else "boot0"
-            made = self.way.plan(moved(content, boots), target)
+            made = self.writer.plan(moved(content, boots), target)
         except BaseException:
             self.end()
             raise
@@ -102,14 +102,14 @@ class SpareBootWay:
     def write(self, plan: Plan, report: Report) -> None:
         """Write the plan, after a pending rollback of the eMMC."""
         if plan.spare.kept and plan.now is None:
-            self.way.switch(plan.back)
-        self.way.write(plan, report)
+            self.writer.switch(plan.back)
+        self.writer.write(plan, report)
 
     def verify(self, plan: Plan) -> Verified:
-        return self.way.verify(plan)
+        return self.writer.verify(plan)
 
     def switch(self, plan: Plan) -> str:
-        return self.way.switch(plan)
+        return self.writer.switch(plan)
 
     def _is_there(self, untried: Spare) -> bool:
         """Return whether a boot partition still has its recorded content.
@@ -124,22 +124,24 @@ class SpareBootWay:
         return tuple(Area.of(offset, piece.data) for piece, offset in planning.placed(found))
 
 
-def from_uboot(way: UbootWay, number: int) -> SpareBootWay:
+def from_uboot(writer: UBootWriter, number: int) -> SpareBootWriter:
     """The same from U-Boot. number: U-Boot's, of the eMMC."""
 
     def holds(partition: str, area: Area) -> bool:
-        return ubootemmc.holds(way.begin(), number, partition, area)
+        return ubootemmc.holds(writer.begin(), number, partition, area)
 
-    return SpareBootWay(way, lambda: ubootemmc.read(way.begin(), number), holds, way.end, way.hosts)
+    return SpareBootWriter(writer, lambda: ubootemmc.read(writer.begin(), number), holds, writer.end, writer.hosts)
 
 
-def from_linux(way: LinuxWay) -> SpareBootWay:
+def from_linux(writer: LinuxWriter) -> SpareBootWriter:
     """The same from Linux."""
 
     def holds(partition: str, area: Area) -> bool:
-        return linuxemmc.holds(way.begin(), way.device, partition, area)
+        return linuxemmc.holds(writer.begin(), writer.device, partition, area)
 
-    return SpareBootWay(way, lambda: linuxemmc.read(way.begin(), way.device), holds, way.end, way.hosts)
+    return SpareBootWriter(
+        writer, lambda: linuxemmc.read(writer.begin(), writer.device), holds, writer.end, writer.hosts
+    )
 
 
 def _there(made: Plan, partition: str) -> Plan:

@@ -150,7 +150,7 @@ _PROBE: Final = b"boardlab\n"  # is carried before anything is decided
 
 
 @frozen
-class LinuxWay:
+class LinuxWriter:
     """Writes a medium from the board's Linux.
 
     Attributes:

@@ -43,7 +43,7 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
     The bytes of an image with a block map are those that are mapped: only they are written.
 
     Args:
-        without: kinds of places that the way cannot write, of "partition", "hardware", "mtd", "volume", "offset",
+        without: kinds of places that the writer cannot write, of "partition", "hardware", "mtd", "volume", "offset",
             "image".
 
     Raises:

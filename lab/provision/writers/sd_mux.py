@@ -160,7 +160,7 @@ _WITHOUT: Final = frozenset({"hardware", "mtd", "volume", "partition"})
 
 
 @frozen
-class CardWay:
+class CardWriter:
     """Writes a card that is at the host for a while.
 
     Attributes:
@@ -217,7 +217,7 @@ class CardWay:
             )
         return Verified(compared.digest, compared.count)
 
-    def switch(self, plan: Plan) -> str:  # noqa: ARG002 - as of `Way`
+    def switch(self, plan: Plan) -> str:  # noqa: ARG002 - as of `Writer`
         """Do nothing: a card has one place to boot from."""
         return ""
 

@@ -119,7 +119,7 @@ class Tftp:
 
 
 @frozen
-class UbootWay:
+class UBootWriter:
     """Writes a medium from U-Boot.
 
     Attributes:

@@ -100,25 +100,25 @@ KIND = WayTarget("b1", "any", "sd")
 
 
 def test_a_card_of_another_host_is_written_there_and_read_back(other: OtherHost, tmp_path: Path) -> None:
-    way = other.driver(id_path="pci-0:usb-1").ways(Strategy())["sd"]
-    plan = way.plan(content(tmp_path), KIND)
+    writer = other.driver(id_path="pci-0:usb-1").writers(Strategy())["sd"]
+    plan = writer.plan(content(tmp_path), KIND)
     assert (plan.target.device, plan.target.size_bytes) == (f"lab-2:{other.card}", SIZE)
     assert plan.target.identity == "pci-0:usb-1 Reader"
     told: list[WriteProgress] = []
-    way.write(plan, told.append)
+    writer.write(plan, told.append)
     assert other.card.read_bytes() == DATA + b"\xa5" * (SIZE - len(DATA))
     assert told[-1].done == len(DATA)
-    assert way.verify(plan).bytes == len(DATA)
+    assert writer.verify(plan).bytes == len(DATA)
     other.card.write_bytes(b"x" + other.card.read_bytes()[1:])
     with pytest.raises(MediaVerifyFailedError):
-        way.verify(plan)
+        writer.verify(plan)
 
 
 def test_another_disk_than_the_environments_is_refused_before_the_first_byte(other: OtherHost, tmp_path: Path) -> None:
     with pytest.raises(TargetRefusedError, match=r"lab-2:.*the env says pci-0:usb-2"):
-        other.driver(id_path="pci-0:usb-2").ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        other.driver(id_path="pci-0:usb-2").writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     with pytest.raises(TargetRefusedError, match="another card, or somebody"):
-        other.driver(largest_gib=0.001).ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        other.driver(largest_gib=0.001).writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     assert other.card.read_bytes() == b"\xa5" * SIZE
 
 
@@ -128,10 +128,10 @@ def test_a_disk_that_is_another_one_when_it_is_opened_is_not_written(other: Othe
     other.card.with_name("sdz.udev").write_text("pci-0:usb-1 Somebody")
     driver = other.driver()
     driver._looked = lambda _resource: disk
-    way = driver.ways(Strategy())["sd"]
-    plan = way.plan(content(tmp_path), KIND)
+    writer = driver.writers(Strategy())["sd"]
+    plan = writer.plan(content(tmp_path), KIND)
     with pytest.raises(TargetRefusedError, match="another disk than when it was looked at"):
-        way.write(plan, lambda _progress: None)
+        writer.write(plan, lambda _progress: None)
     assert other.card.read_bytes() == b"\xa5" * SIZE
 
 
@@ -144,10 +144,10 @@ def test_what_is_no_disk_there_is_refused_by_that_host(other: OtherHost) -> None
 
 def test_a_host_without_boardlab_or_out_of_reach_is_said(other: OtherHost, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no such program\. The card is written there by boardlab"):
-        other.driver(program="no-such-lab").ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        other.driver(program="no-such-lab").writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     (other.ssh / "away").touch()
     with pytest.raises(LabTransientError, match="ssh to lab-2 does not run"):
-        other.driver().ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        other.driver().writers(Strategy())["sd"].plan(content(tmp_path), KIND)
 
 
 def test_a_connection_that_is_cut_ends_the_writer_there(other: OtherHost) -> None:
@@ -178,8 +178,8 @@ def test_a_connection_that_is_cut_ends_the_writer_there(other: OtherHost) -> Non
 def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_path: Path) -> None:
     """The hub is the other host's: programs of two hosts meet there and nowhere else."""
     other.card.with_name("sdz.udev").write_text(f"{READER} Reader")
-    way = other.driver().ways(Strategy())["sd"]
-    plan = way.plan(content(tmp_path), KIND)
+    writer = other.driver().writers(Strategy())["sd"]
+    plan = writer.plan(content(tmp_path), KIND)
     assert (plan.target.host, hub_of_write(plan, None, str)) == ("lab-2", ""), "its name means another hub here"
     told: list[WriteProgress] = []
     began = threading.Event()
@@ -188,7 +188,7 @@ def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_pa
         told.append(progress)
         began.set()
 
-    writer = threading.Thread(target=way.write, args=(plan, report))
+    writer = threading.Thread(target=writer.write, args=(plan, report))
     with locks.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print):
         writer.start()
         assert began.wait(DEADLINE_S)
@@ -198,7 +198,7 @@ def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_pa
         assert other.card.read_bytes() == b"\xa5" * SIZE
     writer.join(DEADLINE_S)
     assert other.card.read_bytes()[: len(DATA)] == DATA
-    assert way.verify(plan).bytes == len(DATA)
+    assert writer.verify(plan).bytes == len(DATA)
 
 
 def test_who_waits_for_a_hub_and_is_cut_off_waits_no_more(other: OtherHost) -> None:

@@ -66,8 +66,8 @@ def content(tmp_path: Path) -> Content:
 
 def test_the_board_is_off_and_the_card_is_given_back(bench: Bench, tmp_path: Path) -> None:
     strategy = Strategy()
-    way = driver(bench).ways(strategy)["sd"]
-    plan = way.plan(content(tmp_path), KIND)
+    writer = driver(bench).writers(strategy)["sd"]
+    plan = writer.plan(content(tmp_path), KIND)
     assert strategy.asked == ["off"]
     assert bench.moves == ["host", "dut"]
     assert plan.target.size_bytes == 1 << 20
@@ -76,12 +76,12 @@ def test_the_board_is_off_and_the_card_is_given_back(bench: Bench, tmp_path: Pat
 def test_a_multiplexer_that_does_not_move_is_no_card_at_the_host(bench: Bench, tmp_path: Path) -> None:
     bench.stuck = "dut"
     with pytest.raises(MultiplexerFailedError, match="was switched to 'host'"):
-        driver(bench).ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        driver(bench).writers(Strategy())["sd"].plan(content(tmp_path), KIND)
 
 
 def test_a_card_of_another_size_is_refused_and_given_back(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(TargetRefusedError):
-        driver(bench, smallest_gib=1.0).ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        driver(bench, smallest_gib=1.0).writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     assert bench.moves[-1] == "dut"
 
 
@@ -89,7 +89,7 @@ def test_a_host_that_sees_no_card_is_told(bench: Bench, tmp_path: Path, monkeypa
     monkeypatch.setattr("lab.drivers.multiplexedcarddriver._MEDIUM_S", 0.0)
     monkeypatch.setattr(VirtualSDMux, "disk", _missing)
     with pytest.raises(MediaMissingError):
-        driver(bench).ways(Strategy())["sd"].plan(content(tmp_path), KIND)
+        driver(bench).writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     assert bench.at == "dut"
 
 

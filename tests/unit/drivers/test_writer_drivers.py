@@ -22,7 +22,7 @@ from lab.provision.release import Content, PartPlace
 from lab.provision.writers import linuxanswers as answers
 from lab.provision.writers import ubootmedia
 from lab.provision.writers.command import carry_out
-from lab.provision.writers.uboot import UbootWay
+from lab.provision.writers.uboot import UBootWriter
 
 BOOT = "0d1f6a1e-4c3b-4f0e-9d2c-71a1b2c3d4e5"
 PIECE = b"p" * 1000
@@ -84,23 +84,23 @@ def test_media_are_written_one_after_the_other_from_servers_on_one_port(tmp_path
     board, port = FetchingUBoot(tmp_path), free_port()
     media = {"nvme 0": PartPlace(offset=0), "cfi 0x4000000": PartPlace(offset=0x40000)}
 
-    def ways() -> list[UbootWay]:
+    def writers() -> list[UBootWriter]:
         found = []
         for medium in media:
             served = BoardServer("127.0.0.1", port=port)
             parsed = ubootmedia.parse(medium, erase_bytes=256 * 1024)
-            found.append(UbootWay("uboot-tftp", parsed, served, lambda: board, served.close))
+            found.append(UBootWriter("uboot-tftp", parsed, served, lambda: board, served.close))
         return found
 
     contents = [
         Content(None, [playeduboot.part(tmp_path, f"part-{number}", PIECE, place)])
         for number, place in enumerate(media.values())
     ]
-    plans = [way.plan(what, playeduboot.TARGET) for way, what in zip(ways(), contents, strict=True)]
+    plans = [writer.plan(what, playeduboot.TARGET) for writer, what in zip(writers(), contents, strict=True)]
     assert not any(board.disk)
-    for way, plan in zip(ways(), plans, strict=True):
-        way.write(plan, lambda _progress: None)
-        assert way.verify(plan).bytes == len(PIECE)
+    for writer, plan in zip(writers(), plans, strict=True):
+        writer.write(plan, lambda _progress: None)
+        assert writer.verify(plan).bytes == len(PIECE)
     assert bytes(board.disk[: len(PIECE)]) == bytes(board.flash[0x40000:][: len(PIECE)]) == PIECE
 
 
@@ -158,12 +158,12 @@ def linux_writer(prepare: str) -> LinuxWriterDriver:
 
 
 def test_what_linux_needs_first_is_done_once_in_each_boot(tmp_path: Path) -> None:
-    way = linux_writer("echo loaded >> modules; echo up").ways(PlayedBoard(tmp_path))["emmc"].way  # type: ignore[attr-defined]
+    writer = linux_writer("echo loaded >> modules; echo up").writers(PlayedBoard(tmp_path))["emmc"].writer  # type: ignore[attr-defined]
     for _ in range(2):
-        way.begin()  # type: ignore[attr-defined]
+        writer.begin()  # type: ignore[attr-defined]
     assert (tmp_path / "modules").read_text() == "loaded\n"
     (tmp_path / "boardlab-prepared").unlink()  # the board booted anew
-    way.begin()  # type: ignore[attr-defined]
+    writer.begin()  # type: ignore[attr-defined]
     assert (tmp_path / "modules").read_text() == "loaded\n" * 2
 
 
@@ -196,12 +196,12 @@ def test_over_ssh_only_the_board_whose_console_it_is_is_written(
     driver.ssh = PlayedSsh(theirs)
     board = PlayedBoard(tmp_path)
     monkeypatch.setattr(board, "run", PlayedSsh(ours).run)
-    way = driver.ways(board)["emmc"].way  # type: ignore[attr-defined]
+    writer = driver.writers(board)["emmc"].writer  # type: ignore[attr-defined]
     if refused:
         with pytest.raises(TargetRefusedError, match="own address in the env"):
-            way.begin()  # type: ignore[attr-defined]
+            writer.begin()  # type: ignore[attr-defined]
     else:
-        assert way.begin().driver is driver.ssh  # type: ignore[attr-defined]
+        assert writer.begin().driver is driver.ssh  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_kernel_that_ends_within_a_write_is_no_stalled_write(
 ) -> None:
     board = PlayedBoard(tmp_path)
     board.said = b"Kernel panic - not syncing: of an older boot\r\n"
-    prompt = linux_writer("").ways(board)["emmc"].way.begin()  # type: ignore[attr-defined]
+    prompt = linux_writer("").writers(board)["emmc"].writer.begin()  # type: ignore[attr-defined]
 
     def hang(_cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
         board.said += said
@@ -229,8 +229,8 @@ def test_a_kernel_that_ends_within_a_write_is_no_stalled_write(
 
 
 def test_a_preparation_that_fails_ends_the_try_and_is_done_again_by_the_next(tmp_path: Path) -> None:
-    way = linux_writer("echo tried >> log; echo no address; false").ways(PlayedBoard(tmp_path))["emmc"].way  # type: ignore[attr-defined]
+    writer = linux_writer("echo tried >> log; echo no address; false").writers(PlayedBoard(tmp_path))["emmc"].writer  # type: ignore[attr-defined]
     for _ in range(2):
         with pytest.raises(MediaWriteFailedError, match=r"exit status 1.*no address"):
-            way.begin()  # type: ignore[attr-defined]
+            writer.begin()  # type: ignore[attr-defined]
     assert (tmp_path / "log").read_text() == "tried\n" * 2

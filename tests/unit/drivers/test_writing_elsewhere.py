@@ -53,7 +53,7 @@ def writer(name: str, **arguments: Any) -> Any:
 
 
 def begin(driver: Any, line: str) -> None:
-    driver.ways(board(line))["emmc"].way.begin()
+    driver.writers(board(line))["emmc"].writer.begin()
 
 
 @pytest.mark.parametrize(

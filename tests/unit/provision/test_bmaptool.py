@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from test_card_way import Clock
-from test_linux_way import PlayedLinux, way
+from test_card_writer import Clock
+from test_linux_writer import PlayedLinux, writer
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.failures import (
@@ -109,7 +109,7 @@ def content(folder: Path, *, with_part: bool = False) -> tuple[Content, bytes]:
 
 def test_a_board_that_has_it_writes_the_image_by_it_and_the_parts_as_ever(tmp_path: Path) -> None:
     board, (given, data) = PlayedBmaptool(tmp_path), content(tmp_path, with_part=True)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(given, TARGET)
     chosen.write(plan, lambda _progress: None)
     assert sum(command.startswith("bmaptool") for command in board.typed) == 1
@@ -123,7 +123,7 @@ def test_a_board_that_has_it_writes_the_image_by_it_and_the_parts_as_ever(tmp_pa
 
 def test_one_that_lies_about_it_is_found_by_reading_back(tmp_path: Path) -> None:
     board, (given, _) = PlayedBmaptool(tmp_path), content(tmp_path)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(given, TARGET)
     board.breaks["bmaptool"] = (SAID, 0)
     chosen.write(plan, lambda _progress: None)
@@ -133,7 +133,7 @@ def test_one_that_lies_about_it_is_found_by_reading_back(tmp_path: Path) -> None
 
 def test_its_progress_is_told_and_one_that_writes_nothing_any_more_is_ended(tmp_path: Path) -> None:
     board, (given, _) = PlayedBmaptool(tmp_path), content(tmp_path)
-    chosen, seen = evolve(way(board, tmp_path), now_ns=Clock().now_ns), list[int]()
+    chosen, seen = evolve(writer(board, tmp_path), now_ns=Clock().now_ns), list[int]()
     plan = chosen.plan(given, TARGET)
     chosen.write(plan, lambda progress: seen.append(progress.done))
     assert seen == [0, 4096, 8192]
@@ -167,7 +167,7 @@ def test_a_packed_image_on_a_board_without_its_unpacker_takes_dd(tmp_path: Path)
     (tmp_path / "sdk.wic.gz").write_bytes(gzip.compress(data))
     digest = hashlib.sha256((tmp_path / "sdk.wic.gz").read_bytes()).hexdigest()
     packed = Content(evolve(given.image, source=str(tmp_path / "sdk.wic.gz"), sha256=digest))
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     for board.unpacker, wanted in (("", False), ("/bin/gzip", True)):
         board.typed, board.looks = [], 0
         chosen.write(chosen.plan(packed, TARGET), lambda _progress: None)
@@ -177,7 +177,7 @@ def test_a_packed_image_on_a_board_without_its_unpacker_takes_dd(tmp_path: Path)
 def test_without_it_or_without_a_map_it_is_dd(tmp_path: Path) -> None:
     board, (given, _) = PlayedLinux(tmp_path), content(tmp_path)
     board.breaks["command -v"] = ([], 0)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     chosen.write(chosen.plan(given, TARGET), lambda _progress: None)
     assert any(" | dd of=" in command for command in board.typed)
 

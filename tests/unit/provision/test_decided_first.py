@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from attrs import define, evolve
-from support.playeduboot import TARGET, PlayedUBoot, content, image, part, way
+from support.playeduboot import TARGET, PlayedUBoot, content, image, part, writer
 
 from lab.cli import main
 from lab.errors import ConfigurationError
@@ -24,9 +24,9 @@ from lab.provision.failures import (
     TftpTimeoutError,
 )
 from lab.provision.release import Content, Image, Part, PartPlace
-from lab.provision.writer import Way
+from lab.provision.writer import Writer
 from lab.provision.writers.command import CommandPrompt, limit_s
-from lab.provision.writers.sd_mux import CardWay, Disk
+from lab.provision.writers.sd_mux import CardWriter, Disk
 from lab.provision.writers.ubootmedia import UbiVolume
 
 MTD_LIST = """List of MTD devices:
@@ -45,7 +45,7 @@ def written(command: str) -> bool:
     return any(word in command for word in ("write", "update", "erase", "cp.b", "tftpboot"))
 
 
-def refused(board: PlayedUBoot, chosen: Way, what: Content, error: type[Exception], says: str) -> None:
+def refused(board: PlayedUBoot, chosen: Writer, what: Content, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         chosen.plan(what, TARGET)
     assert not list(filter(written, board.typed))
@@ -70,7 +70,7 @@ def test_an_image_with_parts_inside_it_is_written_and_all_that_is_left_of_it_is_
         part(tmp_path, "u-boot.img", b"3" * 5000, PartPlace(offset=0x100000)),
         part(tmp_path, "tail", b"t" * 512, PartPlace(offset=3 << 20)),
     ]
-    chosen = way(board, medium)
+    chosen = writer(board, medium)
     plan = chosen.plan(with_parts(image(tmp_path, data), *parts), TARGET)
     chosen.write(plan, lambda _progress: None)
     verified = chosen.verify(plan)
@@ -85,7 +85,7 @@ def test_an_image_with_parts_inside_it_is_written_and_all_that_is_left_of_it_is_
 def test_a_card_with_an_image_and_parts_inside_it_is_read_back_to_the_byte(tmp_path: Path) -> None:
     card, data = tmp_path / "card", content(6 << 20)[: 6 << 20]
     card.write_bytes(bytes(6 << 20))
-    chosen = CardWay("sd-mux", lambda: there(Disk(str(card), 6 << 20)))
+    chosen = CardWriter("sd-mux", lambda: there(Disk(str(card), 6 << 20)))
     whole = with_parts(image(tmp_path, data), part(tmp_path, "u-boot.img", b"3" * 5000, PartPlace(offset=0x3FFF00)))
     plan = chosen.plan(whole, TARGET)
     chosen.write(plan, lambda _progress: None)
@@ -120,9 +120,9 @@ def test_a_damaged_archive_or_the_map_of_another_build_is_refused(tmp_path: Path
     what, card, board = damaged(tmp_path, how), tmp_path / "card", PlayedUBoot(tmp_path)
     card.write_bytes(bytes(3 << 20))
     with pytest.raises(ImageDamagedError):
-        CardWay("sd-mux", lambda: there(Disk(str(card), 3 << 20))).plan(what, TARGET)
+        CardWriter("sd-mux", lambda: there(Disk(str(card), 3 << 20))).plan(what, TARGET)
     assert card.read_bytes() == bytes(3 << 20)
-    refused(board, way(board), what, ImageDamagedError, "sdk.wic.xz")
+    refused(board, writer(board), what, ImageDamagedError, "sdk.wic.xz")
     assert board.typed == [], "the board was left alone"
 
 
@@ -135,10 +135,14 @@ def test_a_flash_with_parts_inside_an_image_is_refused(tmp_path: Path, medium: s
     whole = image(tmp_path, content(1 << 20)[: 1 << 20])
     inner = part(tmp_path, "tiboot3.bin", b"1", PartPlace(offset=0x40000))
     refused(
-        board, way(board, medium), with_parts(whole, inner), ConfigurationError, "tiboot3.bin .* lies inside the image"
+        board,
+        writer(board, medium),
+        with_parts(whole, inner),
+        ConfigurationError,
+        "tiboot3.bin .* lies inside the image",
     )
     outer = part(tmp_path, "tiboot3.bin", b"1", PartPlace(offset=0x100000))
-    assert way(board, medium).plan(with_parts(whole, outer), TARGET)
+    assert writer(board, medium).plan(with_parts(whole, outer), TARGET)
 
 
 def test_an_image_and_parts_inside_it_for_a_flash_are_wrong_in_the_file_already(
@@ -176,7 +180,7 @@ def test_a_board_that_nothing_reaches_is_refused(
 ) -> None:
     board, ended = PlayedUBoot(tmp_path), list[str]()
     board.spoil = lambda typed, said: answer if typed.startswith(command) else said
-    chosen = evolve(way(board), end=lambda: ended.append("ended"))
+    chosen = evolve(writer(board), end=lambda: ended.append("ended"))
     with pytest.raises(error, match=says):
         chosen.plan(image(tmp_path, content(4096)), TARGET)
     assert ended == ["ended"]
@@ -201,7 +205,7 @@ def test_a_lab_host_that_lacks_what_sends_is_refused_and_what_it_began_ends(tmp_
             self.rested = True
 
     board, loader = PlayedUBoot(tmp_path), Lacking()
-    chosen = evolve(way(board), loader=loader)
+    chosen = evolve(writer(board), loader=loader)
     refused(board, chosen, image(tmp_path, content(4096)), ConfigurationError, "UDP port 69")
     assert loader.rested
 
@@ -216,7 +220,7 @@ def test_a_device_whose_blocks_are_not_of_512_bytes_is_refused(tmp_path: Path, m
     )
     board.lists[f"{medium.split(maxsplit=1)[0]} device 1"] = "... is now current device"
     boot = Content(None, [part(tmp_path, "u-boot.img", b"1" * 700, place)])
-    refused(board, way(board, medium), boot, ConfigurationError, "device 1: its blocks have 4096 bytes")
+    refused(board, writer(board, medium), boot, ConfigurationError, "device 1: its blocks have 4096 bytes")
     assert not any(command.startswith("part ") for command in board.typed)
 
 
@@ -228,9 +232,9 @@ def test_an_emmc_that_says_its_size_rounded_takes_what_fits_to_the_block(
     board.lists["mmc info"] = "Capacity: 7.1 MiB"  # 7.1 MiB are 102.4 KiB more than 7 MiB
     whole = image(tmp_path, content(count)[:count])
     if fits:
-        assert way(board, "mmc 0").plan(whole, TARGET).total_bytes == count
+        assert writer(board, "mmc 0").plan(whole, TARGET).total_bytes == count
     else:
-        refused(board, way(board, "mmc 0"), whole, ImageTooLargeError, "exceeds max")
+        refused(board, writer(board, "mmc 0"), whole, ImageTooLargeError, "exceeds max")
 
 
 @pytest.mark.parametrize(("offset", "fits"), [(0x100000 - 4096, True), (0x100000 - 512, False), (0x100000, False)])
@@ -239,22 +243,22 @@ def test_parts_by_partition_and_by_offset_that_meet_are_refused(tmp_path: Path, 
     root = part(tmp_path, "rootfs", content(4096)[:4096], PartPlace(partition=2))
     both = Content(None, [part(tmp_path, "u-boot.img", b"u" * 4096, PartPlace(offset=offset)), root])
     if fits:
-        assert way(board).plan(both, TARGET).total_bytes == 8192
+        assert writer(board).plan(both, TARGET).total_bytes == 8192
     else:
-        refused(board, way(board), both, ImageTooLargeError, "one would overwrite the other")
+        refused(board, writer(board), both, ImageTooLargeError, "one would overwrite the other")
 
 
 def test_a_boot_partition_is_as_large_as_it_is(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     boot = part(tmp_path, "u-boot.img", content(1 << 20)[: 1 << 20], PartPlace(offset=0x380000, hardware="boot0"))
-    refused(board, way(board, "mmc 0"), Content(None, [boot]), ImageTooLargeError, "exceeds max")
+    refused(board, writer(board, "mmc 0"), Content(None, [boot]), ImageTooLargeError, "exceeds max")
 
 
 @pytest.mark.parametrize("hardware", ["user", "boot0"])
 def test_an_offset_within_a_block_is_refused_in_every_area(tmp_path: Path, hardware: str) -> None:
     board = PlayedUBoot(tmp_path)
     odd = part(tmp_path, "tiboot3.bin", b"1", PartPlace(offset=100, hardware=hardware))
-    refused(board, way(board, "mmc 0"), Content(None, [odd]), ConfigurationError, "multiple of 0x200")
+    refused(board, writer(board, "mmc 0"), Content(None, [odd]), ConfigurationError, "multiple of 0x200")
 
 
 @pytest.mark.parametrize(
@@ -273,14 +277,14 @@ def test_what_does_not_fit_a_flash_is_refused(
     board = PlayedUBoot(tmp_path)
     board.lists = {"sf probe": SF, "mtd list": MTD_LIST, "flinfo": FLINFO}
     large = part(tmp_path, "rootfs", content(600_000)[:600_000], place)
-    refused(board, way(board, medium), Content(None, [large]), error, says)
+    refused(board, writer(board, medium), Content(None, [large]), error, says)
 
 
 def test_an_erase_block_that_the_env_says_smaller_is_refused(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     board.lists = {"mtd list": MTD_LIST.replace("0x40000", "0x100000")}
     small = part(tmp_path, "rootfs", b"1", PartPlace(offset=0))
-    refused(board, way(board, "mtd nor0"), Content(None, [small]), ConfigurationError, "set erase_kib to 1024")
+    refused(board, writer(board, "mtd nor0"), Content(None, [small]), ConfigurationError, "set erase_kib to 1024")
 
 
 def test_a_block_map_that_begins_within_an_erase_block_is_refused(tmp_path: Path) -> None:
@@ -296,8 +300,8 @@ def test_a_block_map_that_begins_within_an_erase_block_is_refused(tmp_path: Path
     mapped = Image(
         source=str(tmp_path / "x.wic"), sha256=hashlib.sha256(data).hexdigest(), bmap=str(tmp_path / "x.bmap")
     )
-    refused(board, way(board, "cfi 0x4000000"), Content(mapped), ConfigurationError, "leave the key bmap out")
-    assert way(board, "nvme 0").plan(Content(mapped), TARGET).total_bytes == block
+    refused(board, writer(board, "cfi 0x4000000"), Content(mapped), ConfigurationError, "leave the key bmap out")
+    assert writer(board, "nvme 0").plan(Content(mapped), TARGET).total_bytes == block
 
 
 def volume(folder: Path, count: int, name: str = "rootfs") -> Content:
@@ -309,7 +313,7 @@ def volume(folder: Path, count: int, name: str = "rootfs") -> Content:
 def test_a_ubi_volume_is_written_and_read_back(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     board.lists = {"mtd list": MTD_LIST}
-    chosen = way(board, "mtd nor0")
+    chosen = writer(board, "mtd nor0")
     plan = chosen.plan(volume(tmp_path, 600_000), TARGET)
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).bytes == 600_000
@@ -321,16 +325,16 @@ def test_a_ubi_volume_is_written_and_read_back(tmp_path: Path) -> None:
 def test_a_ubi_volume_that_does_not_fit_itself_or_the_boards_memory_is_refused(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     board.lists = {"mtd list": MTD_LIST}
-    refused(board, way(board, "mtd nor0"), volume(tmp_path, 2 << 20), ImageTooLargeError, "it has room for")
+    refused(board, writer(board, "mtd nor0"), volume(tmp_path, 2 << 20), ImageTooLargeError, "it has room for")
     board.volumes["rootfs"] = bytearray(64 << 20)
     refused(
         board,
-        way(board, "mtd nor0"),
+        writer(board, "mtd nor0"),
         volume(tmp_path, 48 << 20),
         ConfigurationError,
         "reads a volume only from its start",
     )
-    refused(board, way(board, "mtd nor0"), volume(tmp_path, 1, "home"), MediaMissingError, "home")
+    refused(board, writer(board, "mtd nor0"), volume(tmp_path, 1, "home"), MediaMissingError, "home")
 
 
 def test_a_read_of_a_volume_may_take_as_long_as_all_that_it_reads() -> None:

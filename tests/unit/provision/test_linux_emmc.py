@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from attrs import evolve
 from support.atlength import either
-from support.playedways import PlayedBoard
-from test_linux_way import DEVICE, TARGET, PlayedLinux, image, way
+from support.playedwriters import PlayedBoard
+from test_linux_writer import DEVICE, TARGET, PlayedLinux, image, writer
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import (
@@ -137,7 +137,7 @@ def test_the_spare_boot_partition_is_written_and_the_emmc_switched_to_it_last(
     board: PlayedEmmc, tmp_path: Path
 ) -> None:
     given, first, second = content(tmp_path)
-    chosen, kept, user = from_linux(way(board, tmp_path)), board.boot_area(0), board.card.read_bytes()
+    chosen, kept, user = from_linux(writer(board, tmp_path)), board.boot_area(0), board.card.read_bytes()
     plan = chosen.plan(given, TARGET)
     assert plan.notes == ("the boot parts go to boot1, and boot0 keeps what it has",)
     chosen.write(plan, lambda _progress: None)
@@ -170,7 +170,7 @@ def put(
         done.append("begin")
         return board
 
-    chosen = from_linux(evolve(way(board, folder), begin=begin, end=lambda: done.append("end")))
+    chosen = from_linux(evolve(writer(board, folder), begin=begin, end=lambda: done.append("end")))
     played: dict[str, Any] = {"emmc": chosen}
     there = PlayedBoard(played, {"emmc": {"kernel": kernel}}, boots=done)
     putting = Provisioner(
@@ -336,14 +336,14 @@ def test_a_board_that_cannot_be_asked_what_it_boots_from_is_let_go(board: Played
     given, *_ = content(tmp_path)
     (tmp_path / "bin" / "mmc").unlink()
     ended: list[str] = []
-    chosen = from_linux(evolve(way(board, tmp_path), end=lambda: ended.append("end")))
+    chosen = from_linux(evolve(writer(board, tmp_path), end=lambda: ended.append("end")))
     with pytest.raises(ConfigurationError, match="no program mmc"):
         chosen.plan(given, TARGET)
     assert ended
 
 
 def test_what_cannot_be_is_refused_before_the_first_byte(board: PlayedEmmc, tmp_path: Path) -> None:
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     with pytest.raises(ImageTooLargeError, match="boot0 has 0x10000 bytes"):
         chosen.plan(content(tmp_path, count=SIZE + 1)[0], TARGET)
     given, *_ = content(tmp_path)

@@ -24,7 +24,7 @@ from lab.provision.release import Content, Part, PartPlace
 from lab.provision.writer import WriteTarget
 from lab.provision.writers import linuxanswers as answers
 from lab.provision.writers import linuxubi as flash
-from lab.provision.writers.linux import FolderServer, LinuxWay, OverHttp
+from lab.provision.writers.linux import FolderServer, LinuxWriter, OverHttp
 
 TARGET = WriteTarget("b1", "any", "ospi")
 SIZE, ERASE = 4 << 20, 0x40000
@@ -174,8 +174,8 @@ def digest(data: bytes | bytearray) -> tuple[list[str], int]:
     return [f"{hashlib.sha256(data).hexdigest()}  -"], 0
 
 
-def way(board: PlayedFlash, folder: Path, device: str) -> LinuxWay:
-    return LinuxWay("linux-http", device, OverHttp(FolderServer(folder, str(folder))), lambda: board, lambda: None)
+def writer(board: PlayedFlash, folder: Path, device: str) -> LinuxWriter:
+    return LinuxWriter("linux-http", device, OverHttp(FolderServer(folder, str(folder))), lambda: board, lambda: None)
 
 
 def part(folder: Path, name: str, data: bytes, to: PartPlace) -> Part:
@@ -183,7 +183,7 @@ def part(folder: Path, name: str, data: bytes, to: PartPlace) -> Part:
     return Part(name=name, source=str(folder / name), sha256=hashlib.sha256(data).hexdigest(), size=len(data), to=to)
 
 
-def put(chosen: LinuxWay, content: Content) -> None:
+def put(chosen: LinuxWriter, content: Content) -> None:
     plan = chosen.plan(content, TARGET)
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).bytes == plan.total_bytes
@@ -197,7 +197,7 @@ def board(tmp_path: Path) -> PlayedFlash:
 def test_parts_by_offset_are_erased_and_written_and_nothing_else_is(board: PlayedFlash, tmp_path: Path) -> None:
     kernel, env = os.urandom(ERASE + 5), os.urandom(4096)
     put(
-        way(board, tmp_path, "/dev/mtd0"),
+        writer(board, tmp_path, "/dev/mtd0"),
         Content(
             parts=[
                 part(tmp_path, "kernel", kernel, PartPlace(offset=2 * ERASE)),
@@ -213,7 +213,7 @@ def test_parts_by_offset_are_erased_and_written_and_nothing_else_is(board: Playe
 
 def test_a_part_by_the_name_of_its_partition_is_copied_and_read_back_twice(board: PlayedFlash, tmp_path: Path) -> None:
     data = os.urandom(70_000)
-    chosen = way(board, tmp_path, "mtd")
+    chosen = writer(board, tmp_path, "mtd")
     put(chosen, Content(parts=[part(tmp_path, "tispl.bin", data, PartPlace(mtd="ospi"))]))
     assert board.chip[: len(data)] == data
     board.chip[7] ^= 1
@@ -229,7 +229,7 @@ def test_a_volume_is_made_where_it_is_not_there(
     board.has_ubi, board.has_volume = has_ubi, has_volume
     data = os.urandom(70_000)
     put(
-        way(board, tmp_path, "mtd"),
+        writer(board, tmp_path, "mtd"),
         Content(parts=[part(tmp_path, "rootfs.ubifs", data, PartPlace(mtd="ospi", volume="rootfs"))]),
     )
     assert board.volume == data
@@ -239,7 +239,7 @@ def test_a_volume_is_made_where_it_is_not_there(
 
 def test_reading_back_writes_nothing(board: PlayedFlash, tmp_path: Path) -> None:
     content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", PartPlace(mtd="ospi", volume="rootfs"))])
-    chosen = way(board, tmp_path, "mtd")
+    chosen = writer(board, tmp_path, "mtd")
     plan = chosen.plan(content, TARGET)
     for board.has_ubi in (False, True):
         with pytest.raises(MediaMissingError, match="no UBI volume rootfs"):
@@ -261,7 +261,7 @@ def test_a_ubi_that_does_not_attach_is_refused_before_the_first_byte(
         board.chip[block * ERASE + header : block * ERASE + header + 4] = b"UBI!"
     content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", ROOTFS)])
     with pytest.raises(TargetRefusedError, match="does not attach; nothing was written"):
-        way(board, tmp_path, "mtd").plan(content, TARGET)
+        writer(board, tmp_path, "mtd").plan(content, TARGET)
     assert not any(command.startswith("ubiformat") for command in board.typed)
 
 
@@ -269,14 +269,14 @@ def test_a_format_that_was_cut_short_is_begun_anew(board: PlayedFlash, tmp_path:
     for block in range(SIZE // ERASE // 2):
         board.chip[block * ERASE : (block + 1) * ERASE] = b"UBI#" + b"\xff" * (ERASE - 4)
     data = os.urandom(70_000)
-    put(way(board, tmp_path, "mtd"), Content(parts=[part(tmp_path, "rootfs.ubifs", data, ROOTFS)]))
+    put(writer(board, tmp_path, "mtd"), Content(parts=[part(tmp_path, "rootfs.ubifs", data, ROOTFS)]))
     assert board.volume == data
 
 
 def test_an_attach_that_fails_otherwise_is_told_before_the_first_byte(board: PlayedFlash, tmp_path: Path) -> None:
     board.breaks["ubiattach"] = (['ubiattach: error!: cannot attach "/dev/mtd0"', "error 5 (Input/output error)"], 255)
     with pytest.raises(MediaWriteFailedError, match="Input/output error"):
-        way(board, tmp_path, "mtd").plan(Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", ROOTFS)]), TARGET)
+        writer(board, tmp_path, "mtd").plan(Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", ROOTFS)]), TARGET)
     assert not any(command.startswith(("ubiformat", "ubimkvol", "ubiupdatevol")) for command in board.typed)
 
 
@@ -297,7 +297,7 @@ def test_a_flash_that_linux_uses_is_refused(
     board.mounts, board.is_attached = mounts, attached
     to = PartPlace(mtd="ospi") if device == "mtd" else PartPlace(offset=0)
     with pytest.raises(TargetRefusedError):
-        way(board, tmp_path, device).plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), TARGET)
+        writer(board, tmp_path, device).plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -317,13 +317,13 @@ def test_what_has_no_place_is_refused_before_the_first_byte(
     board: PlayedFlash, tmp_path: Path, device: str, to: PartPlace, size: int, kind: type[BoardlabError]
 ) -> None:
     with pytest.raises(kind):
-        way(board, tmp_path, device).plan(Content(parts=[part(tmp_path, "tispl.bin", bytes(size), to)]), TARGET)
+        writer(board, tmp_path, device).plan(Content(parts=[part(tmp_path, "tispl.bin", bytes(size), to)]), TARGET)
     assert board.chip == b"\x5a" * SIZE
 
 
 def test_a_name_that_two_partitions_have_is_refused_and_another_is_not(board: PlayedFlash, tmp_path: Path) -> None:
     board.proc_mtd = PROC_MTD + '\nmtd1: 00400000 00040000 "env"\nmtd2: 00400000 00040000 "env"'
-    chosen = way(board, tmp_path, "mtd")
+    chosen = writer(board, tmp_path, "mtd")
     with pytest.raises(TargetRefusedError, match="/dev/mtd1 and /dev/mtd2"):
         chosen.plan(Content(parts=[part(tmp_path, "uboot.env", b"data", PartPlace(mtd="env"))]), TARGET)
     chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", PartPlace(mtd="ospi"))]), TARGET)
@@ -340,7 +340,7 @@ def test_a_name_that_two_partitions_have_is_refused_and_another_is_not(board: Pl
 def test_a_board_without_the_program_is_refused_before_the_first_byte(
     board: PlayedFlash, tmp_path: Path, device: str, to: PartPlace, program: str
 ) -> None:
-    content, chosen = Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), way(board, tmp_path, device)
+    content, chosen = Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), writer(board, tmp_path, device)
     board.absent = ("nandwrite",)
     chosen.plan(content, TARGET)
     board.absent = (program,)
@@ -359,7 +359,7 @@ def test_the_programs_are_asked_for_by_a_shell() -> None:
 
 def test_a_volume_that_is_too_small_is_refused_before_the_first_byte(board: PlayedFlash, tmp_path: Path) -> None:
     board.has_ubi = board.is_attached = board.has_volume = True
-    to, chosen = PartPlace(mtd="ospi", volume="rootfs"), way(board, tmp_path, "mtd")
+    to, chosen = PartPlace(mtd="ospi", volume="rootfs"), writer(board, tmp_path, "mtd")
     chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016), to)]), TARGET)
     with pytest.raises(ImageTooLargeError, match="the UBI volume rootfs on /dev/mtd0 has 524032"):
         chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016 + 1), to)]), TARGET)
@@ -369,7 +369,7 @@ def test_another_volume_than_that_which_is_there_takes_the_room_that_is_left_or_
     board: PlayedFlash, tmp_path: Path
 ) -> None:
     board.has_ubi = board.has_volume = True
-    chosen, to = way(board, tmp_path, "mtd"), PartPlace(mtd="ospi", volume="data")
+    chosen, to = writer(board, tmp_path, "mtd"), PartPlace(mtd="ospi", volume="data")
     chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262016), to)]), TARGET)
     with pytest.raises(ImageTooLargeError, match=r"no UBI volume data \(it has rootfs\) and 262016 bytes"):
         chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262017), to)]), TARGET)
@@ -378,15 +378,15 @@ def test_another_volume_than_that_which_is_there_takes_the_room_that_is_left_or_
 def test_two_volumes_that_would_both_get_all_the_room_are_refused(board: PlayedFlash, tmp_path: Path) -> None:
     parts = [part(tmp_path, name, b"data", PartPlace(mtd="ospi", volume=name)) for name in ("rootfs", "data")]
     with pytest.raises(ConfigurationError, match="rootfs and data are not there"):
-        way(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
+        writer(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
     board.has_ubi = board.has_volume = True
-    way(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
+    writer(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
 
 
 def test_nand_takes_volumes_only(board: PlayedFlash, tmp_path: Path) -> None:
     board.proc_mtd = PROC_MTD.replace("type:nor", "type:nand")
     with pytest.raises(ConfigurationError, match="may be bad"):
-        way(board, tmp_path, "mtd").plan(
+        writer(board, tmp_path, "mtd").plan(
             Content(parts=[part(tmp_path, "tispl.bin", b"data", PartPlace(mtd="ospi"))]), TARGET
         )
 
@@ -409,7 +409,7 @@ def test_nand_takes_volumes_only(board: PlayedFlash, tmp_path: Path) -> None:
 def test_what_flashcp_says_has_its_class(
     board: PlayedFlash, tmp_path: Path, begin: str, lines: list[str], status: int, kind: type[BoardlabError] | None
 ) -> None:
-    chosen = way(board, tmp_path, "mtd")
+    chosen = writer(board, tmp_path, "mtd")
     plan = chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", PartPlace(mtd="ospi"))]), TARGET)
     board.breaks[begin] = (lines, status)
     with pytest.raises(kind or MediaWriteFailedError):
@@ -436,7 +436,7 @@ def test_what_flashcp_says_has_its_class(
 def test_what_ubi_says_has_its_class(
     board: PlayedFlash, tmp_path: Path, begin: str, lines: list[str], kind: type[BoardlabError]
 ) -> None:
-    chosen = way(board, tmp_path, "mtd")
+    chosen = writer(board, tmp_path, "mtd")
     content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", PartPlace(mtd="ospi", volume="rootfs"))])
     plan = chosen.plan(content, TARGET)
     board.breaks[begin] = (lines, 255)

@@ -25,24 +25,26 @@ def test_a_release_comes_over_usb_and_boots(tmp_path: Path, medium: str) -> None
 
 def test_what_arrived_its_digest_says_and_not_the_program(tmp_path: Path) -> None:
     with provisioning(tmp_path, "ospi", "usb") as made:
-        way = made.way()
-        plan = way.plan(made.release_content(), made.target())
-        way = evolve(way, loader=evolve(way.loader, run=lambda _arguments, _timeout_s: ProgramEnd(("Done",), 0)))
+        writer = made.writer()
+        plan = writer.plan(made.release_content(), made.target())
+        writer = evolve(
+            writer, loader=evolve(writer.loader, run=lambda _arguments, _timeout_s: ProgramEnd(("Done",), 0))
+        )
         before = made.lab.board.storage.medium("ospi").digests(())
         with pytest.raises(MediaVerifyFailedError, match="what was loaded"):
-            made.carry_out(way, plan, NEW)
+            made.carry_out(writer, plan, NEW)
         assert made.lab.board.storage.medium("ospi").digests(()) == before
         assert made.told(tries=1)[0].outcome == "ok"
 
 
 def test_a_program_that_fails_leaves_a_board_at_its_prompt(tmp_path: Path) -> None:
     with provisioning(tmp_path, "ospi", "usb") as made:
-        way = made.way()
-        plan = way.plan(made.release_content(), made.target())
+        writer = made.writer()
+        plan = writer.plan(made.release_content(), made.target())
         failed = ProgramEnd(("Fastboot error: Fastboot fail with message: data too large",), 1)
-        way = evolve(way, loader=evolve(way.loader, run=lambda _arguments, _timeout_s: failed))
+        writer = evolve(writer, loader=evolve(writer.loader, run=lambda _arguments, _timeout_s: failed))
         with pytest.raises(RecoveryFailedError, match="data too large"):
-            way.write(plan, made.reached)
+            writer.write(plan, made.reached)
         assert made.lab.command("echo here", "=> ") == "here\n"
 
 
@@ -51,8 +53,8 @@ def test_a_host_without_snagflash_is_told_before_anything_is_decided(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with provisioning(tmp_path, "ospi", "usb") as made:
-        way = made.way()
-        loader = evolve(way.loader, program=type(way.loader).__attrs_attrs__.program.default)
+        writer = made.writer()
+        loader = evolve(writer.loader, program=type(writer.loader).__attrs_attrs__.program.default)
         with pytest.raises(ConfigurationError, match="snagflash is not installed"):
-            evolve(way, loader=loader).plan(made.release_content(), made.target())
+            evolve(writer, loader=loader).plan(made.release_content(), made.target())
         assert "fastboot -l" not in made.lab.said()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.playedways import PlayedBoard, PlayedWay, a_file
+from support.playedwriters import PlayedBoard, PlayedWriter, a_file
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import (
@@ -63,7 +63,7 @@ def book(tmp_path: Path) -> Iterator[ProvisionBook]:
 
 def a_board(**says: str) -> PlayedBoard:
     said = {**SAYS, **says}
-    return PlayedBoard({"sd": PlayedWay(), "emmc": PlayedWay()}, {"sd": said, "emmc": said})
+    return PlayedBoard({"sd": PlayedWriter(), "emmc": PlayedWriter()}, {"sd": said, "emmc": said})
 
 
 def putting(release: Release, book: ProvisionBook | None, *media: str, report: Any = lambda _p: None) -> Provisioner:
@@ -77,7 +77,7 @@ def test_all_media_are_written_read_back_booted_and_recorded(release: Release, b
     done = putting(release, book, report=seen.append).put(board)
     assert list(board.played["emmc"].medium) == ["rootfs.ext4", "u-boot.img", "tispl.bin", "tiboot3.bin"]
     assert board.boots == ["sd", "emmc"]
-    assert [way.switched for way in board.played.values()] == [["sd"], ["emmc"]]
+    assert [writer.switched for writer in board.played.values()] == [["sd"], ["emmc"]]
     assert [each.software["kernel"] for each in done] == [KERNEL, KERNEL]
     found = book.current("b-1")
     assert {medium: (each.release, each.state, each.method) for medium, each in found.items()} == {
@@ -253,7 +253,7 @@ def test_verifying_alone_writes_nothing_and_sees_what_was_changed(release: Relea
     with pytest.raises(MediaVerifyFailedError, match=r"sd of b-1 is not as .* was written.*; nothing was written"):
         putting(release, book).verify(board)
     assert (book.current("b-1"), board.boots) == (before, [])
-    assert [way.switched for way in board.played.values()] == [["sd"], ["emmc"]], "of the write before"
+    assert [writer.switched for writer in board.played.values()] == [["sd"], ["emmc"]], "of the write before"
 
 
 def test_the_digest_of_a_content_is_of_what_goes_where_and_not_of_where_it_lies(

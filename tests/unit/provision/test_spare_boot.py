@@ -17,7 +17,7 @@ from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Plan
-from lab.provision.writers.emmc_boot_partitions import SpareBootWay, boot_partition, from_uboot, moved
+from lab.provision.writers.emmc_boot_partitions import SpareBootWriter, boot_partition, from_uboot, moved
 from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG
 
@@ -26,8 +26,8 @@ FROM_BOOT0, FROM_BOOT1 = 0x48, 0x50
 pytestmark = pytest.mark.longer
 
 
-def spare(made: Provisioning) -> SpareBootWay:
-    return from_uboot(made.way(), 0)
+def spare(made: Provisioning) -> SpareBootWriter:
+    return from_uboot(made.writer(), 0)
 
 
 def boots_from(made: Provisioning) -> int:
@@ -36,11 +36,11 @@ def boots_from(made: Provisioning) -> int:
 
 def provision(made: Provisioning, release: str) -> Plan:
     """Put a release on the board, and boot it."""
-    way = spare(made)
-    plan = way.plan(content(made.folder, "emmc", release), made.target())
-    way.write(plan, made.reached)
-    way.verify(plan)
-    way.switch(plan)
+    writer = spare(made)
+    plan = writer.plan(content(made.folder, "emmc", release), made.target())
+    writer.write(plan, made.reached)
+    writer.verify(plan)
+    writer.switch(plan)
     return plan
 
 
@@ -65,15 +65,15 @@ def test_one_release_after_the_other_goes_to_the_partition_that_is_not_booted_fr
 def test_what_is_on_the_board_is_verified_where_the_board_boots_from(made: Provisioning) -> None:
     provision(made, NEW)
     made.end()
-    way = spare(made)
-    plan = way.plan(content(made.folder, "emmc", NEW), made.target())
+    writer = spare(made)
+    plan = writer.plan(content(made.folder, "emmc", NEW), made.target())
     assert plan.content.extcsd.partconf[1] == 1, "it would be written to the other one"
-    assert way.verify(plan.to_read).bytes == plan.total_bytes
+    assert writer.verify(plan.to_read).bytes == plan.total_bytes
     assert made.strategy.status is Status.unknown, "nothing comes after it, so the board is let go"
-    way.switch(plan.to_read)
+    writer.switch(plan.to_read)
     assert boots_from(made) == 2
     with pytest.raises(BoardlabError, match="read back"):
-        way.verify(plan)
+        writer.verify(plan)
     other = spare(made).plan(content(made.folder, "emmc", OLD), made.target())
     with pytest.raises(BoardlabError, match="read back"):
         spare(made).verify(other.to_read)
@@ -83,14 +83,14 @@ def test_what_was_written_wrong_is_never_switched_to_and_the_next_try_writes_it_
     emmc = made.lab.board.storage.medium("emmc")
     before = emmc.space(1).digest()
     for _ in range(2):
-        way = spare(made)
-        plan = way.plan(content(made.folder, "emmc", NEW), made.target())
+        writer = spare(made)
+        plan = writer.plan(content(made.folder, "emmc", NEW), made.target())
         assert plan.notes[-1] == "the boot parts go to boot1, and boot0 keeps what it has"
-        way.write(plan, made.reached)
+        writer.write(plan, made.reached)
         first = emmc.space(2).read(0, 1)
         emmc.space(2).write(0, bytes([first[0] ^ 1]))
         with pytest.raises(MediaVerifyFailedError, match="read back at 0x0"):
-            way.verify(plan)
+            writer.verify(plan)
         assert (boots_from(made), emmc.space(1).digest()) == (1, before)
         assert made.boots(OLD)
         made.end()
@@ -104,8 +104,8 @@ def test_what_was_written_wrong_is_never_switched_to_and_the_next_try_writes_it_
 def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one(
     made: Provisioning, tenth: int
 ) -> None:
-    way = spare(made)
-    plan = way.plan(content(made.folder, "emmc", NEW), made.target())
+    writer = spare(made)
+    plan = writer.plan(content(made.folder, "emmc", NEW), made.target())
     signs = [
         "bdinfo",
         "u-boot.img-0",
@@ -131,9 +131,9 @@ def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one
 
     made.lab.strike_ns, made.lab.strike = made.lab.now_ns, strike
     with suppress(KilledError, BoardlabError):
-        way.write(plan, made.reached)
-        way.verify(plan)
-        way.switch(plan)
+        writer.write(plan, made.reached)
+        writer.verify(plan)
+        writer.switch(plan)
     made.lab.strike_ns = None
     assert struck == [end]
     made.end()
@@ -154,7 +154,7 @@ def test_it_keeps_to_the_release_where_nothing_can_be_spared(tmp_path: Path) -> 
 
 def test_a_board_that_cannot_be_asked_what_it_boots_from_is_let_go(made: Provisioning) -> None:
     ended: list[str] = []
-    way = from_uboot(evolve(made.way(), end=lambda: ended.append("end")), 7)  # the board has no such eMMC
+    writer = from_uboot(evolve(made.writer(), end=lambda: ended.append("end")), 7)  # the board has no such eMMC
     with pytest.raises(BoardlabError, match="mmc partconf 7"):
-        way.plan(content(made.folder, "emmc", NEW), made.target())
+        writer.plan(content(made.folder, "emmc", NEW), made.target())
     assert ended

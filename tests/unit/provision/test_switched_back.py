@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from support.deadrelease import DEAD, Emmc, cut, dead, duration_ns, old_board
-from support.playedways import PlayedWay
+from support.playedwriters import PlayedWriter
 from support.simprovision import NEW, OLD, content
 
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
@@ -131,7 +131,7 @@ def test_where_another_medium_does_not_boot_what_was_not_tried_is_switched_back(
         return really(medium, questions)
 
     monkeypatch.setattr(emmc.made.strategy, "booted", booted, raising=False)
-    emmc.others, emmc.media = {"sd": PlayedWay()}, order
+    emmc.others, emmc.media = {"sd": PlayedWriter()}, order
     untried = order[0] == "sd"
     with pytest.raises(BoardTransientError, match="sd says nothing") as caught:
         emmc.put(content(tmp_path, "emmc", NEW))
@@ -147,7 +147,7 @@ def test_where_another_medium_does_not_boot_what_was_not_tried_is_switched_back(
 def test_where_a_later_medium_cannot_be_written_what_was_not_tried_is_switched_back(
     emmc: Emmc, tmp_path: Path
 ) -> None:
-    emmc.others, emmc.media = {"sd": PlayedWay(breaks="u-boot.img")}, ("emmc", "sd")
+    emmc.others, emmc.media = {"sd": PlayedWriter(breaks="u-boot.img")}, ("emmc", "sd")
     with pytest.raises(MediaWriteFailedError, match=r"it broke at .* Now emmc boots from boot0 again"):
         emmc.put(dead(tmp_path, "tispl.bin"))
     assert (emmc.boots_from(), emmc.record().state, emmc.boots(OLD)) == (1, "failed", True)

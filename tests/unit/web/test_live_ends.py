@@ -14,7 +14,7 @@ from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, access, l
 
 from lab.web import console_input, streams
 from lab.web.auth import Users
-from lab.web.console_input import Writer, Writers
+from lab.web.console_input import ConsoleWriter, ConsoleWriters
 from lab.web.consoles import ConsolePiece, ConsoleText, LiveConsoles, Viewer
 
 LIMIT_S = 60
@@ -104,7 +104,7 @@ def test_a_console_is_shown_only_as_long_as_its_reader_may_look(busy: bool, monk
 
 def test_a_held_console_is_given_back_when_its_writer_may_act_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console_input, "LOOK_S", 0.0)
-    monkeypatch.setattr(Writers, "check", lambda *_: None)
+    monkeypatch.setattr(ConsoleWriters, "check", lambda *_: None)
     told: list[str] = []
     given_back = threading.Event()
 
@@ -121,8 +121,8 @@ def test_a_held_console_is_given_back_when_its_writer_may_act_no_more(monkeypatc
 
     async def hold() -> list[str]:
         answers = [True, False]
-        writers = Writers(None)  # type: ignore[arg-type]
-        writer = Writer(Client())  # type: ignore[arg-type]
+        writers = ConsoleWriters(None)  # type: ignore[arg-type]
+        writer = ConsoleWriter(Client())  # type: ignore[arg-type]
         stream = writers.held("b", "olga", writer, released, lambda: answers.pop(0))
         async with asyncio.timeout(LIMIT_S):
             return [each async for each in stream]

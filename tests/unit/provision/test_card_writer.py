@@ -32,7 +32,7 @@ from lab.provision.failures import (
 from lab.provision.release import Content, ExtCsd, Image, Part, PartPlace
 from lab.provision.writer import Meter, Step, WriteProgress, WriteTarget
 from lab.provision.writers import blockdevice, blockwriter, planning, sd_mux
-from lab.provision.writers.sd_mux import CardWay, Disk, Host, check_identity
+from lab.provision.writers.sd_mux import CardWriter, Disk, Host, check_identity
 
 TARGET = WriteTarget("b1", "any", "sd")
 BMAP = """<?xml version="1.0" ?>
@@ -60,7 +60,7 @@ def card(folder: Path, size: int) -> Path:
     return path
 
 
-def way(path: Path, places: list[str] | None = None) -> CardWay:
+def writer(path: Path, places: list[str] | None = None) -> CardWriter:
     @contextmanager
     def at_host() -> Iterator[Disk]:
         if places is not None:
@@ -69,7 +69,7 @@ def way(path: Path, places: list[str] | None = None) -> CardWay:
         if places is not None:
             places.append("dut")
 
-    return CardWay("sd-mux", at_host)
+    return CardWriter("sd-mux", at_host)
 
 
 def packed(folder: Path, data: bytes, **more: str) -> Content:
@@ -81,7 +81,7 @@ def packed(folder: Path, data: bytes, **more: str) -> Content:
 def test_a_packed_image_is_unpacked_on_the_way_and_read_back(tmp_path: Path) -> None:
     data, seen, places = os.urandom((9 << 20) + 1000), list[WriteProgress](), list[str]()
     path = card(tmp_path, 10 << 20)
-    chosen = way(path, places)
+    chosen = writer(path, places)
     plan = chosen.plan(packed(tmp_path, data), TARGET)
     assert (plan.target.device, plan.target.size_bytes) == (str(path), 10 << 20)
     chosen.write(plan, seen.append)
@@ -100,7 +100,7 @@ def test_only_mapped_blocks_are_written(tmp_path: Path) -> None:
     bmap = tmp_path / "sdk.wic.bmap"
     bmap.write_text(BMAP.format(size=size, blocks=701, first=sha256(data[:4096]), last=sha256(data[-4096:])))
     path = card(tmp_path, size)
-    chosen = way(path)
+    chosen = writer(path)
     plan = chosen.plan(packed(tmp_path, data, bmap=str(bmap)), TARGET)
     assert plan.total_bytes == 8192
     chosen.write(plan, lambda _progress: None)
@@ -112,7 +112,7 @@ def test_only_mapped_blocks_are_written(tmp_path: Path) -> None:
 
 def test_one_byte_that_is_not_as_written_is_seen(tmp_path: Path) -> None:
     path, data = card(tmp_path, 5 << 20), os.urandom(5 << 20)
-    chosen = way(path)
+    chosen = writer(path)
     plan = chosen.plan(packed(tmp_path, data), TARGET)
     chosen.write(plan, lambda _progress: None)
     with path.open("r+b") as file:
@@ -132,7 +132,7 @@ def test_parts_go_to_their_offsets_the_first_stage_last(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(data)
         parts.append(Part(source=str(tmp_path / name), sha256=sha256(data), name=name, to=PartPlace(offset=offset)))
-    chosen = way(path)
+    chosen = writer(path)
     plan = chosen.plan(Content(None, parts), TARGET)
     assert [step.name for step in plan.steps] == ["u-boot.img", "tispl.bin", "tiboot3.bin"]
     chosen.write(plan, lambda _progress: None)
@@ -144,10 +144,10 @@ def test_what_does_not_fit_or_belong_is_refused_before_the_first_byte(tmp_path: 
     path = card(tmp_path, 1 << 20)
     before = path.read_bytes()
     with pytest.raises(ImageTooLargeError):
-        way(path).plan(packed(tmp_path, bytes(2 << 20)), TARGET)
+        writer(path).plan(packed(tmp_path, bytes(2 << 20)), TARGET)
     content = packed(tmp_path, bytes(4096))
     with pytest.raises(ConfigurationError, match="extcsd"):
-        way(path).plan(Content(content.image, [], ExtCsd([1, 1, 1])), TARGET)
+        writer(path).plan(Content(content.image, [], ExtCsd([1, 1, 1])), TARGET)
     assert path.read_bytes() == before
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_was_changed_is_refused_before_the_board_is_touched_and_afte
 ) -> None:
     path, places = card(tmp_path, 1 << 20), list[str]()
     content = packed(tmp_path, bytes(4096))
-    chosen = way(path, places)
+    chosen = writer(path, places)
     plan = chosen.plan(content, TARGET)
     source = tmp_path / "sdk.wic.gz"
     good = source.read_bytes()
@@ -173,9 +173,9 @@ def test_a_file_that_was_changed_is_refused_before_the_board_is_touched_and_afte
 
 def test_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
     path = card(tmp_path, 1 << 20)
-    chosen = way(path)
+    chosen = writer(path)
     plan = chosen.plan(packed(tmp_path, bytes(4096)), TARGET)
-    gone = CardWay("sd-mux", lambda: _there(Disk(str(tmp_path / "gone"), 1 << 20)))
+    gone = CardWriter("sd-mux", lambda: _there(Disk(str(tmp_path / "gone"), 1 << 20)))
     with pytest.raises(MediaMissingError, match="multiplexer"):
         gone.write(plan, lambda _progress: None)
 

@@ -17,7 +17,7 @@ from lab.provision.writer import Plan, Report, Step, Verified, WriteProgress, Wr
 
 
 @define
-class PlayedWay:
+class PlayedWriter:
     """A way whose medium is bytes by name of the step."""
 
     name: str = "played"
@@ -59,7 +59,7 @@ class PlayedWay:
 class PlayedBoard:
     """A board: `says` is what it says of itself after a boot, by medium."""
 
-    played: dict[str, PlayedWay]
+    played: dict[str, PlayedWriter]
     says: Mapping[str, Mapping[str, str]]
     board: str = "b-1"
     medium: str = "sd"
@@ -68,7 +68,7 @@ class PlayedBoard:
     type: Any = field(factory=lambda: SimpleNamespace(name="some_board", media=dict.fromkeys(("sd", "emmc", "ospi"))))
     boots: list[str] = field(factory=list)
 
-    def ways(self) -> dict[str, PlayedWay]:
+    def writers(self) -> dict[str, PlayedWriter]:
         return self.played
 
     def select_medium(self, medium: str) -> None:

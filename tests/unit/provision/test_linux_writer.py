@@ -24,7 +24,7 @@ from lab.provision.writer import WriteTarget
 from lab.provision.writers import linuxanswers as answers
 from lab.provision.writers import linuxanswers as pipes
 from lab.provision.writers.command import carry_out
-from lab.provision.writers.linux import FolderServer, LinuxWay, OverHttp
+from lab.provision.writers.linux import FolderServer, LinuxWriter, OverHttp
 
 DEVICE = "/dev/mmcblk0"
 TARGET = WriteTarget("b1", "any", "emmc")
@@ -71,8 +71,8 @@ class PlayedLinux:
         return (done.stdout + done.stderr).splitlines(), [], done.returncode
 
 
-def way(board: PlayedLinux, folder: Path) -> LinuxWay:
-    return LinuxWay("linux-http", DEVICE, OverHttp(FolderServer(folder, str(folder))), lambda: board, lambda: None)
+def writer(board: PlayedLinux, folder: Path) -> LinuxWriter:
+    return LinuxWriter("linux-http", DEVICE, OverHttp(FolderServer(folder, str(folder))), lambda: board, lambda: None)
 
 
 def image(folder: Path, data: bytes) -> Content:
@@ -88,7 +88,7 @@ def a_part(folder: Path, data: bytes, offset: int) -> Part:
 
 def test_an_image_is_fetched_written_and_read_back(tmp_path: Path) -> None:
     board, data = PlayedLinux(tmp_path, 20 << 20), os.urandom((17 << 20) + 512)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(image(tmp_path, data), TARGET)
     assert plan.target.size_bytes == 20 << 20
     chosen.write(plan, lambda _progress: None)
@@ -108,7 +108,7 @@ def test_the_medium_that_linux_runs_from_is_refused(tmp_path: Path, mounts: str)
     board = PlayedLinux(tmp_path)
     board.mounts = mounts
     with pytest.raises(TargetRefusedError, match="boot_from"):
-        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+        writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
     assert not any(command.startswith("dd") for command in board.typed)
 
 
@@ -129,20 +129,20 @@ def test_a_root_that_the_kernel_mounted_itself_is_known_by_its_number(
     board = PlayedLinux(tmp_path)
     board.mounts = mounts
     if not refused:
-        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+        writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
         return
     with pytest.raises(TargetRefusedError, match="boot_from"):
-        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+        writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
 
 
 @pytest.mark.parametrize("held", ["mmcblk0/holders/md0", "mmcblk0/mmcblk0p2/holders/dm-0"])
 def test_a_disk_that_another_device_is_made_of_is_refused(tmp_path: Path, held: str) -> None:
     board = PlayedLinux(tmp_path)
     board.mounts = f"/dev/mapper/root / ext4 rw 0 0\n22 1 254:0 / / rw - ext4 /dev/mapper/root rw\n{NUMBERS}"
-    way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+    writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
     board.mounts += f"\n/sys/class/block/{held}"
     with pytest.raises(TargetRefusedError, match=held.rpartition("/")[2]):
-        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+        writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
 
 
 def test_its_holders_are_asked_for_and_none_is_no_answer(tmp_path: Path) -> None:
@@ -161,12 +161,12 @@ def test_its_holders_are_asked_for_and_none_is_no_answer(tmp_path: Path) -> None
 def test_another_disk_with_a_like_name_is_no_reason_to_refuse(tmp_path: Path) -> None:
     board = PlayedLinux(tmp_path)
     board.mounts = "/dev/mmcblk01 /mnt ext4 rw 0 0\n/dev/mmcblk1p1 / ext4 rw 0 0"
-    way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+    writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
 
 
 def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageTooLargeError):
-        way(PlayedLinux(tmp_path, 4096), tmp_path).plan(image(tmp_path, bytes(8192)), TARGET)
+        writer(PlayedLinux(tmp_path, 4096), tmp_path).plan(image(tmp_path, bytes(8192)), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_linux_says_has_its_class(
     tmp_path: Path, begin: str, lines: list[str], status: int, kind: type[BoardlabError]
 ) -> None:
     board = PlayedLinux(tmp_path)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(Content(None, [a_part(tmp_path, bytes(4096), 0)]), TARGET)
     board.breaks[begin] = (lines, status)
     with pytest.raises(kind):
@@ -242,7 +242,7 @@ def test_what_linux_says_of_an_image_that_is_written_as_it_comes_has_its_class(
     tmp_path: Path, begin: str, lines: list[str], status: int, kind: type[BoardlabError]
 ) -> None:
     board = PlayedLinux(tmp_path)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(image(tmp_path, bytes(3 << 20)), TARGET)
     board.breaks[begin] = (lines, status)
     with pytest.raises(kind):
@@ -323,14 +323,14 @@ def test_a_linux_without_a_network_is_refused_before_the_first_byte(
     board = PlayedLinux(tmp_path)
     board.breaks["wget"] = (lines, status)
     with pytest.raises(kind):
-        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+        writer(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
     assert not any(command.startswith("dd") for command in board.typed)
 
 
 def test_a_board_with_little_memory_gets_smaller_pieces_or_none(tmp_path: Path) -> None:
     board, data = PlayedLinux(tmp_path, 20 << 20), os.urandom(5 << 20)
     board.free = 10 << 20
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(image(tmp_path, data), TARGET)
     chosen.write(plan, lambda _progress: None)
     assert sum(" | dd of=" in command for command in board.typed) == 1, "what comes as it is written takes no memory"
@@ -355,7 +355,7 @@ def test_a_piece_may_be_no_larger_than_what_run_has_free(tmp_path: Path, df: lis
     board = PlayedLinux(tmp_path, 20 << 20)
     board.df = df
     assert answers.memory_bytes(board.run(answers.memory().text)[0]) == kib << 10
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     chosen.write(chosen.plan(Content(None, [a_part(tmp_path, bytes(2 << 20), 0)]), TARGET), lambda _progress: None)
     assert sum(command.startswith(f"dd if={answers.SPOOL}") for command in board.typed) == (2 if kib == 9216 else 1)
 
@@ -364,14 +364,14 @@ def test_an_offset_within_a_sector_is_refused_before_the_first_byte(tmp_path: Pa
     board = PlayedLinux(tmp_path)
     odd = a_part(tmp_path, b"u", 100)
     with pytest.raises(ConfigurationError, match="multiple of 512"):
-        way(board, tmp_path).plan(Content(None, [odd]), TARGET)
+        writer(board, tmp_path).plan(Content(None, [odd]), TARGET)
     assert board.typed == []
 
 
 def test_what_a_later_part_overwrote_of_the_image_is_not_read_back(tmp_path: Path) -> None:
     board, data = PlayedLinux(tmp_path), os.urandom(3 << 20)
     inner = a_part(tmp_path, b"u" * 700, 1 << 20)
-    chosen = way(board, tmp_path)
+    chosen = writer(board, tmp_path)
     plan = chosen.plan(Content(image(tmp_path, data).image, [inner]), TARGET)
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).bytes == len(data) - 1024 + 700

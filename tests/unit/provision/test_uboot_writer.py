@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, way
+from support.playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, writer
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import (
@@ -29,7 +29,7 @@ def test_an_image_is_written_in_pieces_that_fit_the_memory_and_read_back(tmp_pat
         content(33 << 20)[: 33 << 20],
         list[WriteProgress](),
     )
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(image(tmp_path, data), TARGET)
     assert plan.target.size_bytes == 40 << 20
     chosen.write(plan, seen.append)
@@ -48,7 +48,7 @@ def test_an_image_is_written_in_pieces_that_fit_the_memory_and_read_back(tmp_pat
 def test_a_medium_that_says_ok_and_has_something_else_is_not_verified(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     board.forgets = {0}
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(image(tmp_path, content(4096)), TARGET)
     chosen.write(plan, lambda _progress: None)
     with pytest.raises(MediaVerifyFailedError, match="read back"):
@@ -58,7 +58,7 @@ def test_a_medium_that_says_ok_and_has_something_else_is_not_verified(tmp_path: 
 @pytest.mark.parametrize("medium", ["nvme 0", "cfi 0x4000000"])
 def test_a_read_that_says_ok_and_moves_nothing_is_not_verified(tmp_path: Path, medium: str) -> None:
     board = PlayedUBoot(tmp_path)
-    chosen = way(board, medium)
+    chosen = writer(board, medium)
     plan = chosen.plan(image(tmp_path, content(4096)), TARGET)
     chosen.write(plan, lambda _progress: None)
     still: dict[str, bytes] = {}
@@ -76,7 +76,7 @@ def test_a_read_that_says_ok_and_moves_nothing_is_not_verified(tmp_path: Path, m
 
 def test_what_an_earlier_read_left_in_memory_is_not_taken_for_the_medium(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(image(tmp_path, content(3 << 20)), TARGET)
     chosen.write(plan, lambda _progress: None)
     chosen.verify(plan)
@@ -94,7 +94,7 @@ def test_what_an_earlier_read_left_in_memory_is_not_taken_for_the_medium(tmp_pat
 def test_a_volume_is_not_read_back_to_where_it_was_sent_from(tmp_path: Path) -> None:
     board, data = PlayedUBoot(tmp_path), content(4096)
     board.lists["mtd list"] = "* nor0\n  - block size: 0x40000 bytes"
-    chosen = way(board, "mtd nor0")
+    chosen = writer(board, "mtd nor0")
     volume = part(tmp_path, "root.ubifs", data, PartPlace(mtd="ospi.rootfs", volume="rootfs"))
     chosen.write(chosen.plan(Content(None, [volume]), TARGET), lambda _progress: None)
     chosen.verify(chosen.plan(Content(None, [volume]), TARGET))
@@ -116,7 +116,7 @@ def garbling(board: PlayedUBoot) -> Callable[[str, list[str]], list[str]]:
 
 def test_a_part_that_was_garbled_on_the_way_is_not_written(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(Content(None, [part(tmp_path, "tispl.bin", content(4096), PartPlace(offset=0))]), TARGET)
     board.spoil = garbling(board)
     with pytest.raises(MediaVerifyFailedError, match="loaded"):
@@ -126,7 +126,7 @@ def test_a_part_that_was_garbled_on_the_way_is_not_written(tmp_path: Path) -> No
 
 def test_a_whole_image_that_was_garbled_on_the_way_is_found_when_it_is_read_back(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(image(tmp_path, content(4096)), TARGET)
     board.spoil = garbling(board)
     chosen.write(plan, lambda _progress: None)
@@ -137,7 +137,7 @@ def test_a_whole_image_that_was_garbled_on_the_way_is_found_when_it_is_read_back
 def test_an_image_that_is_too_large_is_refused_before_the_first_byte(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path, size=1 << 20)
     with pytest.raises(ImageTooLargeError):
-        way(board).plan(image(tmp_path, content(2 << 20)), TARGET)
+        writer(board).plan(image(tmp_path, content(2 << 20)), TARGET)
     assert not any(re.match("nvme write|tftpboot", command) for command in board.typed)
 
 
@@ -148,7 +148,7 @@ def test_a_flash_is_erased_before_it_is_written_and_its_boot_part_comes_last(tmp
         part(tmp_path, "rootfs", content(300_000), PartPlace(offset=0x100000)),
     ]
     board.flash[:] = bytes(len(board.flash))
-    chosen = way(board, "cfi 0x4000000")
+    chosen = writer(board, "cfi 0x4000000")
     plan = chosen.plan(Content(None, parts), TARGET)
     chosen.write(plan, lambda _progress: None)
     chosen.verify(plan)
@@ -165,9 +165,9 @@ def test_places_that_uboot_cannot_write_are_refused_with_the_reason(tmp_path: Pa
         (PartPlace(offset=1), "cfi 0x4000000"),
     ):
         with pytest.raises(ConfigurationError):
-            way(board, medium).plan(Content(None, [part(tmp_path, "x", b"x", place)]), TARGET)
+            writer(board, medium).plan(Content(None, [part(tmp_path, "x", b"x", place)]), TARGET)
     with pytest.raises(ConfigurationError, match="extcsd"):
-        way(board).plan(Content(None, [part(tmp_path, "x", b"x", PartPlace(offset=0))], ExtCsd([1, 1, 1])), TARGET)
+        writer(board).plan(Content(None, [part(tmp_path, "x", b"x", PartPlace(offset=0))], ExtCsd([1, 1, 1])), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_write_ends_with_the_class_of_what_was_said_and_the_next_one_succeeds(
     tmp_path: Path, command: str, lines: list[str], kind: type[Exception]
 ) -> None:
     board, data = PlayedUBoot(tmp_path), content(4096)[:4096]
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(image(tmp_path, data), TARGET)
     board.spoil = lambda typed, said: lines if typed.startswith(command) else said
     with pytest.raises(kind):
@@ -196,7 +196,7 @@ def test_a_name_with_a_blank_or_a_semicolon_is_one_word_of_a_command(tmp_path: P
     board, data = PlayedUBoot(tmp_path), content(4096)[:4096]
     wic = tmp_path / "my image; mmc erase 0 1.wic"
     wic.write_bytes(data)
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(Content(Image(source=str(wic), sha256=hashlib.sha256(data).hexdigest())), TARGET)
     chosen.write(plan, lambda _progress: None)
     _, load = [command for command in board.typed if command.startswith("tftpboot")]  # the first is the plan's probe
@@ -206,7 +206,7 @@ def test_a_name_with_a_blank_or_a_semicolon_is_one_word_of_a_command(tmp_path: P
 
 def test_a_partition_is_where_the_table_on_the_medium_has_it(tmp_path: Path) -> None:
     board, root = PlayedUBoot(tmp_path), content(300_000)[:300_000]
-    chosen = way(board)
+    chosen = writer(board)
     plan = chosen.plan(Content(None, [part(tmp_path, "rootfs", root, PartPlace(partition=2))]), TARGET)
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).bytes == len(root)
