@@ -79,19 +79,19 @@ def _distinct(found: list[Build]) -> int:
 
 
 @frozen
-class Board:
+class BoardLabels:
     """Labels of a board's attempts."""
 
     board: str
     board_type: str
 
     @classmethod
-    def of(cls, head: RunHead) -> Board:
+    def of(cls, head: RunHead) -> BoardLabels:
         """The board of a run."""
         return cls(clean(head.board), clean(head.board_type))
 
 
-Counts = dict[Board, Counter[str]]  # by outcome
+Counts = dict[BoardLabels, Counter[str]]  # by outcome
 
 
 @define
@@ -120,14 +120,14 @@ class OutcomeReader:
         unsettled = _count(snapshot, [head for head in heads if head.status != completed])
         _add(self._settled, settled)
         self._runs |= {head.id for head in fresh}
-        now: Counts = {Board.of(head): Counter() for head in heads}
+        now: Counts = {BoardLabels.of(head): Counter() for head in heads}
         for counts in (self._settled, unsettled):
             _add(now, counts)
         self._shown = {board: counts | self._shown.get(board, Counter()) for board, counts in now.items()}
         return self._shown
 
 
-def rows(counts: Counts) -> Iterator[tuple[Board, str, int]]:
+def rows(counts: Counts) -> Iterator[tuple[BoardLabels, str, int]]:
     """Board, outcome and count, for every possible outcome."""
     for board, found in counts.items():
         for outcome in (OK, *sorted(CATALOGUE)):
@@ -135,7 +135,7 @@ def rows(counts: Counts) -> Iterator[tuple[Board, str, int]]:
 
 
 def _count(snapshot: StoreSnapshot, heads: Collection[RunHead]) -> Counts:
-    runs = {head.id: Board.of(head) for head in heads}
+    runs = {head.id: BoardLabels.of(head) for head in heads}
     found: Counts = {}
     for tally in snapshot.tallies(list(runs)):
         outcome = tally.outcome if tally.outcome in CATALOGUE or tally.outcome == OK else OTHER

@@ -13,7 +13,7 @@ from labgrid.step import step
 
 from lab.drivers import calls
 from lab.drivers.calls import POWER_LIMIT_S, STRAP
-from lab.drivers.switching import EdgePowerDriver, Outlet
+from lab.drivers.switching import EdgePowerDriver, OutletId
 from lab.errors import ConfigurationError, LabTransientError
 from lab.rails.automation import AutomationInterface
 
@@ -63,8 +63,8 @@ class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
         self._interface = None
 
     @property
-    def outlet(self) -> Outlet:
-        return Outlet("", "automation", str(self.port.port))
+    def outlet(self) -> OutletId:
+        return OutletId("", "automation", str(self.port.port))
 
     def order(self, command: str) -> None:
         self._command(f"auto power {command}")

@@ -13,7 +13,7 @@ from labgrid.util.proxy import proxymanager
 
 from lab.console.lookup import PublishedHost
 from lab.drivers.remote_pdudaemon import RemotePdudaemon
-from lab.drivers.switching import PDUDAEMON_PORT, EdgePowerDriver, Outlet, outlet_of
+from lab.drivers.switching import PDUDAEMON_PORT, EdgePowerDriver, OutletId, outlet_of
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
@@ -70,7 +70,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
         return 2 * self.timeout
 
     @property
-    def outlet(self) -> Outlet:
+    def outlet(self) -> OutletId:
         return outlet_of(self, "")
 
     def prepare(self) -> None:

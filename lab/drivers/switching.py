@@ -30,7 +30,7 @@ _NAMES = ("pdu", "model", "path")  # of a resource: what a person calls the swit
 
 
 @frozen
-class Outlet:
+class OutletId:
     """An outlet of the lab.
 
     Attributes:
@@ -50,18 +50,18 @@ class Outlet:
         return f"{self.pdu} {self.number}{at}"
 
 
-def outlet_of(driver: Any, board: str) -> Outlet:
+def outlet_of(driver: Any, board: str) -> OutletId:
     """Outlet of any power driver, by its resource or board."""
     for supplier in getattr(driver, "suppliers", ()):
         index = getattr(supplier, "index", None)
         if isinstance(supplier, Resource) and index is not None:
             if type(supplier).__name__ == "PDUDaemonPort":
-                return Outlet(pdudaemon_of(supplier), str(supplier.pdu), str(index))
+                return OutletId(pdudaemon_of(supplier), str(supplier.pdu), str(index))
             names = [getattr(supplier, name, None) for name in _NAMES]
             name = next((str(each) for each in names if each), type(driver).__name__)
-            return Outlet(redacted(str(getattr(supplier, "host", "") or "")), name, str(index))
+            return OutletId(redacted(str(getattr(supplier, "host", "") or "")), name, str(index))
     whose = " ".join(filter(None, (board, driver.name))) or driver.target.name
-    return Outlet("", type(driver).__name__, whose)
+    return OutletId("", type(driver).__name__, whose)
 
 
 def pdudaemon_of(port: Any) -> str:
@@ -73,13 +73,13 @@ def pdudaemon_of(port: Any) -> str:
     return f"{place.hostname}:{place.port or PDUDAEMON_PORT}"
 
 
-def last_command(outlet: Outlet) -> OutletStatus | None:
+def last_command(outlet: OutletId) -> OutletStatus | None:
     """Last command of this user to an outlet; None: unknown."""
     found = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
     return next((each for each in found if (each.server, each.pdu, each.outlet) == _key(outlet)), None)
 
 
-def record_command(outlet: Outlet, command: str, at: float, duration_s: float, *, done: bool) -> None:
+def record_command(outlet: OutletId, command: str, at: float, duration_s: float, *, done: bool) -> None:
     """Record a command and its success; a failed write is ignored."""
     before = last_command(outlet)
     commands, failures = (before.commands, before.failures) if before else (0, 0)
@@ -87,7 +87,7 @@ def record_command(outlet: Outlet, command: str, at: float, duration_s: float, *
     runtime.write(runtime_dir() / runtime.OUTLETS, "/".join(_key(outlet)), status)
 
 
-def _key(outlet: Outlet) -> tuple[str, str, str]:
+def _key(outlet: OutletId) -> tuple[str, str, str]:
     return outlet.server, outlet.pdu, outlet.number
 
 
@@ -108,7 +108,7 @@ class Switch(Protocol):
     @property
     def driver(self) -> Any: ...
     @property
-    def outlet(self) -> Outlet: ...
+    def outlet(self) -> OutletId: ...
     def on(self) -> None: ...
     def off(self) -> None: ...
 
@@ -137,7 +137,7 @@ class EdgePowerDriver(Driver, PowerProtocol):
         return self
 
     @property
-    def outlet(self) -> Outlet:
+    def outlet(self) -> OutletId:
         """Outlet that it switches."""
         raise NotImplementedError
 
@@ -200,7 +200,7 @@ class ForeignSwitch:
     edge: PowerEdge | None = None
 
     @property
-    def outlet(self) -> Outlet:
+    def outlet(self) -> OutletId:
         return outlet_of(self.driver, self.board)
 
     def on(self) -> None:
@@ -245,7 +245,7 @@ class _Order:
     driver: Any
     command: str
     clock: Clock
-    outlet: Outlet
+    outlet: OutletId
 
     def give(self, order: Callable[[], None], limit_s: float, prepare: Callable[[], None] = lambda: None) -> PowerEdge:
         """Give the order and return its edge.

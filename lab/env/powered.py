@@ -33,7 +33,7 @@ class Powered:
     """Known state of a board's power.
 
     Attributes:
-        server, pdu, outlet: see `lab.drivers.switching.Outlet`.
+        server, pdu, outlet: see `lab.drivers.switching.OutletId`.
         switch_says: "on", "off", or the reason of its silence.
         volts: of each rail; empty: unknown.
         on: it has power; None: unknown.

@@ -25,7 +25,7 @@ _BEGIN: Final = "loaded-"  # how the names of the notes begin
 
 
 @frozen
-class Note:
+class LoadRecord:
     """Record of a running program's farm.yaml.
 
     Attributes:
@@ -77,7 +77,7 @@ def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
     Args:
         program: one of PROGRAMS.
     """
-    note = Note(program, str(file.absolute()), digest(farm), process.identity(), version("boardlab"))
+    note = LoadRecord(program, str(file.absolute()), digest(farm), process.identity(), version("boardlab"))
     with suppress(OSError, BoardlabError):
         path = prepare(runtime) / f"{_BEGIN}{program}.json"
         draft = path.with_suffix(".new")
@@ -86,12 +86,12 @@ def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
     return LoadedFile(file.absolute(), note.digest)
 
 
-def notes(runtime: Path) -> Iterator[Note]:
+def notes(runtime: Path) -> Iterator[LoadRecord]:
     """Records of the running programs, if this user may read them."""
     for program in PROGRAMS:
         with suppress(OSError, ValueError, TypeError):
             found: dict[str, Any] = json.loads((runtime / f"{_BEGIN}{program}.json").read_text(encoding="utf-8"))
-            note = Note(**found)
+            note = LoadRecord(**found)
             if process.has_died(note.holder) is not True:
                 yield note
 

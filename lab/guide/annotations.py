@@ -149,7 +149,7 @@ _Place = tuple[str, Severity, str | None, object]
 
 
 @frozen
-class Fault:
+class GuideFinding:
     """A finding about a place of the newer guide.
 
     Attributes:
@@ -182,14 +182,14 @@ class RuleDecision:
     is_known: bool
 
 
-def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[Fault]:
+def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
     """Yield the findings that matter to a comparison, cell by cell."""
     known = {place for finding in old.alone for place, _ in _places(finding)}
     for finding in rulebook.run(new.sheet, old.sheet):
         if finding.severity not in _REPORTED or finding.rule.id in _COMPARISONS:
             continue
         for place, reading in _places(finding):
-            yield Fault(
+            yield GuideFinding(
                 finding.rule,
                 finding.severity,
                 finding.message,

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from lab.guide import annotations as guide_annotations
 from lab.guide import sheet as guide_sheet
-from lab.guide.annotations import AnnotatedGuide, Fault, Pair, RuleDecision, cell_key
+from lab.guide.annotations import AnnotatedGuide, GuideFinding, Pair, RuleDecision, cell_key
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Finding, Severity
@@ -89,7 +89,7 @@ class Comparison:
     only_new: tuple[CellReading, ...]
     names: tuple[str, str] = ("", "")
     paths: tuple[str, str] = ("", "")
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[GuideFinding, ...] = ()
     clocks: Mapping[str | None, float] = field(factory=dict)
     earlier: tuple[str, ...] = ()
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
-from lab.guide.annotations import Fault
+from lab.guide.annotations import GuideFinding
 from lab.guide.compare import Change, Comparison
 from lab.guide.rulebook import Effect, Severity
 from lab.judge import noise
@@ -99,7 +99,7 @@ def _of_rules(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
             changes.setdefault((kind, rule), []).append(change)
             if change.verdict is Verdict.SUSPECT:
                 kinds[rule, _row_key(change)] = kind
-    faults: dict[tuple[Kind, str], list[Fault]] = {}
+    faults: dict[tuple[Kind, str], list[GuideFinding]] = {}
     for fault in found.faults:
         kind = kinds.get((fault.rule.id, _row_key(fault)), _kind_of(fault))
         faults.setdefault((kind, fault.rule.id), []).append(fault)
@@ -108,13 +108,13 @@ def _of_rules(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
         yield _of_rule(kind, rule, faults.get(key, ()), changes.get(key, ()), found.names)
 
 
-def _kind_of(fault: Fault) -> Kind:
+def _kind_of(fault: GuideFinding) -> Kind:
     if fault.is_known or fault.severity is Severity.WARNING or fault.rule.effect in _RIGHT:
         return Kind.KNOWN
     return Kind.WRONG if fault.severity is Severity.ERROR else Kind.SUSPECT
 
 
-def _row_key(one: Fault | Change) -> _RowKey:
+def _row_key(one: GuideFinding | Change) -> _RowKey:
     return one.board, one.metric, tuple(sorted(one.params.items()))
 
 
@@ -137,7 +137,7 @@ def _kind_of_decided(change: Change) -> Kind:
 
 
 def _of_rule(
-    kind: Kind, rule: str, faults: Sequence[Fault], changes: Sequence[Change], names: tuple[str, str]
+    kind: Kind, rule: str, faults: Sequence[GuideFinding], changes: Sequence[Change], names: tuple[str, str]
 ) -> Cause:
     first = next(
         (b.rule.title for b in (c.decision for c in changes) if b is not None),

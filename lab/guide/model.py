@@ -232,7 +232,7 @@ _DIFFERS = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")  # names and numbers, from plac
 
 
 @frozen
-class Cause:
+class ReasonGroup:
     """A reason, and the lines where it holds."""
 
     reason: str
@@ -245,13 +245,13 @@ class Cause:
         return self.reason + (f" (and {more} more like it, the last in line {self.lines[-1]})" if more else "")
 
 
-def of(parts: Iterable[Unread | Repair]) -> Iterator[Cause]:
+def of(parts: Iterable[Unread | Repair]) -> Iterator[ReasonGroup]:
     """The causes, in order of appearance."""
     found: dict[str, list[Unread | Repair]] = {}
     for part in parts:
         found.setdefault(_DIFFERS.sub("", part.reason.partition(": ")[0]), []).append(part)
     for members in found.values():
-        yield Cause(members[0].reason, tuple(part.line for part in members))
+        yield ReasonGroup(members[0].reason, tuple(part.line for part in members))
 
 
 # --- The device of a guide without boards ---

@@ -79,9 +79,9 @@ class VirtualBench:
             return tasmota.unknown(text or request.path)
         outlet = self.outlets[command.outlet - 1]
         try:
-            if command.action is tasmota.Action.ON:
+            if command.action is tasmota.OutletAction.ON:
                 await outlet.on()
-            elif command.action is tasmota.Action.OFF:
+            elif command.action is tasmota.OutletAction.OFF:
                 await outlet.off()
         except LabError as error:
             _log.error("outlet %d: %s", command.outlet, error)

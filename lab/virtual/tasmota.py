@@ -19,7 +19,7 @@ PATH = "/cm"
 _POWER = re.compile(r"power(\d*)(?:\s+(\w+))?", re.IGNORECASE)
 
 
-class Action(StrEnum):
+class OutletAction(StrEnum):
     """Action on an outlet."""
 
     ON = "on"
@@ -32,7 +32,7 @@ class PowerCommand:
     """A command to one outlet; outlets count from 1."""
 
     outlet: int
-    action: Action
+    action: OutletAction
 
 
 def parse(command: str) -> PowerCommand | None:
@@ -40,7 +40,13 @@ def parse(command: str) -> PowerCommand | None:
     found = _POWER.fullmatch(command.strip())
     if found is None:
         return None
-    actions = {None: Action.QUERY, "on": Action.ON, "1": Action.ON, "off": Action.OFF, "0": Action.OFF}
+    actions = {
+        None: OutletAction.QUERY,
+        "on": OutletAction.ON,
+        "1": OutletAction.ON,
+        "off": OutletAction.OFF,
+        "0": OutletAction.OFF,
+    }
     action = actions.get(found.group(2) and found.group(2).lower())
     return None if action is None else PowerCommand(int(found.group(1) or 1), action)
 

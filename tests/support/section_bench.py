@@ -16,7 +16,7 @@ from lab.results import Store, open_store
 from lab.run.board import Status
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
-from lab.virtual.sim.network import Folder
+from lab.virtual.sim.network import FolderTftp
 from lab.virtual.sim.tester import Tester
 from lab.virtual.sim.timing import dice
 from support.simlab import SimLab
@@ -71,7 +71,7 @@ def section_bench(
     served = tmp_path / "tftp"
     served.mkdir()
     (served / TFTP.partition(":")[2]).write_bytes(bytes(TFTP_BYTES))
-    lab.board.network = Folder(served)
+    lab.board.network = FolderTftp(served)
     module = lab.board.model.board.benchmarks.crypto_module
     tester = PlayedTester(Tester(lab.board.model, dice(seed, "tester")))
     said: list[str] = []

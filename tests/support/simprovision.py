@@ -22,7 +22,7 @@ from lab.provision.writers.uboot import Network, Tftp, UBootWriter
 from lab.provision.writers.ubootmedia import parse
 from lab.run.board import Status
 from lab.virtual.sim.faults.catalogue import Planned
-from lab.virtual.sim.network import Folder
+from lab.virtual.sim.network import FolderTftp
 from lab.virtual.sim.storage import BOOT_CONFIG
 from support.simlab import SimLab
 from support.simrecovery import PlayedSnagflash, images
@@ -78,7 +78,7 @@ class Provisioning:
     def __attrs_post_init__(self) -> None:
         self.served = self.folder / "tftp"
         self.served.mkdir(exist_ok=True)
-        self.lab.board.network = Folder(self.served)
+        self.lab.board.network = FolderTftp(self.served)
 
     def writer(self) -> UBootWriter:
         """The way, as a driver would offer it."""

@@ -283,7 +283,7 @@ class Witness:
 
 
 @frozen
-class Known:
+class KnownLine:
     """A line that one of the types' `failures` or `troubles` fits."""
 
     line: int
@@ -307,8 +307,8 @@ class Findings:
     flows: dict[str, FlowCandidate]
     witnesses: tuple[Witness, ...]
     software: dict[str, str]
-    failures: tuple[Known, ...]
-    troubles: tuple[Known, ...]
+    failures: tuple[KnownLine, ...]
+    troubles: tuple[KnownLine, ...]
     result: Rewatched
 
     @property
@@ -413,12 +413,12 @@ def _witnesses(log: BareLog, board: BoardType) -> tuple[list[Witness], dict[str,
     return list(found.values()), software
 
 
-def _known(log: BareLog, signs: dict[str, Sign]) -> Iterable[Known]:
+def _known(log: BareLog, signs: dict[str, Sign]) -> Iterable[KnownLine]:
     for number, raw in enumerate(log.lines, start=1):
         line = raw.decode("latin-1").removesuffix("\n")
         for pattern, sign in signs.items():
             if re.search(pattern, line):
-                yield Known(number, line.strip(), sign.means)
+                yield KnownLine(number, line.strip(), sign.means)
                 break
 
 

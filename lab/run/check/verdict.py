@@ -11,7 +11,7 @@ from attrs import asdict, field, frozen
 
 from lab.benchmarks.boot import ENDS
 from lab.boards import NORMAL
-from lab.run.check.findings import RESET, Findings, FoundMoment, Known
+from lab.run.check.findings import RESET, Findings, FoundMoment, KnownLine
 from lab.shown import bad, table
 
 # Lines that nearly are a moment, on any board: a type whose pattern finds none has the wrong one.
@@ -309,7 +309,7 @@ def _evidence(findings: Findings) -> Iterator[str]:
             yield f"{INDENT}medium: mixed, {' and '.join(media)}"
 
 
-def _known(title: str, found: tuple[Known, ...]) -> Iterator[str]:
+def _known(title: str, found: tuple[KnownLine, ...]) -> Iterator[str]:
     yield f"{INDENT}{title}: {len(found) or 'none'}"
     for known in found[:SHOWN]:
         yield f"{INDENT}  {known.means}, line {known.line}: {_cut(known.text)}"

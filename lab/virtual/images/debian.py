@@ -36,7 +36,7 @@ class Package:
 
 
 @frozen
-class Known:
+class PinnedPackage:
     """A package of a known version.
 
     Attributes:
@@ -96,7 +96,7 @@ class AptRoot:
         packages = [_described(path) for path in sorted(found)]
         return {package.name: package for package in packages}
 
-    def download_known(self, known: Sequence[Known]) -> dict[str, Package]:
+    def download_known(self, known: Sequence[PinnedPackage]) -> dict[str, Package]:
         """Download packages of known versions, without any index; by name."""
         packages = []
         for each in known:

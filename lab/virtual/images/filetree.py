@@ -14,7 +14,7 @@ from lab.virtual.images import EPOCH, tools
 
 
 @frozen
-class File:
+class RegularFile:
     """A regular file of an image."""
 
     content: bytes
@@ -22,20 +22,20 @@ class File:
 
 
 @frozen
-class Link:
+class Symlink:
     """A symbolic link of an image."""
 
     target: str
 
 
 @frozen
-class Folder:
+class Directory:
     """A folder of an image; parents are made automatically."""
 
     mode: int = 0o755
 
 
-Tree = Mapping[str, File | Link | Folder]
+Tree = Mapping[str, RegularFile | Symlink | Directory]
 
 
 def stage(tree: Tree, folder: Path) -> list[str]:
@@ -50,19 +50,19 @@ def stage(tree: Tree, folder: Path) -> list[str]:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         match entry:
-            case File():
+            case RegularFile():
                 path.write_bytes(entry.content)
-            case Link():
+            case Symlink():
                 path.symlink_to(entry.target)
-            case Folder():
+            case Directory():
                 path.mkdir(exist_ok=True)
         paths.add(name)
         paths.update(str(above) for above in Path(name).parents)
     for name in sorted(paths, reverse=True):  # children first: making one changes its folder's time
         path = folder / name
         if not path.is_symlink():
-            made = tree.get(name, Folder())
-            path.chmod(made.mode if not isinstance(made, Link) else 0o777)
+            made = tree.get(name, Directory())
+            path.chmod(made.mode if not isinstance(made, Symlink) else 0o777)
         os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
     return sorted(paths)
 

@@ -12,14 +12,14 @@ from typing import Final
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache, disk
-from lab.virtual.images.filetree import File
+from lab.virtual.images.filetree import RegularFile
 from lab.virtual.qemu import benchtools, packaged, recipe
 from lab.virtual.qemu.machine import drive, network
 from lab.virtual.qemu.packaged import Software
-from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboot import UBoot
+from lab.virtual.qemu.program import QemuProgram
+from lab.virtual.qemu.uboot import UBootBuild
 
-PROGRAM: Final = Program("qemu-system-arm", "bpim2u", (9, 99), "bookworm-backports", "qemu-system-arm")
+PROGRAM: Final = QemuProgram("qemu-system-arm", "bpim2u", (9, 99), "bookworm-backports", "qemu-system-arm")
 SOFTWARE: Final = Software(
     board_type="bpim2u",
     suite="bookworm",
@@ -64,7 +64,7 @@ _CLOCK_HZ: Final = 24_000_000  # the board's crystal; QEMU's default makes U-Boo
 
 
 class BananaPi:
-    """A `lab.virtual.qemu.machine.Model`.
+    """A `lab.virtual.qemu.machine.QemuModel`.
 
     Args:
         stock: with Debian's device tree as it is; Linux then writes wrong data to the eMMC slot, silently.
@@ -76,7 +76,7 @@ class BananaPi:
     drops = False
     board_type = SOFTWARE.board_type
     straps = _SD_CARD
-    uboot = UBoot("Bananapi_M2_Ultra", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
+    uboot = UBootBuild("Bananapi_M2_Ultra", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
 
     def __init__(
         self,
@@ -107,9 +107,9 @@ class BananaPi:
         kernel, device_tree = ((packages / name).read_bytes() for name in (packaged.KERNEL, packaged.DEVICE_TREE))
         for medium, unit in MEDIA.items():
             tree = {
-                "boot/kernel": File(kernel),
-                "boot/board.dtb": File(device_tree),
-                "boot/initrd.gz": File(
+                "boot/kernel": RegularFile(kernel),
+                "boot/board.dtb": RegularFile(device_tree),
+                "boot/initrd.gz": RegularFile(
                     self._software.root_file_system(
                         packages,
                         medium,
@@ -118,7 +118,7 @@ class BananaPi:
                         usr=f"{PARTITIONS[medium]}2" if programs else "",
                     )
                 ),
-                "boot/boot.scr": File(packaged.boot_script(self.script(medium), "arm")),
+                "boot/boot.scr": RegularFile(packaged.boot_script(self.script(medium), "arm")),
             }
             image = folder / f"{medium}.img"
             more = benchtools.partitions(programs) if programs else ()

@@ -17,12 +17,12 @@ from lab.virtual.images import cache, tools, uboot
 from lab.virtual.qemu import cable, packaged, recipe
 from lab.virtual.qemu import uboot as qemu_uboot
 from lab.virtual.qemu.bpim2u import BananaPi
-from lab.virtual.qemu.machine import Model, QemuBoard
+from lab.virtual.qemu.machine import QemuBoard, QemuModel
 from lab.virtual.qemu.sifive_u import HiFive
 from lab.virtual.qemu.virt import Virt
 from lab.virtual.uart import UartAdapter
 
-MODELS: Final[Mapping[str, Callable[..., Model]]] = {
+MODELS: Final[Mapping[str, Callable[..., QemuModel]]] = {
     Virt.board_type: Virt,
     BananaPi.board_type: BananaPi,
     HiFive.board_type: HiFive,
@@ -37,7 +37,7 @@ class QemuKind:
         with_tools: its images hold benchmark programs too.
     """
 
-    def __init__(self, model: Model, image_root: Path, *, with_tools: bool = False) -> None:
+    def __init__(self, model: QemuModel, image_root: Path, *, with_tools: bool = False) -> None:
         self._model = model
         self._image_root = image_root
         self._with_tools = with_tools
@@ -109,7 +109,7 @@ def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = F
     return QemuKind(model, cache.default_root(), with_tools=with_tools)
 
 
-def _model(board_type: str, *, with_tools: bool, with_network: bool, stock: bool) -> Model:
+def _model(board_type: str, *, with_tools: bool, with_network: bool, stock: bool) -> QemuModel:
     if stock and board_type != BananaPi.board_type:
         raise ConfigurationError(f"{board_type} has no --stock; of the boards in QEMU {BananaPi.board_type} has")
     if with_tools:

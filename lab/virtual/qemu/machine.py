@@ -19,8 +19,8 @@ from lab.virtual.process import Child
 from lab.virtual.qemu import program, recipe
 from lab.virtual.qemu.activity import Activity
 from lab.virtual.qemu.cable import Cable
-from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboot import UBoot
+from lab.virtual.qemu.program import QemuProgram
+from lab.virtual.qemu.uboot import UBootBuild
 from lab.virtual.rails.sensors import RailTrouble
 from lab.virtual.uart import UartAdapter
 
@@ -28,7 +28,7 @@ _START_S = 20.0  # QEMU's own start, before the board gets power; on a busy host
 _log = logging.getLogger(__name__)
 
 
-class Model(Protocol):
+class QemuModel(Protocol):
     """A machine of QEMU as a board.
 
     Attributes:
@@ -38,8 +38,8 @@ class Model(Protocol):
         straps: how its boot-mode straps are when it is new.
     """
 
-    program: Program
-    uboot: UBoot
+    program: QemuProgram
+    uboot: UBootBuild
     straps: int
     board_type: str
     drops: bool
@@ -108,11 +108,11 @@ class QemuBoard:
     """A `lab.virtual.board.Backend` on QEMU.
 
     Args:
-        program: what `Program.obtain` found for the model.
+        program: what `QemuProgram.obtain` found for the model.
     """
 
     def __init__(
-        self, folder: BoardFolder, model: Model, program: Path, adapters: Mapping[str, UartAdapter], clock: Clock
+        self, folder: BoardFolder, model: QemuModel, program: Path, adapters: Mapping[str, UartAdapter], clock: Clock
     ) -> None:
         self.died_hook: Callable[[str], None] = _log.warning
         self.state_hook: Callable[[str, int], None] = _no_rails

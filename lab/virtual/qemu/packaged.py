@@ -61,7 +61,7 @@ class Software:
     network: tuple[str, ...]
     triplet: str
     loader: str
-    known: tuple[debian.Known, ...] = ()
+    known: tuple[debian.PinnedPackage, ...] = ()
 
     def obtain(self, root: Path, report: cache.Report) -> Path:
         """Folder with loaders, kernel, device tree, busybox and modules.

@@ -22,7 +22,7 @@ _WHOLE: Final = "-whole"  # in the cache: the program with libraries
 
 
 @frozen
-class Program:
+class QemuProgram:
     """Requirements of a machine for QEMU.
 
     Attributes:

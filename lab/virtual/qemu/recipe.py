@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.virtual.images import cache, debian, disk, filetree, tools, uboot
-from lab.virtual.images.filetree import File, Tree
+from lab.virtual.images.filetree import RegularFile, Tree
 from lab.virtual.qemu import benchtools, rootfs
 from lab.virtual.qemu import uboot as qemu_uboot
 from lab.virtual.qemu.rootfs import quiet
@@ -186,8 +186,8 @@ def build(
     for medium, identity in DISKS.items():
         more = with_programs(sources, medium) if programs else loads
         tree: Tree = {
-            "boot/Image": File(kernel),
-            "boot/initrd.gz": File(filetree.build({**root_file_system(busybox, lpm, medium), **more})),
+            "boot/Image": RegularFile(kernel),
+            "boot/initrd.gz": RegularFile(filetree.build({**root_file_system(busybox, lpm, medium), **more})),
         }
         behind = benchtools.partitions(programs) if programs else []
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
@@ -220,7 +220,7 @@ def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, in
 def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
     """The root file system of a medium; /etc/medium says which."""
     tree = rootfs.tree(busybox, hostname="qemu-virt", console="ttyAMA0", medium=medium)
-    return {**tree, f"lib/modules/{MODULE}.ko": File(lpm)}
+    return {**tree, f"lib/modules/{MODULE}.ko": RegularFile(lpm)}
 
 
 def with_programs(sources: Path, medium: str) -> Tree:

@@ -19,7 +19,7 @@ from lab.errors import ConfigurationError
 from lab.virtual.images import cache, filetree
 from lab.virtual.qemu import bpim2u, packaged, recipe, sifive_u
 from lab.virtual.qemu.bpim2u import BananaPi
-from lab.virtual.qemu.machine import Model
+from lab.virtual.qemu.machine import QemuModel
 from lab.virtual.qemu.sifive_u import HiFive
 from lab.virtual.ramlinux import image as ramlinux_image
 
@@ -145,7 +145,7 @@ _BMAP: Final = """\
 
 
 @frozen
-class Build:
+class BuildFolder:
     """A folder of build outputs.
 
     Attributes:
@@ -160,7 +160,7 @@ class Build:
 
 def write_builds(
     board_type: str, build_id: str, folder: Path, root: Path, report: cache.Report, *, other: bool = False
-) -> Build:
+) -> BuildFolder:
     """Write the outputs of a build into `folder`.
 
     These are an image and its block map per medium with an image, and the parts of a flash.
@@ -175,7 +175,7 @@ def write_builds(
     folder.mkdir(parents=True)
     if board_type == BananaPi.board_type:
         software = evolve(bpim2u.SOFTWARE, kernel=bpim2u.OTHER_KERNEL) if other else bpim2u.SOFTWARE
-        model: Model = BananaPi(with_network=True, build_id=build_id, software=software)
+        model: QemuModel = BananaPi(with_network=True, build_id=build_id, software=software)
     elif board_type == HiFive.board_type:
         software, board = sifive_u.SOFTWARE, HiFive(with_network=True, build_id=build_id)
         model = board
@@ -192,7 +192,7 @@ def write_builds(
             (folder / f"{names[image.stem]}.bmap").write_text(_block_map(image), encoding="ascii")
     packages = json.loads((made / cache.MANIFEST).read_text())["packages"]
     (kernel,) = (found[1] for package in packages if (found := _KERNEL.fullmatch(package)))
-    return Build(folder, names, kernel, build_id)
+    return BuildFolder(folder, names, kernel, build_id)
 
 
 def _block_map(image: Path) -> str:

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Final
 
 from lab.errors import LabStableError
-from lab.virtual.images.filetree import File, Folder, Link, Tree
+from lab.virtual.images.filetree import Directory, RegularFile, Symlink, Tree
 
 MODULES: Final = "lib/modules/media"  # what /etc/init.d/load-media loads, in the order of their names
 TOOLS: Final = "lib/modules/tools"  # what /etc/init.d/bench-tools loads, likewise
@@ -35,38 +35,40 @@ def tree(
     """
     more = drivers(modules or {}, network or {})
     if build_id:
-        more["etc/os-release"] = File(f"ID=boardlab\nBUILD_ID={build_id}\n".encode())
+        more["etc/os-release"] = RegularFile(f"ID=boardlab\nBUILD_ID={build_id}\n".encode())
     return {
-        **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
-        "root": Folder(0o700),
-        "init": Link("bin/busybox"),
-        "bin/busybox": File(busybox, 0o755),
-        "bin/sh": Link("busybox"),
-        "etc/hostname": File(f"{hostname}\n".encode()),
-        "etc/inittab": File(data("inittab").replace(b"ttyAMA0", console.encode())),
-        "etc/init.d/sysinit": File(data("sysinit"), 0o755),
-        "etc/issue": File(b""),
-        "etc/medium": File(f"{medium}\n".encode()),
-        "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
-        "etc/group": File(b"root:x:0:\n"),
-        "etc/shrc": File(data("shrc")),
-        "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
+        **{name: Directory() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
+        "root": Directory(0o700),
+        "init": Symlink("bin/busybox"),
+        "bin/busybox": RegularFile(busybox, 0o755),
+        "bin/sh": Symlink("busybox"),
+        "etc/hostname": RegularFile(f"{hostname}\n".encode()),
+        "etc/inittab": RegularFile(data("inittab").replace(b"ttyAMA0", console.encode())),
+        "etc/init.d/sysinit": RegularFile(data("sysinit"), 0o755),
+        "etc/issue": RegularFile(b""),
+        "etc/medium": RegularFile(f"{medium}\n".encode()),
+        "etc/passwd": RegularFile(b"root::0:0:root:/root:/bin/sh\n"),
+        "etc/group": RegularFile(b"root:x:0:\n"),
+        "etc/shrc": RegularFile(data("shrc")),
+        "etc/profile": RegularFile(b"export PS1='root@\\h:\\w# '\n"),
         **more,
     }
 
 
-def drivers(modules: Mapping[str, bytes], network: Mapping[str, bytes]) -> dict[str, File]:
+def drivers(modules: Mapping[str, bytes], network: Mapping[str, bytes]) -> dict[str, RegularFile]:
     """Files that load drivers that a boot does not need.
 
     See `tree`.
     """
-    found: dict[str, File] = {}
+    found: dict[str, RegularFile] = {}
     if modules:
         found |= _modules(MODULES, modules)
-        found["etc/init.d/load-media"] = File(data("load-media"), 0o755)
+        found["etc/init.d/load-media"] = RegularFile(data("load-media"), 0o755)
     if network:
         found |= _modules(NETWORK, network)
-        found |= {f"etc/{name}": File(data(name.rpartition("/")[2]), 0o755) for name in ("init.d/network", "udhcpc")}
+        found |= {
+            f"etc/{name}": RegularFile(data(name.rpartition("/")[2]), 0o755) for name in ("init.d/network", "udhcpc")
+        }
     return found
 
 
@@ -86,16 +88,18 @@ def with_usr(modules: Mapping[str, bytes], device: str, triplet: str, loader: st
     profile = f"export PATH={':'.join(path)}\nexport PS1='root@\\h:\\w# '\n{shell}\n"
     return {
         **_modules(TOOLS, modules),
-        "usr": Folder(),
-        **{f"lib/{name}": Link(f"../usr/lib/{name}") for name in (triplet, loader)},
-        "etc/usr": File(f"{device}\n".encode()),
-        "etc/init.d/bench-tools": File(data("bench-tools"), 0o755),
-        "etc/profile": File(profile.encode()),
+        "usr": Directory(),
+        **{f"lib/{name}": Symlink(f"../usr/lib/{name}") for name in (triplet, loader)},
+        "etc/usr": RegularFile(f"{device}\n".encode()),
+        "etc/init.d/bench-tools": RegularFile(data("bench-tools"), 0o755),
+        "etc/profile": RegularFile(profile.encode()),
     }
 
 
-def _modules(folder: str, modules: Mapping[str, bytes]) -> dict[str, File]:
-    return {f"{folder}/{number:02}-{name}": File(content) for number, (name, content) in enumerate(modules.items())}
+def _modules(folder: str, modules: Mapping[str, bytes]) -> dict[str, RegularFile]:
+    return {
+        f"{folder}/{number:02}-{name}": RegularFile(content) for number, (name, content) in enumerate(modules.items())
+    }
 
 
 def data(name: str) -> bytes:

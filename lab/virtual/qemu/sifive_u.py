@@ -12,15 +12,15 @@ from typing import Final
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache, debian, disk, uboot
-from lab.virtual.images.filetree import File
+from lab.virtual.images.filetree import RegularFile
 from lab.virtual.qemu import benchtools, packaged, recipe
 from lab.virtual.qemu.machine import drive, network
 from lab.virtual.qemu.packaged import Software
-from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboot import UBoot
+from lab.virtual.qemu.program import QemuProgram
+from lab.virtual.qemu.uboot import UBootBuild
 
 # From 8 on the SD card hangs in SPL (seen with 10.0).
-PROGRAM: Final = Program("qemu-system-riscv64", "sifive_u", (7, 7), "bookworm", "qemu-system-misc")
+PROGRAM: Final = QemuProgram("qemu-system-riscv64", "sifive_u", (7, 7), "bookworm", "qemu-system-misc")
 SOFTWARE: Final = Software(
     board_type="sifive_u",
     suite="trixie",
@@ -39,15 +39,15 @@ SOFTWARE: Final = Software(
     triplet="riscv64-linux-gnu",
     loader="ld-linux-riscv64-lp64d.so.1",
     known=(
-        debian.Known(
+        debian.PinnedPackage(
             "pool/main/u/u-boot/u-boot-sifive_2025.01-3+deb13u1_riscv64.deb",
             "c0e94934131fbc9b9322d6cd3a2b4e45e8c04eb64be1c73726c1081c95c5a7d0",
         ),
-        debian.Known(
+        debian.PinnedPackage(
             "pool/main/l/linux/linux-image-6.12.107+deb13-riscv64_6.12.107-1_riscv64.deb",
             "abe9f65d74b434692149482b031db7a2aaf832921e09f69f775293c0e0c5799c",
         ),
-        debian.Known(
+        debian.PinnedPackage(
             "pool/main/b/busybox/busybox-static_1.37.0-6+b9_riscv64.deb",
             "4add476d2b185c5b487c285b38d790f0881a7e4a8e2ddde835f917e770eb8633",
         ),
@@ -73,7 +73,7 @@ _MEMORY: Final = "8G"  # the board's; SPL wants it, the host gives what is used
 
 
 class HiFive:
-    """A `lab.virtual.qemu.machine.Model`.
+    """A `lab.virtual.qemu.machine.QemuModel`.
 
     Args:
         with_tools: the card holds benchmark programs too. with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
@@ -83,7 +83,7 @@ class HiFive:
     drops = True
     board_type = SOFTWARE.board_type
     straps = _MSEL_SD
-    uboot = UBoot("sifive_unleashed", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
+    uboot = UBootBuild("sifive_unleashed", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
 
     def __init__(self, *, with_tools: bool = False, with_network: bool = False, build_id: str = "") -> None:
         self._with_tools = with_tools
@@ -105,9 +105,9 @@ class HiFive:
         files = self.files(packages, "sd")
         (folder / SPL).write_bytes((packages / SPL).read_bytes())
         tree = {
-            "boot/kernel": File(files["kernel"]),
-            "boot/board.dtb": File(files["board.dtb"]),
-            "boot/initrd.gz": File(files["initrd"]),
+            "boot/kernel": RegularFile(files["kernel"]),
+            "boot/board.dtb": RegularFile(files["board.dtb"]),
+            "boot/initrd.gz": RegularFile(files["initrd"]),
         }
         more = benchtools.partitions(programs) if programs else ()
         disk.build(folder / "sd.img", tree, size_mib=_SIZE_MIB, identity=1, more=more, start_mib=_START_MIB)

@@ -23,7 +23,7 @@ _REBUILT: Final = re.compile(r"\+b\d+$")  # of a package's version: from the sam
 
 
 @frozen
-class UBoot:
+class UBootBuild:
     """The U-Boot of a board.
 
     Attributes:
@@ -37,7 +37,7 @@ class UBoot:
     architecture: str
 
 
-def unpack(of: UBoot, packages: Path, folder: Path, root: Path, report: cache.Report) -> None:
+def unpack(of: UBootBuild, packages: Path, folder: Path, root: Path, report: cache.Report) -> None:
     """Write U-Boot's tests and its configuration into `folder`, as SOURCE and BUILD.
 
     Args:
@@ -60,7 +60,7 @@ def unpack(of: UBoot, packages: Path, folder: Path, root: Path, report: cache.Re
     tools.run(["tar", "--extract", f"--file={found / _ARCHIVE}", f"--directory={folder}"])
 
 
-def _fetch(folder: Path, of: UBoot, version: str, packages: Path, report: cache.Report) -> Mapping[str, object]:
+def _fetch(folder: Path, of: UBootBuild, version: str, packages: Path, report: cache.Report) -> Mapping[str, object]:
     apt = debian.AptRoot(folder / "apt", of.suite, of.architecture)
     report(f"Downloading the sources of U-Boot {version} (16 to 33 MB) from {apt.mirror}")
     apt.update(sources=True)

@@ -10,10 +10,10 @@ from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache
 from lab.virtual.qemu import recipe
 from lab.virtual.qemu.machine import drive
-from lab.virtual.qemu.program import Program
-from lab.virtual.qemu.uboot import UBoot
+from lab.virtual.qemu.program import QemuProgram
+from lab.virtual.qemu.uboot import UBootBuild
 
-PROGRAM: Final = Program("qemu-system-aarch64", "virt")
+PROGRAM: Final = QemuProgram("qemu-system-aarch64", "virt")
 _MEMORY_MIB, _MEMORY_WITH_TOOLS_MIB = 256, 512
 _NETWORK = (
     "e1000e,netdev=link,mac=52:54:00:b0:a2:d1,romfile="  # an Intel 82574L: it knows a speed and paces interrupts
@@ -21,7 +21,7 @@ _NETWORK = (
 
 
 class Virt:
-    """A `lab.virtual.qemu.machine.Model` of QEMU's "virt".
+    """A `lab.virtual.qemu.machine.QemuModel` of QEMU's "virt".
 
     SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the environment; the strap word is
     latched into RAM at reset.
@@ -34,7 +34,7 @@ class Virt:
     drops = False
     board_type = "qemu-virt"
     straps = 0  # it stays at U-Boot's prompt
-    uboot = UBoot("qemu_arm64", "u-boot-qemu", recipe.SUITE, recipe.ARCHITECTURE)
+    uboot = UBootBuild("qemu_arm64", "u-boot-qemu", recipe.SUITE, recipe.ARCHITECTURE)
 
     def __init__(self, *, with_tools: bool = False, with_network: bool = False) -> None:
         self._with_tools = with_tools

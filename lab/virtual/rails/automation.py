@@ -31,7 +31,7 @@ _LONGEST: Final = 128
 _COLUMNS: Final = ("Index", "Rail Name", "Shunt voltage(uV)", "Rail voltage(V)", "Current(mA)", "Power(mW)")
 
 
-class Supply(Protocol):
+class PowerInput(Protocol):
     """The board's power input."""
 
     async def on(self) -> None:
@@ -46,7 +46,9 @@ class Supply(Protocol):
 class Automation:
     """Interface of one board, on a pty linked as `path`."""
 
-    def __init__(self, path: Path, rails: Rails, supply: Supply, straps_folder: Path, bits: int, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, rails: Rails, supply: PowerInput, straps_folder: Path, bits: int, clock: Clock
+    ) -> None:
         self._rails, self._supply, self._straps, self._bits, self._clock = rails, supply, straps_folder, bits, clock
         self._path = path
         self._line = bytearray()

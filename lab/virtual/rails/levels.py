@@ -126,7 +126,7 @@ _TWO_PI: Final = 2 * math.pi
 
 
 @frozen
-class Step:
+class LoadStep:
     """From `t_ns` on the rails draw these watts."""
 
     t_ns: int
@@ -149,12 +149,12 @@ class RailLoad:
     levels: Mapping[str, Mapping[str, float]]
     seed: int = 0
     note: Callable[[int, str], None] = field(default=lambda _t_ns, _text: None)
-    _steps: list[Step] = field(init=False)
+    _steps: list[LoadStep] = field(init=False)
     _phase: dict[str, float] = field(init=False)
     _set_volts: dict[str, float] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._steps = [Step(0, "off", {})]
+        self._steps = [LoadStep(0, "off", {})]
         chance = dice(self.seed, "rails")
         self._phase = {rail: chance.uniform(0, _TWO_PI) for rail in self.volts}
         self._set_volts = {
@@ -171,7 +171,7 @@ class RailLoad:
         if state == self.state:
             return
         watts = self.levels.get(state, {})
-        self._steps.append(Step(max(t_ns, self._steps[-1].t_ns), state, watts))
+        self._steps.append(LoadStep(max(t_ns, self._steps[-1].t_ns), state, watts))
         while len(self._steps) > 2 and self._steps[1].t_ns < t_ns - _KEPT_NS:
             del self._steps[0]
         drawn = " ".join(f"{rail}={watts.get(rail, 0.0) * 1e6:.0f}" for rail in self.volts)

@@ -15,7 +15,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 from lab.virtual.images import cache, debian, filetree
-from lab.virtual.images.filetree import File, Folder, Link, Tree
+from lab.virtual.images.filetree import Directory, RegularFile, Symlink, Tree
 from lab.virtual.qemu.rootfs import quiet
 
 SUITE: Final = "bookworm"
@@ -89,23 +89,23 @@ def tree(packages: Path, modules: Mapping[str, bytes] | None = None) -> Tree:
     """
     libraries = [path for path in packages.iterdir() if path.name.startswith(("libc.", "ld-linux"))]
     return {
-        **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
-        "root": Folder(0o700),
-        "init": Link("bin/busybox"),
-        "bin/busybox": File(quiet((packages / "busybox").read_bytes()), 0o755),
-        "bin/sh": Link("busybox"),
-        **{f"usr/sbin/{name}": File((packages / name).read_bytes(), 0o755) for name in _TOOLS},
-        **{f"lib/{path.name}": File(path.read_bytes(), 0o755) for path in libraries},
-        "etc/hostname": File(f"{NAME}\n".encode()),
-        "etc/inittab": File(data("inittab")),
-        "etc/init.d/sysinit": File(data("sysinit"), 0o755),
-        "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
-        "etc/group": File(b"root:x:0:\n"),
-        "etc/profile": File(b"export PATH=/usr/sbin:/sbin:/usr/bin:/bin\nexport PS1='root@\\h:\\w# '\n"),
-        "etc/init.d/network": File(data("network"), 0o755),
-        "etc/udhcpc": File(data("udhcpc"), 0o755),
+        **{name: Directory() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
+        "root": Directory(0o700),
+        "init": Symlink("bin/busybox"),
+        "bin/busybox": RegularFile(quiet((packages / "busybox").read_bytes()), 0o755),
+        "bin/sh": Symlink("busybox"),
+        **{f"usr/sbin/{name}": RegularFile((packages / name).read_bytes(), 0o755) for name in _TOOLS},
+        **{f"lib/{path.name}": RegularFile(path.read_bytes(), 0o755) for path in libraries},
+        "etc/hostname": RegularFile(f"{NAME}\n".encode()),
+        "etc/inittab": RegularFile(data("inittab")),
+        "etc/init.d/sysinit": RegularFile(data("sysinit"), 0o755),
+        "etc/passwd": RegularFile(b"root::0:0:root:/root:/bin/sh\n"),
+        "etc/group": RegularFile(b"root:x:0:\n"),
+        "etc/profile": RegularFile(b"export PATH=/usr/sbin:/sbin:/usr/bin:/bin\nexport PS1='root@\\h:\\w# '\n"),
+        "etc/init.d/network": RegularFile(data("network"), 0o755),
+        "etc/udhcpc": RegularFile(data("udhcpc"), 0o755),
         **{
-            f"{MODULES}/{number:02}-{name}": File(content)
+            f"{MODULES}/{number:02}-{name}": RegularFile(content)
             for number, (name, content) in enumerate((modules or {}).items())
         },
     }

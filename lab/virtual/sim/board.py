@@ -14,7 +14,7 @@ from lab.virtual.sim.computer import Computer
 from lab.virtual.sim.faulthooks import FaultHooks, Switching
 from lab.virtual.sim.machine import Machine, UartTransmitter
 from lab.virtual.sim.model import Model
-from lab.virtual.sim.network import Network, NoNetwork
+from lab.virtual.sim.network import NoNetwork, TftpClient
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.sim.storage import Storage
 from lab.virtual.sim.usb import PORT, UsbPort
@@ -63,7 +63,7 @@ class SimBoard:
     computer: Computer | None = field(default=None, init=False)
     storage: Storage = field(factory=Storage, init=False)
     usb: UsbPort = field(factory=UsbPort, init=False)
-    network: Network = field(factory=NoNetwork, init=False)
+    network: TftpClient = field(factory=NoNetwork, init=False)
     _machine: Machine = field(init=False)
     _troubles: list[FaultHooks] = field(factory=list, init=False)
     _dies_ns: int | None = field(default=None, init=False)

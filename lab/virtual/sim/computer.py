@@ -13,7 +13,7 @@ from attrs import define, field
 
 from lab.virtual.sim.machine import Machine, Task
 from lab.virtual.sim.model import Model, model
-from lab.virtual.sim.network import Network, NoNetwork
+from lab.virtual.sim.network import NoNetwork, TftpClient
 from lab.virtual.sim.program import CpuResetError, Pause, Program, Say
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.sim.storage import Storage
@@ -140,7 +140,7 @@ class Computer:
     note: Callable[[str], None]
     setup: SimSetup = DEFAULT
     usb: UsbPort = field(factory=UsbPort)
-    network: Network = field(factory=NoNetwork)
+    network: TftpClient = field(factory=NoNetwork)
     main: Task | None = field(default=None, init=False)
     kernel: KernelLog | None = field(default=None, init=False)
     medium: str = field(default="", init=False)

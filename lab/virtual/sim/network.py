@@ -35,8 +35,8 @@ class Fetch:
         return self.data is not None or bool(self.error)
 
 
-class Network(Protocol):
-    """Somebody answers on the network, or nobody does."""
+class TftpClient(Protocol):
+    """Fetches files from a TFTP server; a server may be missing."""
 
     def fetch(self, server: str, port: int, path: str) -> Fetch:
         """Ask a TFTP server for a file."""
@@ -53,7 +53,7 @@ class NoNetwork:
 
 
 @frozen
-class Folder:
+class FolderTftp:
     """Files in a folder of this host, for boards in virtual time."""
 
     path: Path

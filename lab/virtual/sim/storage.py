@@ -142,7 +142,7 @@ SIZES: Final = {"sd": 30_436 * MIB, "emmc": 15_155 * MIB, "ospi": 64 * MIB, "qsp
 
 
 @frozen
-class Content:
+class FileContent:
     """Bytes of a file, or its name instead.
 
     The name is enough where the single bytes do not matter.
@@ -187,7 +187,7 @@ class StorageMedium:
     name: str = ""
     size: int = 0
     blank: bool = False
-    files: dict[str, Content] = field(factory=dict)
+    files: dict[str, FileContent] = field(factory=dict)
     environment: dict[str, str] | None = None
     ext_csd: dict[int, int] = field(factory=_delivered)
     spaces: dict[int, Space] = field(factory=dict)

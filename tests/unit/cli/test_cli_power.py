@@ -15,7 +15,7 @@ from support.simtarget import OUTLET, power_switch
 from lab import shipped
 from lab.cli import main
 from lab.drivers import railsdriver
-from lab.drivers.switching import Outlet
+from lab.drivers.switching import OutletId
 from lab.env import envfile
 from lab.env.powered import Supply
 
@@ -143,7 +143,7 @@ def test_rails_count_for_more_than_the_switch(
 def test_who_can_tell_is_asked_again_while_the_supplies_fall(lab: SimLab, monkeypatch: pytest.MonkeyPatch) -> None:
     falling = iter((3.3, 1.2, 0.05))
     rails = SimpleNamespace(volts=lambda _seconds: {"vdd_core": next(falling)})
-    switch: Any = SimpleNamespace(driver=object(), outlet=Outlet("", "by hand", "b-1"))
+    switch: Any = SimpleNamespace(driver=object(), outlet=OutletId("", "by hand", "b-1"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     assert Supply("b-1", switch, rails, discharge_s=3600.0).settled(on=False).volts == {"vdd_core": 0.05}
 

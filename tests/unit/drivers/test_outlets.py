@@ -11,7 +11,7 @@ from labgrid.resource import NetworkPowerPort, PDUDaemonPort
 
 from exporters.farm.consoles import Outlets
 from lab.drivers import StampedPDUDaemonDriver
-from lab.drivers.switching import Outlet, last_command, outlet_of, record_command, switch_of
+from lab.drivers.switching import OutletId, last_command, outlet_of, record_command, switch_of
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def through(host: str) -> Outlet:
+def through(host: str) -> OutletId:
     target = Target("main")
     PDUDaemonPort(target, None, host=host, pdu="rack 1", index=3)
     return StampedPDUDaemonDriver(target, None).outlet

@@ -17,7 +17,7 @@ from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspend
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.metrics import Flag
-from lab.virtual.sim.network import Folder
+from lab.virtual.sim.network import FolderTftp
 
 SECTIONS = named(ALL)
 TIMING = LineTiming(115200)
@@ -61,7 +61,7 @@ def test_a_file_over_tftp_has_a_rate_and_the_board_asks_for_an_address_once(tmp_
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / TFTP.partition(":")[2]).write_bytes(bytes(1 << 20))
     with section_bench(tmp_path, "am62xx_sk") as bench:
-        bench.lab.board.network = Folder(tmp_path / "served")
+        bench.lab.board.network = FolderTftp(tmp_path / "served")
         section = SECTIONS["uboot-tftp"]
         made = bench.session(section)
         found = [reading for _ in range(2) for reading in section.measure(made)]

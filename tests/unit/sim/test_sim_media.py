@@ -13,7 +13,7 @@ from support.simlab import S, SimLab
 
 from lab.virtual.sim import firmware
 from lab.virtual.sim.firmware import STAGES
-from lab.virtual.sim.network import Fetch, Folder, LoopbackTftp
+from lab.virtual.sim.network import Fetch, FolderTftp, LoopbackTftp
 from lab.virtual.sim.storage import PAGE_BYTES, Space
 
 PROMPT = "=> "
@@ -38,7 +38,7 @@ def stopped(files: dict[str, bytes] | None = None, medium: str = "sd") -> SimLab
     folder.mkdir(exist_ok=True)
     for name, data in (served() if files is None else files).items():
         (folder / name).write_bytes(data)
-    lab.board.network = Folder(folder)
+    lab.board.network = FolderTftp(folder)
     lab.on(medium)
     lab.run_until("stop autoboot:")
     lab.type(" ")
@@ -307,8 +307,8 @@ def test_a_folder_gives_nothing_that_is_not_in_it(tmp_path: Path, path: str) -> 
     (tmp_path / "outside").write_bytes(b"secret")
     (folder / "link").symlink_to(tmp_path / "outside")
     (folder / "inside").write_bytes(b"public")
-    assert Folder(folder).fetch("192.0.2.1", 69, "/inside").data == b"public"
-    fetch = Folder(folder).fetch("192.0.2.1", 69, path)
+    assert FolderTftp(folder).fetch("192.0.2.1", 69, "/inside").data == b"public"
+    fetch = FolderTftp(folder).fetch("192.0.2.1", 69, path)
     assert (fetch.data, fetch.error) == (None, "File not found")
 
 

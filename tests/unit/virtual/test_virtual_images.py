@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.virtual.images import EPOCH, debian, disk, filetree, tools, uboot
-from lab.virtual.images.filetree import File, Folder, Link, Tree
+from lab.virtual.images.filetree import Directory, RegularFile, Symlink, Tree
 from lab.virtual.qemu import recipe
 
 TREE: Tree = {
-    "init": Link("bin/busybox"),
-    "bin/busybox": File(b"\x7fELF not really", 0o755),
-    "etc/medium": File(b"sd\n"),
-    "proc": Folder(0o555),
+    "init": Symlink("bin/busybox"),
+    "bin/busybox": RegularFile(b"\x7fELF not really", 0o755),
+    "etc/medium": RegularFile(b"sd\n"),
+    "proc": Directory(0o555),
 }
 
 
@@ -113,7 +113,7 @@ def test_further_partitions_hold_an_image_or_nothing(tmp_path: Path) -> None:
 
 
 def test_a_tree_that_does_not_fit_is_an_error_with_the_tools_reason(tmp_path: Path) -> None:
-    big: Tree = {"big": File(os.urandom(9 << 20))}
+    big: Tree = {"big": RegularFile(os.urandom(9 << 20))}
     with pytest.raises(LabStableError, match="mke2fs failed"):
         disk_image(tmp_path / "sd.img", big)
 
@@ -174,7 +174,7 @@ def test_the_boot_command_reads_the_straps_and_says_the_medium_in_one_line() -> 
 
 def test_each_medium_carries_its_own_name() -> None:
     names = {medium: recipe.root_file_system(b"", b"", medium)["etc/medium"] for medium in ("sd", "emmc", "ospi")}
-    assert names == {medium: File(f"{medium}\n".encode()) for medium in names}
+    assert names == {medium: RegularFile(f"{medium}\n".encode()) for medium in names}
 
 
 def test_a_missing_tool_is_named_with_its_package() -> None:

@@ -15,7 +15,7 @@ from lab.virtual.qemu.virt import Virt
 
 
 def arguments(
-    folder: Path, straps: int = 1, model: machine.Model | None = None, tap_fd: int | None = None
+    folder: Path, straps: int = 1, model: machine.QemuModel | None = None, tap_fd: int | None = None
 ) -> list[str]:
     board = BoardFolder(folder)
     return machine.command(Path("/usr/bin/qemu"), board, (model or Virt()).words(board, straps, tap_fd), 7, 8)
@@ -48,7 +48,7 @@ def test_the_straps_of_a_sifive_u_are_its_pins_msel(straps: int) -> None:
 
 
 @pytest.mark.parametrize("model", [BananaPi(), HiFive()])
-def test_the_network_inside_qemu_reaches_nothing_of_the_host_s(model: machine.Model) -> None:
+def test_the_network_inside_qemu_reaches_nothing_of_the_host_s(model: machine.QemuModel) -> None:
     (network,) = [word for word in arguments(Path("/b/x-1"), 1, model) if word.startswith("user,")]
     assert "restrict=on" in network
     assert network.endswith("tftp=/b/x-1/tftp")
@@ -88,7 +88,7 @@ def test_a_board_has_a_network_only_where_it_has_a_cable() -> None:
 
 
 @pytest.mark.parametrize("model", [BananaPi(with_tools=True), HiFive(with_tools=True)], ids=["bpim2u", "sifive_u"])
-def test_the_ethernet_of_a_board_is_at_its_cable_where_it_has_one(model: machine.Model) -> None:
+def test_the_ethernet_of_a_board_is_at_its_cable_where_it_has_one(model: machine.QemuModel) -> None:
     words = arguments(Path("/b/b-1"), 1, model, tap_fd=9)
     assert any(word.startswith("tap,fd=9,model=") for word in words)
     assert not any(word.startswith("user,") for word in words)

@@ -52,7 +52,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """See above."""
 
 
-def package(folder: Path, name: str) -> debian.Known:
+def package(folder: Path, name: str) -> debian.PinnedPackage:
     """Make a package in the mirror's pool."""
     tree = folder / name
     control = f"Package: {name}\nVersion: 1.0-1\nArchitecture: riscv64\nMaintainer: nobody\nDescription: a test\n"
@@ -62,11 +62,11 @@ def package(folder: Path, name: str) -> debian.Known:
     deb = folder / "mirror" / "pool" / f"{name}_1.0-1_riscv64.deb"
     deb.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, deb], check=True, capture_output=True)
-    return debian.Known(f"pool/{deb.name}", hashlib.sha256(deb.read_bytes()).hexdigest())
+    return debian.PinnedPackage(f"pool/{deb.name}", hashlib.sha256(deb.read_bytes()).hexdigest())
 
 
 @pytest.fixture
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[debian.Known, ...]]:
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[debian.PinnedPackage, ...]]:
     """The packages of a mirror that has no index."""
     packages = tuple(package(tmp_path, name) for name in FILES)
     handler = functools.partial(Quiet, directory=str(tmp_path / "mirror"))
@@ -84,7 +84,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[deb
 
 
 def test_known_versions_are_taken_where_the_index_cannot_be_used(
-    tmp_path: Path, known: tuple[debian.Known, ...]
+    tmp_path: Path, known: tuple[debian.PinnedPackage, ...]
 ) -> None:
     said: list[str] = []
     folder = attrs.evolve(SOFTWARE, known=known).obtain(tmp_path / "cache", said.append)
@@ -94,7 +94,7 @@ def test_known_versions_are_taken_where_the_index_cannot_be_used(
     assert "Taking known versions instead: u-boot-board_1.0-1_riscv64, linux-image-6.12-riscv64_1.0-1" in said[-1]
 
 
-def test_a_known_package_with_other_bytes_is_refused(tmp_path: Path, known: tuple[debian.Known, ...]) -> None:
+def test_a_known_package_with_other_bytes_is_refused(tmp_path: Path, known: tuple[debian.PinnedPackage, ...]) -> None:
     others = (attrs.evolve(known[0], sha256="0" * 64), *known[1:])
     with pytest.raises(LabTransientError, match=r"cannot get Debian packages .* Download Failed"):
         attrs.evolve(SOFTWARE, known=others).obtain(tmp_path / "cache", str)

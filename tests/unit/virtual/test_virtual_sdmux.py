@@ -13,7 +13,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.qemu.bpim2u import BananaPi
-from lab.virtual.qemu.machine import Model
+from lab.virtual.qemu.machine import QemuModel
 from lab.virtual.qemu.sifive_u import HiFive
 from lab.virtual.qemu.virt import Virt
 
@@ -84,7 +84,9 @@ def test_a_card_that_cannot_be_moved_stays(folder: BoardFolder) -> None:
 @pytest.mark.parametrize(
     ("model", "straps"), [(Virt(), 1), (BananaPi(), 1), (HiFive(), 11)], ids=lambda value: type(value).__name__
 )
-def test_a_board_starts_without_the_card_that_is_at_the_host(folder: BoardFolder, model: Model, straps: int) -> None:
+def test_a_board_starts_without_the_card_that_is_at_the_host(
+    folder: BoardFolder, model: QemuModel, straps: int
+) -> None:
     card = str(folder.medium("sd"))
     assert any(card in word for word in model.words(folder, straps, None))
     sdmux.switch(folder, "host", is_on=False)

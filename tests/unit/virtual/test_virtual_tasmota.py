@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from lab.virtual import http, tasmota
 from lab.virtual.http import JsonResponse, Request
-from lab.virtual.tasmota import Action, PowerCommand
+from lab.virtual.tasmota import OutletAction, PowerCommand
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Power1 on", PowerCommand(1, Action.ON)),
-        ("Power2 OFF", PowerCommand(2, Action.OFF)),
-        ("POWER12 1", PowerCommand(12, Action.ON)),
-        ("power3 0", PowerCommand(3, Action.OFF)),
-        ("Power1", PowerCommand(1, Action.QUERY)),
-        ("Power", PowerCommand(1, Action.QUERY)),
-        ("Power off", PowerCommand(1, Action.OFF)),
-        (" Power1 On ", PowerCommand(1, Action.ON)),
+        ("Power1 on", PowerCommand(1, OutletAction.ON)),
+        ("Power2 OFF", PowerCommand(2, OutletAction.OFF)),
+        ("POWER12 1", PowerCommand(12, OutletAction.ON)),
+        ("power3 0", PowerCommand(3, OutletAction.OFF)),
+        ("Power1", PowerCommand(1, OutletAction.QUERY)),
+        ("Power", PowerCommand(1, OutletAction.QUERY)),
+        ("Power off", PowerCommand(1, OutletAction.OFF)),
+        (" Power1 On ", PowerCommand(1, OutletAction.ON)),
     ],
 )
 def test_the_power_commands_of_tasmota_are_understood(text: str, expected: PowerCommand) -> None:

@@ -66,7 +66,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def unpack(packages: Path, target: str, of: qemu_uboot.UBoot = Virt.uboot) -> Path:
+def unpack(packages: Path, target: str, of: qemu_uboot.UBootBuild = Virt.uboot) -> Path:
     folder = packages.parent / target
     qemu_uboot.unpack(of, packages, folder, packages.parent / "cache", lambda _line: None)
     return folder

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from lab.virtual.sim.editor import INTERRUPT
 from lab.virtual.sim.program import Hear, Program
 from lab.virtual.sim.sh.interpreter import InterruptedCommandError, Streams
-from lab.virtual.sim.storage import Content
+from lab.virtual.sim.storage import FileContent
 from lab.virtual.sim.uboot.basics import USAGE, is_number, number
 from lab.virtual.sim.uboot.uboot import Command, UBoot
 from lab.virtual.sim.usb import PORT
@@ -104,7 +104,7 @@ def _download(uboot: UBoot, size: int, buffer: _Buffer) -> Program[bytes]:
             data += usb.packets.popleft()
         if len(data) < size:
             yield from _heard(uboot)
-    uboot.put(buffer.address, Content("fastboot", size, bytes(data[:size])))
+    uboot.put(buffer.address, FileContent("fastboot", size, bytes(data[:size])))
     return b"OKAY"
 
 

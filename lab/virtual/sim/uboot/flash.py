@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim.program import NS_PER_MS, Program
 from lab.virtual.sim.sh.interpreter import Streams
-from lab.virtual.sim.storage import USER, Content, Space, StorageMedium
+from lab.virtual.sim.storage import USER, FileContent, Space, StorageMedium
 from lab.virtual.sim.uboot import media
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from lab.virtual.sim.uboot.media import MIB, transfer
@@ -68,7 +68,7 @@ def _flash(uboot: UBoot, what: str, numbers: Sequence[int], streams: Streams) ->
     yield from transfer(uboot.computer, medium.name, size, raw=True)
     yield from uboot.computer.at("uboot.load")
     media.load(uboot.computer, medium, USER, offset, uboot.ram, numbers[0], size)
-    uboot.memory[numbers[0]] = _kernel_or(uboot, numbers[0], Content(f"{medium.name}@{offset:#x}", size))
+    uboot.memory[numbers[0]] = _kernel_or(uboot, numbers[0], FileContent(f"{medium.name}@{offset:#x}", size))
     yield from line(streams, f"SF: {size} bytes @ {offset:#x} Read: OK")
     return 0
 
@@ -129,13 +129,13 @@ def _update(
     return 0
 
 
-def _kernel_or(uboot: UBoot, address: int, content: Content) -> Content:
+def _kernel_or(uboot: UBoot, address: int, content: FileContent) -> FileContent:
     """Name the kernel and device tree at their load addresses.
 
     The load scripts read them from fixed places of the flash.
     """
     names = {uboot.shell.variables.get("loadaddr"): "kernel", uboot.shell.variables.get("fdtaddr"): "fdt"}
-    return Content(names.get(f"{address:#x}", content.name), content.size, content.text)
+    return FileContent(names.get(f"{address:#x}", content.name), content.size, content.text)
 
 
 def _nand(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -144,7 +144,7 @@ def _nand(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
             yield from uboot.computer.at("uboot.load")
             yield from line(streams, f"\nNAND read: device 0 offset {offset}, size {size}")
             yield from transfer(uboot.computer, "nand", number(size), raw=True)
-            content = Content(f"nand@{offset}", number(size))
+            content = FileContent(f"nand@{offset}", number(size))
             uboot.put(number(address), _kernel_or(uboot, number(address), content))
             yield from line(streams, f" {number(size)} bytes read: OK")
             return 0
@@ -177,7 +177,7 @@ def _ubifsload(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Prog
     family = uboot.computer.model.family
     yield from uboot.computer.at("uboot.load")
     kernel = arguments[2].endswith(family.kernel_file)
-    content = Content("kernel", family.kernel_bytes) if kernel else Content("fdt", family.fdt_bytes)
+    content = FileContent("kernel", family.kernel_bytes) if kernel else FileContent("fdt", family.fdt_bytes)
     yield from line(streams, f"Loading file '{arguments[2]}' to addr {arguments[1]}...")
     yield from transfer(uboot.computer, flash_of(uboot), content.size, published=False)
     uboot.put(number(arguments[1]), content)
@@ -250,7 +250,7 @@ def _work(uboot: UBoot, what: str, name: str, numbers: list[int], streams: Strea
     if what == "read":
         yield from transfer(uboot.computer, medium.name, size, raw=True)
         media.load(uboot.computer, medium, USER, start + offset, uboot.ram, address, size)
-        uboot.memory[address] = Content(f"{name}@{offset:#x}", size)
+        uboot.memory[address] = FileContent(f"{name}@{offset:#x}", size)
         return 0
     if not (yield from program(uboot, medium, address, start + offset, size)):
         yield from line(streams, f"Failure while writing at offset {offset:#x}")

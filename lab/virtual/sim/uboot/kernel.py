@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lab.virtual.sim.linux.kernel import device_on
 from lab.virtual.sim.program import NS_PER_MS, Drain, Program
 from lab.virtual.sim.sh.interpreter import Streams
-from lab.virtual.sim.storage import Content
+from lab.virtual.sim.storage import FileContent
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from lab.virtual.sim.uboot.media import speed, transfer
 from lab.virtual.sim.uboot.mmc import find, media_of, present
@@ -75,7 +75,7 @@ def _source(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program
 
 
 _LABEL = "arago"
-_MENU = Content("extlinux.conf", 214)
+_MENU = FileContent("extlinux.conf", 214)
 
 
 def _sysboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -104,8 +104,10 @@ def _sysboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Progra
     return (yield from COMMANDS[start](uboot, words, streams))
 
 
-def _retrieve(uboot: UBoot, medium: str, name: str, content: Content | None, streams: Streams) -> Program[Content]:
-    found = content or find(uboot, medium, name) or Content(name, 0)
+def _retrieve(
+    uboot: UBoot, medium: str, name: str, content: FileContent | None, streams: Streams
+) -> Program[FileContent]:
+    found = content or find(uboot, medium, name) or FileContent(name, 0)
     yield from line(streams, f"Retrieving file: {name}")
     ms = yield from transfer(uboot.computer, medium, found.size, published=False)
     yield from line(streams, f"{found.size} bytes read in {ms} ms ({speed(found.size, ms)})")

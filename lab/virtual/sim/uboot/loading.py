@@ -11,7 +11,7 @@ from lab.virtual.sim.network import TFTP_PORT
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from lab.virtual.sim.serialload import receive
 from lab.virtual.sim.sh.interpreter import Streams
-from lab.virtual.sim.storage import Content
+from lab.virtual.sim.storage import FileContent
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from lab.virtual.sim.uboot.media import KIB, MIB, speed
 from lab.virtual.sim.uboot.uboot import Command, UBoot
@@ -109,7 +109,7 @@ def _arrived(uboot: UBoot, address: int, name: str, data: bytes, streams: Stream
     ms = max(1, round(len(data) / rate * 1000))
     yield from line(streams, f"\n\t {speed(len(data), ms)}\ndone")
     yield from line(streams, f"Bytes transferred = {len(data)} ({len(data):x} hex)")
-    uboot.put(address, Content(name, len(data), data))
+    uboot.put(address, FileContent(name, len(data), data))
     return 0
 
 
@@ -130,7 +130,7 @@ def _loady(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
         f"xyzModem - CRC mode, {received.blocks}(SOH)/0(STX)/0(CAN) packets, {received.retries} retries\n"
         f"## Total Size      = 0x{len(received.data):08x} = {len(received.data)} Bytes",
     )
-    uboot.put(address, Content("ymodem", len(received.data), received.data))
+    uboot.put(address, FileContent("ymodem", len(received.data), received.data))
     return 0
 
 

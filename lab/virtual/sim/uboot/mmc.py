@@ -8,7 +8,7 @@ from typing import TypeAlias
 from lab.virtual.sim import firmware
 from lab.virtual.sim.program import NS_PER_MS, Program
 from lab.virtual.sim.sh.interpreter import Streams
-from lab.virtual.sim.storage import BLOCK_BYTES, BOOT_BUS, BOOT_CONFIG, DISK_IDS, RST_FUNCTION, Content
+from lab.virtual.sim.storage import BLOCK_BYTES, BOOT_BUS, BOOT_CONFIG, DISK_IDS, RST_FUNCTION, FileContent
 from lab.virtual.sim.uboot import media
 from lab.virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from lab.virtual.sim.uboot.media import speed, transfer
@@ -241,7 +241,7 @@ def _blocks(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program
     elif what == "read":
         yield from transfer(computer, medium.name, size, raw=True)
         media.load(computer, medium, partition, offset, uboot.ram, address, size)
-        uboot.memory[address] = Content(f"{medium.name}@{offset:#x}", size)
+        uboot.memory[address] = FileContent(f"{medium.name}@{offset:#x}", size)
     else:
         written = yield from media.store(computer, medium, partition, offset, uboot.ram, address, size)
         done = written // BLOCK_BYTES
@@ -277,7 +277,7 @@ def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
     return 0
 
 
-def find(uboot: UBoot, medium: str, name: str) -> Content | None:
+def find(uboot: UBoot, medium: str, name: str) -> FileContent | None:
     """A file of a medium, written there or of the image."""
     computer, family = uboot.computer, uboot.computer.model.family
     files = computer.storage.medium(medium).files
@@ -288,9 +288,9 @@ def find(uboot: UBoot, medium: str, name: str) -> Content | None:
     if name.startswith("/boot/"):
         uboot.kernel_release = system.release if system.release in computer.model.board.releases else ""
     shipped = {
-        f"/boot/{family.kernel_file}": Content("kernel", family.kernel_bytes),
-        "/boot/dtb/board.dtb": Content("fdt", family.fdt_bytes),
-        "uEnv.txt": Content("uenv", len(_UENV), _UENV),
+        f"/boot/{family.kernel_file}": FileContent("kernel", family.kernel_bytes),
+        "/boot/dtb/board.dtb": FileContent("fdt", family.fdt_bytes),
+        "uEnv.txt": FileContent("uenv", len(_UENV), _UENV),
     }
     return shipped.get(name)
 

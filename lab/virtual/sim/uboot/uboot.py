@@ -11,7 +11,7 @@ from lab.virtual.sim.editor import hear, read_line
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from lab.virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from lab.virtual.sim.sh.words import IncompleteError
-from lab.virtual.sim.storage import USER, Content, Space
+from lab.virtual.sim.storage import USER, FileContent, Space
 from lab.virtual.sim.uboot import environment
 
 PROMPT = "=> "
@@ -39,7 +39,7 @@ class UBoot:
         defaults = self.defaults()
         saved = computer.storage.medium(computer.medium).environment
         self.shell = Interpreter(self, variables=dict(defaults if saved is None else {**defaults, **saved}))
-        self.memory: dict[int, Content] = {}
+        self.memory: dict[int, FileContent] = {}
         self.ram = Space("ram")
         self.kernel_release = ""
         self.mmc_partition = USER
@@ -73,14 +73,14 @@ class UBoot:
         """The environment as U-Boot was built with it."""
         return environment.default(self.computer.model, self.computer.medium, self.computer.setup)
 
-    def content(self, address: int, size: int) -> Content:
+    def content(self, address: int, size: int) -> FileContent:
         """Content of the memory at an address."""
         loaded = self.memory.get(address)
         kept = Space("file")
         kept.copy(0, self.ram, address, size)
-        return Content(loaded.name if loaded else f"ram@{address:#x}", size, loaded.text if loaded else b"", kept)
+        return FileContent(loaded.name if loaded else f"ram@{address:#x}", size, loaded.text if loaded else b"", kept)
 
-    def put(self, address: int, content: Content) -> None:
+    def put(self, address: int, content: FileContent) -> None:
         """A file is loaded to an address."""
         self.memory[address] = content
         self.ram.copy(address, content.bytes_space, 0, content.size)
