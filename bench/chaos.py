@@ -12,7 +12,7 @@ Then it must hold that
 - every boot time is within its ± of what the boards' truth logs say, or carries a flag that says that it may not be
   ("nearly": one in twenty may be off by up to 10 ms more on a host as busy as this; "untold": the bench was killed before
   it had written the prompt down);
-- every failed attempt has a class of lab.results.failures, and no session ended by a crash or hangs;
+- every failed attempt has a class of lab.failures, and no session ended by a crash or hangs;
 - nothing is left behind: processes, locks, sockets, files, leases, mounts.
 
 The exit status is 1 when one of them does not, and what the lab wrote is kept for a look. The seed says what strikes in

@@ -12,9 +12,9 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from lab.failures import CATALOGUE
 from lab.metrics import Flag
 from lab.results import Attempt, Run
-from lab.results.failures import CATALOGUE
 from lab.virtual.truth import Truth
 
 START, PROMPT = rb"Starting kernel \.\.\.", rb"-evm login: "
@@ -175,7 +175,7 @@ def miscounts(run: Run, attempts: Sequence[Attempt]) -> list[str]:
 def uncatalogued(outcomes: Mapping[str, int]) -> list[str]:
     """Classes of failures that the catalogue does not have."""
     return [
-        f"{count} attempts failed with {outcome!r}, which lab.results.failures does not have"
+        f"{count} attempts failed with {outcome!r}, which lab.failures does not have"
         for outcome, count in sorted(outcomes.items())
         if outcome != "ok" and outcome not in CATALOGUE
     ]

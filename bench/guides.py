@@ -26,13 +26,13 @@ def main() -> int:
     parser.add_argument("folder", type=Path, nargs="?", default=default)
     files = sorted(path for path in parser.parse_args().folder.iterdir() if path.suffix in {".rst", ".txt"})
     start = time.process_time()
-    from lab.guide import compare, reading, rulebook, sheet  # noqa: PLC0415 - the imports are measured
+    from lab.guide import compare, measurements, reader, rulebook  # noqa: PLC0415 - the imports are measured
 
     imported = time.process_time() - start
     rounds = []
     for _ in range(ROUNDS):
         start = time.process_time()
-        sheets = [sheet.of_guide(reading.read(path)) for path in files]
+        sheets = [measurements.of_guide(reader.read(path)) for path in files]
         read = time.process_time()
         findings = sum(len(rulebook.run(one)) for one in sheets)
         checked = time.process_time()

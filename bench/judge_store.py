@@ -17,7 +17,7 @@ import numpy as np
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from lab.judge.stored import judge_run
+from lab.judge.run_judge import judge_run
 from lab.metrics import by_name
 from lab.results import Store, open_store
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow

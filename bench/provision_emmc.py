@@ -17,7 +17,7 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from lab.console.client import ConsoleClient
-from lab.env.powered import parts
+from lab.env.power_state import parts
 from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image

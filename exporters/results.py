@@ -9,12 +9,22 @@ from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from exporters.figures import BASE_UNITS, INIT, BootVariant, FigureMaker, Labels, LatestRun, RunKey, clean, quantity_of
+from exporters.measurements import (
+    BASE_UNITS,
+    INIT,
+    BootVariant,
+    FigureMaker,
+    Labels,
+    LatestRun,
+    RunKey,
+    clean,
+    quantity_of,
+)
 from exporters.verdicts import Judge, MetricChange
+from lab.failures import CATALOGUE, OTHER
 from lab.judge.baseline import COMPLETED
 from lab.judge.builds import Build, builds
 from lab.metrics import Measurement
-from lab.results.failures import CATALOGUE, OTHER
 from lab.results.records import OK, PUBLISHED
 from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
 

@@ -25,8 +25,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from exporters.families import Results
-from exporters.polling import Poller
+from exporters.metrics import Results
+from exporters.poller import Poller
 from exporters.results import ResultsReader
 from lab.http import server
 from lab.http.access import Guard, OneAtATime, WebConfig

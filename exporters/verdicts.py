@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from exporters.figures import BootVariant, FigureMaker, Labels, RunKey, clean
+from exporters.measurements import BootVariant, FigureMaker, Labels, RunKey, clean
 from lab.judge import noise
 from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedNumber, earlier, judge, window
 from lab.judge.labels import is_numbered, is_real_time, release_key

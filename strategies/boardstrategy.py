@@ -24,14 +24,14 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
-from lab.control.following import PlaceHolders, falls_silent, follow, power_asked, relate, widened
+from lab.control.boot_progress import PlaceHolders, falls_silent, follow, power_asked, relate, widened
 from lab.control.lowpower import LowPower
 from lab.control.provisioning import check_expected, writing
 from lab.drivers import calls
 from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
+from lab.drivers.powerdriver import switch_of
 from lab.drivers.prompt import Prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
-from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner

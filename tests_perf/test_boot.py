@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pytest_plugin.measuring import CycleMeasurer
+from lab.pytest_plugin.measurer import CycleMeasurer
 
 
 @pytest.mark.chapter(name="Boot-time Measurement")

@@ -11,8 +11,8 @@ from attrs import define, field
 
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import of_number
-from lab.guide import layout, reading
-from lab.guide import sheet as sheets
+from lab.guide import layout, reader
+from lab.guide import measurements as sheets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -47,7 +47,7 @@ def tables(paths: Mapping[str, Path]) -> dict[str, TableRow]:
     """Top chapter and title of every table of results -> who measures it."""
     rows: dict[str, TableRow] = {}
     for name, path in paths.items():
-        for r in sheets.of_guide(reading.read(path)).readings:
+        for r in sheets.of_guide(reader.read(path)).readings:
             if not r.metric:  # a key, or a name that is printed as a number
                 continue
             place = layout.load().place(r.metric, r.params)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lab.guide import annotations as guide_annotations
-from lab.guide import boards, reading, sheet
+from lab.guide import boards, measurements, reader
 from lab.guide.annotations import AnnotatedGuide
 from lab.guide.rulebook import Effect
 from lab.virtual.sim import figures
@@ -35,7 +35,7 @@ def files(paths: Mapping[str, Path]) -> dict[str, str]:
     """Name -> content of every file of figures."""
     found: dict[str, str] = {}
     for name, release in RELEASES.items():
-        known = guide_annotations.annotate(sheet.of_guide(reading.read(paths[name])))
+        known = guide_annotations.annotate(measurements.of_guide(reader.read(paths[name])))
         for board in known.sheet.guide.boards:
             found[figures.file_name(boards.type_of(board), release)] = "\n".join(sorted(_lines(known, board))) + "\n"
     return found

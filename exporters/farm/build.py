@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from exporters.figures import clean
+from exporters.measurements import clean
 
 LabelledValue = tuple[Sequence[str], float]  # values of the labels, value
 

@@ -15,7 +15,7 @@ from prometheus_client import Metric
 
 from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.health import state_of
-from exporters.figures import clean
+from exporters.measurements import clean
 from lab.jobs.records import BY_LAB_RUN, LEASE_S
 from lab.results.records import OK
 from lab.results.snapshot import PastJob, RunHead, SnapshotReader, StoreSnapshot

@@ -25,11 +25,11 @@ def check(
 
     These are unknown keys, wrong types and wiring, values of the template, missing devices.
     """
-    from lab.env import powered  # noqa: PLC0415 - it loads labgrid
+    from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
 
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
-    found = found or [*envfile.refusals(path), *powered.lacks(path)]
+    found = found or [*envfile.refusals(path), *power_state.lacks(path)]
     if as_json:
         echo_json({"file": str(path), "problems": found})
     else:
@@ -45,7 +45,7 @@ def port(
     env: Env,
 ) -> None:
     """Print the path of the board's console, for `lab console attach`."""
-    from lab.env.powered import console_device  # noqa: PLC0415 - it loads labgrid
+    from lab.env.power_state import console_device  # noqa: PLC0415 - it loads labgrid
 
     echo(console_device(env))
 
@@ -56,7 +56,7 @@ def straps(env: Env, *, as_json: Json = False) -> None:
 
     No power is switched; a run under way is disturbed.
     """
-    from lab.env.powered import straps_of  # noqa: PLC0415 - it loads labgrid
+    from lab.env.power_state import straps_of  # noqa: PLC0415 - it loads labgrid
 
     strategy, driver = straps_of(env)
     media = sorted(strategy.type.media.items(), key=lambda item: item[0] == strategy.medium)  # its own one stays set

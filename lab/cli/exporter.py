@@ -11,16 +11,16 @@ from typing import Annotated, Final
 import typer
 from prometheus_client import Metric
 
-from exporters.farm.consoles import UsbDevice
+from exporters.farm.host import UsbDevice
 from exporters.farm.schedules import Due
-from exporters.polling import Poller
+from exporters.poller import Poller
 from exporters.server import ExporterServer
-from exporters.wiring import Sources, Watched, host_sources, sources
+from exporters.sources import Sources, Watched, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
-from lab.farm import orders, services
+from lab.farm import job_request, services
 from lab.farm.config import Exporter, Farm, Schedule
-from lab.farm.loaded import noted, start_anew
+from lab.farm.loaded_config import noted, start_anew
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.http.access import check_address, load
@@ -56,12 +56,12 @@ def watched(farm: Farm | None, host: str = "") -> Watched:
 
 
 def _due(schedule: Schedule) -> Due:
-    wanted = orders.expand(schedule.suites)
+    wanted = job_request.expand(schedule.suites)
     return Due(
         schedule.name,
         schedule.board,
         wanted,
-        tuple(orders.kind(suite) for suite in wanted),
+        tuple(job_request.kind(suite) for suite in wanted),
         schedule.release,
         schedule.interval_s,
         schedule.last_start,

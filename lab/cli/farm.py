@@ -26,23 +26,24 @@ from lab.farm import check as farm_check
 from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
 from lab.farm.config import Farm, VirtualBoards, load
-from lab.farm.doctor import DoctorFinding, duties, examine, patient
-from lab.farm.doctor.duties import outdated
+from lab.farm.doctor import DoctorFinding, examine, patient
+from lab.farm.doctor import services as doctor_services
+from lab.farm.doctor.services import outdated
 from lab.farm.labgrid_place import boards_behind, is_at
-from lab.farm.loaded import noted, start_anew
+from lab.farm.loaded_config import noted, start_anew
 from lab.farm.local import LocalFarm, Supervised
 from lab.host import process
 from lab.host.runtime import runtime_dir
 from lab.jobs.queue import JobQueue
 from lab.places.exporter import LOOPBACK, ExporterOptions, run
-from lab.places.holding import with_port
 from lab.places.janitor import GRACE_S, LOOK_S, Janitor
 from lab.places.janitor import patient as janitor_patient
+from lab.places.lease import with_port
 from lab.provision.writers import sd_mux
 from lab.results import open_store
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, log_to, table
-from lab.virtual.sim.order import DEFAULT_TYPE
+from lab.virtual.sim.options import DEFAULT_TYPE
 
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True
@@ -66,7 +67,7 @@ def check(
     """
     farm = load(file)
     names = farm_check.names(farm)
-    asked = [] if here or not farm.hosts else duties.examine(farm, file, partial(_doctor, file))
+    asked = [] if here or not farm.hosts else doctor_services.examine(farm, file, partial(_doctor, file))
     found = [*farm_check.problems(farm), *names.public, *farm_check.wiring_problems(farm), *farm_check.untold(farm)]
     own = [] if asked else list(_own(farm, file))  # else `lab doctor` looks, on each host
     found += [_line(each) for each in own if each.level == "bad"]
@@ -81,7 +82,7 @@ def check(
         for problem in found:
             echo(f"{file}: {problem}")
         if asked:
-            echo(*lines(duties.names(farm), asked), "")
+            echo(*lines(doctor_services.names(farm), asked), "")
         if not (found or bad):
             echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
         echo(*(f"warning: {warning}" for warning in warnings), *farm_check.warnings(farm))
@@ -92,8 +93,8 @@ def check(
 def _own(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
     """Problems of the results, the services' files and the running programs."""
     yield from farm_check.results(farm, file)
-    if duties.is_here(farm):
-        yield from (each for each in duties.ssh_file_findings(farm) if each.level == "bad")
+    if doctor_services.is_here(farm):
+        yield from (each for each in doctor_services.ssh_file_findings(farm) if each.level == "bad")
         host = services.host_file(file)
         yield from outdated(host, services.runtime_of(host), file)
 
@@ -106,7 +107,7 @@ def _doctor(file: Path, host: str) -> list[DoctorFinding]:
     return list(examine(patient(None, file, None, host)))
 
 
-def lines(names: Sequence[str], found: Sequence[duties.Found]) -> list[str]:
+def lines(names: Sequence[str], found: Sequence[doctor_services.Found]) -> list[str]:
     """Table of findings that are not well, then their remedies.
 
     A host where all is well has one row.

@@ -13,16 +13,16 @@ from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.guide import compare as comparing
 from lab.guide import compare as earlier_guides
-from lab.guide import export, reading, rulebook, show, trend
-from lab.guide import sheet as sheets
+from lab.guide import export, reader, rulebook, show, trend
+from lab.guide import measurements as sheets
 from lab.guide.compare import Earlier
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.rulebook import Severity
-from lab.guide.sheet import MeasuredGuide
 from lab.host.clock import utc_now
 from lab.shown import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
-    from lab.guide.importing import Imported
+    from lab.guide.importer import Imported
 
 
 app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
@@ -82,7 +82,7 @@ def check(
     db: Database = None,
 ) -> None:
     """Find wrong numbers in guides, with the right ones if known."""
-    older = sheets.of_guide(reading.read(against, defines_of(define))) if against else None
+    older = sheets.of_guide(reader.read(against, defines_of(define))) if against else None
     read_sheets, errors = read_all(files, define)
     if history:
         read_sheets = _with_neighbours(read_sheets, db)
@@ -97,9 +97,9 @@ def check(
 
 
 def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
-    from lab.guide import history, stored  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide import history, stored_release  # noqa: PLC0415 - the database takes a while to import
 
-    with stored.open_existing(db) as store:
+    with stored_release.open_existing(db) as store:
         return [history.with_neighbours(store, sheet) for sheet in read_sheets]
 
 
@@ -133,7 +133,7 @@ def read_all(
     defines = defines_of(define)
     for path in files:
         try:
-            found.append(_with_numbers(sheets.of_guide(reading.read(path, defines))))
+            found.append(_with_numbers(sheets.of_guide(reader.read(path, defines))))
         except ConfigurationError as error:
             errors.append(error)
     return found, errors
@@ -229,7 +229,7 @@ def _earlier(
     """
     if before or (_is_file(name) and db is None):
         return earlier_guides.of_sheets(before)
-    from lab.guide import stored_earlier  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide import earlier_releases  # noqa: PLC0415 - the database takes a while to import
 
     release = old.guide.kernel_release
     if release is None:
@@ -237,7 +237,7 @@ def _earlier(
             f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of the store "
             "come before it; rename it, e.g. am62x-11.01.rst, or leave --db out"
         )
-    return stored_earlier.of_store(db, boards, release)
+    return earlier_releases.of_store(db, boards, release)
 
 
 def _is_file(name: str) -> bool:
@@ -248,11 +248,11 @@ def _is_file(name: str) -> bool:
 def _guide(name: str, db: str | None) -> MeasuredGuide:
     """The guide in a file, or of a release in the store."""
     if _is_file(name):
-        return sheets.of_guide(reading.read(Path(name)))
-    from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
+        return sheets.of_guide(reader.read(Path(name)))
+    from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
 
-    with stored.open_existing(db) as store:
-        return stored.sheet(store, name)
+    with stored_release.open_existing(db) as store:
+        return stored_release.sheet(store, name)
 
 
 # --- `lab guide import`, `trend` and `write` ---
@@ -284,9 +284,9 @@ def trend_command(
     if files:
         found = trend.of_guides(read_sheets, metric, board, wanted)
     else:
-        from lab.guide import history, stored  # noqa: PLC0415 - the database takes a while to import
+        from lab.guide import history, stored_release  # noqa: PLC0415 - the database takes a while to import
 
-        with stored.open_existing(db) as store:
+        with stored_release.open_existing(db) as store:
             found = history.trends(store, metric, board, wanted)
     if as_json:
         print_json(export.trends(found))
@@ -320,13 +320,13 @@ def import_command(
 
     A guide that cannot be imported does not stop the others.
     """
-    from lab.guide import importing  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide import importer as guide_importer  # noqa: PLC0415 - the database takes a while to import
     from lab.results.store import open_store  # noqa: PLC0415
 
     errors = []
     with open_store(db) as store:
-        importer = importing.Importer(store)
-        for guide in importing.prepared(files, release, board, utc_now(), defines_of(define)):
+        importer = guide_importer.Importer(store)
+        for guide in guide_importer.prepared(files, release, board, utc_now(), defines_of(define)):
             if isinstance(guide, ConfigurationError):
                 errors.append(guide)
             else:
@@ -378,13 +378,13 @@ def write(
 
     It is written as RST and as one HTML file.
     """
-    from lab.guide import stored, writing  # noqa: PLC0415 - the database and templates take a while to import
+    from lab.guide import stored_release, writer  # noqa: PLC0415 - the database and templates take a while to import
 
-    with stored.open_existing(db) as store:
-        if view not in list(writing.GuideView):
-            raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.GuideView)}")
+    with stored_release.open_existing(db) as store:
+        if view not in list(writer.GuideView):
+            raise ConfigurationError(f"--view {view}: there are: {', '.join(writer.GuideView)}")
         forms = [form] if form else list(Format)
-        for path in writing.write(
-            store, release, board or [], folder, forms, writing.GuideView(view), lambda text: echo(text, err=True)
+        for path in writer.write(
+            store, release, board or [], folder, forms, writer.GuideView(view), lambda text: echo(text, err=True)
         ):
             echo(str(path))

@@ -17,7 +17,7 @@ from attrs import evolve
 from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.env import envfile
 from lab.env.checkup import CheckUp, host_of, part_of
-from lab.env.powered import parts
+from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import lease, services, status
 from lab.farm.labgrid_place import Patience, place_of, placed

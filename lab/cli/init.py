@@ -15,7 +15,7 @@ from lab.farm import labfolder
 from lab.farm.labfolder import Env
 from lab.shown import echo
 from lab.virtual import pdudaemon
-from lab.virtual.sim.order import DEFAULT_TYPE
+from lab.virtual.sim.options import DEFAULT_TYPE
 
 app = typer.Typer(help="Write a lab's folder: an environment per board type, strategies, tests_perf, farm.yaml.")
 

@@ -107,7 +107,7 @@ def run_command(
     Status 1: a number is worse, for sure, and not muted.
     """
     from lab.judge import summary  # noqa: PLC0415 - jinja2
-    from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
+    from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
     evidence = EvidenceLinks(reports)
     for file in summaries or ():

@@ -69,9 +69,9 @@ def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typ
     app.callback()(_options)
     add_groups(app, groups, arguments)
     if completes():
-        from lab.cli import completing  # noqa: PLC0415 - only for this
+        from lab.cli import completion  # noqa: PLC0415 - only for this
 
-        completing.attach(app)
+        completion.attach(app)
     return app
 
 

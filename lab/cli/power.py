@@ -10,7 +10,7 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import Env, Json
-from lab.env.powered import Powered, supply_of
+from lab.env.power_state import Powered, supply_of
 from lab.errors import LabTransientError
 from lab.shown import echo, echo_json
 

@@ -18,7 +18,7 @@ import typer
 from lab.cli.options import Database
 from lab.control.provisioning import recover_by
 from lab.env import envfile
-from lab.env.powered import parts
+from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.labgrid_place import Patience, place_of, placed
 from lab.farm.lease import BusyBoardError, held, queue

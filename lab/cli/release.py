@@ -16,7 +16,7 @@ from lab import boards
 from lab.cli.options import Database, Json, made
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, NoResultsError
-from lab.provision import checking, drafting
+from lab.provision import checks, drafts
 from lab.provision.history import ProvisionBook
 from lab.provision.image import Hosts
 from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
@@ -58,7 +58,7 @@ def check(
                 settle(path)
             release = load(path)
             fits[str(path)] = not board_type or board_type in release.boards
-            found[str(path)] = list(checking.problems(release, Hosts.of_user(), files=not form))
+            found[str(path)] = list(checks.problems(release, Hosts.of_user(), files=not form))
         except ConfigurationError as error:
             found[str(path)] = [str(error)]
     if as_json:
@@ -107,7 +107,7 @@ def make(
         )
     made(output)
     media = boards.load(board).media
-    drafted = drafting.draft(folder, board, media, security, output, _images(image or [], media), kernel, build_id)
+    drafted = drafts.draft(folder, board, media, security, output, _images(image or [], media), kernel, build_id)
     text = yaml.safe_dump(drafted.document, sort_keys=False, width=140, allow_unicode=True)
     with TemporaryDirectory(prefix=".draft-", dir=output) as draft:  # a night never finds one that is half or wrong
         part = Path(draft) / path.name

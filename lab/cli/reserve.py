@@ -10,7 +10,7 @@ import typer
 
 from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
-from lab.farm import lease, reserving, services, status
+from lab.farm import lease, reservations, services, status
 from lab.host import process
 from lab.jobs.queue import PERSONS
 from lab.jobs.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
@@ -62,18 +62,20 @@ def reserve(
     with open_store(database) as store:
         book = Audit(store)
         if end:
-            action = reserving.MAINTAINED if maintenance else reserving.RELEASE
+            action = reservations.MAINTAINED if maintenance else reservations.RELEASE
             with book.acting(Act(), action, person=person, address=host, board=board) as act:
-                hold = reserving.end(store, act, board, kind, person)
+                hold = reservations.end(store, act, board, kind, person)
             lines = [f"{board} is free again; it was {hold.described}"]
         else:
-            action = reserving.MAINTAIN if maintenance else reserving.RESERVE
+            action = reservations.MAINTAIN if maintenance else reservations.RESERVE
             with book.acting(Act(), action, person=person, address=host, board=board) as act:
-                known = reserving.board_of(status.look(db, farm).boards, board, "`lab status`")
+                known = reservations.board_of(status.look(db, farm).boards, board, "`lab status`")
                 if maintenance:
-                    hold = reserving.maintain(store, act, known, person, reason)
+                    hold = reservations.maintain(store, act, known, person, reason)
                 else:
-                    hold = reserving.reserve(store, act, known, person, reason, DEFAULT_H if hours is None else hours)
+                    hold = reservations.reserve(
+                        store, act, known, person, reason, DEFAULT_H if hours is None else hours
+                    )
             lines = [f"{board} is {hold.described}", *_next(store, hold, placed=bool(given and given.coordinator))]
     if as_json:
         echo_json(document(hold) | {"ended": end})

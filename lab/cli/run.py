@@ -20,7 +20,7 @@ from lab import shipped
 from lab.cli.options import Database
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import lease, orders, runner, services
+from lab.farm import job_request, lease, runner, services
 from lab.farm.queue import Room
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, told_again
 from lab.jobs import listing
@@ -233,7 +233,7 @@ def _named(store: Store, book: JobQueue, text: str) -> Job:
 def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, options: Mapping[str, Value]) -> None:
     """Refuse options beside `--resume` that contradict the job's order."""
     given: dict[str, Any] = {
-        "--suite": ",".join(orders.expand(suite.split(","))) if suite else None,
+        "--suite": ",".join(job_request.expand(suite.split(","))) if suite else None,
         "--release": release or None,
         "--cycles": cycles,
         **{f"--{name}": value for name, value in options.items()},
@@ -272,13 +272,13 @@ def _order(
         raise ConfigurationError(
             f"which board? Give --env NAME or $LAB_ENV; in {envfile.FOLDER}/ there are: {there or 'none (`lab init` writes them)'}"
         )
-    wanted = orders.expand(suite.split(","))
+    wanted = job_request.expand(suite.split(","))
     for name in wanted:
-        orders.files(place.tests, name)
+        job_request.files(place.tests, name)
     path = envfile.find(env, place.folder)
     envfile.check(path)
     board_type, board = envfile.board_of(path)
-    wrong = list(orders.problems(place.tests, wanted, options, path))
+    wrong = list(job_request.problems(place.tests, wanted, options, path))
     if wrong:
         raise ConfigurationError("; ".join(wrong))
     if PROVISION in options:

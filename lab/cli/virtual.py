@@ -23,7 +23,7 @@ from lab.virtual.sim.environment import DEFAULT_SWITCH_PORT
 from lab.virtual.sim.faults.base import parameters
 from lab.virtual.sim.faults.catalogue import FAULTS
 from lab.virtual.sim.model import simulated
-from lab.virtual.sim.order import SimOptions, board_specs
+from lab.virtual.sim.options import SimOptions, board_specs
 from lab.virtual.sim.tester import answer
 from lab.virtual.state import DEFAULT_FIFO_BYTES, default_folder, expect, running
 

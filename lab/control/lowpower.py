@@ -34,7 +34,7 @@ from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeE
 from lab.boards import SdkRelease
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.moments import MomentFinder, feed_watch
-from lab.control.following import bound_ns, follow, power_asked, widened
+from lab.control.boot_progress import bound_ns, follow, power_asked, widened
 from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardTransientError, ConfigurationError

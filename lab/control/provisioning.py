@@ -19,7 +19,7 @@ from lab.drivers.consoleport import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.host import locks, process
 from lab.provision import snagboot, uart_boot
-from lab.provision.failures import RecoveryFailedError, ReleaseMismatchError
+from lab.provision.errors import RecoveryFailedError, ReleaseMismatchError
 from lab.provision.image import open_image
 from lab.provision.release import Recovery, Release
 from lab.provision.snagboot import hub_of, hub_of_disk, run_here, turn_at

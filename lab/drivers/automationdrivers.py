@@ -13,7 +13,7 @@ from labgrid.step import step
 
 from lab.drivers import calls
 from lab.drivers.calls import POWER_LIMIT_S, STRAP
-from lab.drivers.switching import EdgePowerDriver, OutletId
+from lab.drivers.powerdriver import EdgePowerDriver, OutletId
 from lab.errors import ConfigurationError, LabTransientError
 from lab.rails.automation import AutomationInterface
 

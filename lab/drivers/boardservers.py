@@ -13,8 +13,8 @@ from attrs import define, field
 from lab.errors import ConfigurationError
 from lab.host.tcp import is_loopback, own_address
 from lab.provision.writers.command import CommandPrompt
+from lab.provision.writers.file_server import serving
 from lab.provision.writers.linux import FolderServer
-from lab.provision.writers.serving import serving
 from lab.provision.writers.uboot import USUAL_RATE, Network, Tftp
 
 _READABLE: Final = 0o755  # the server may be another user's

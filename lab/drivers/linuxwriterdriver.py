@@ -23,15 +23,15 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.drivers.ramboot import RamBoot
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
-from lab.provision.failures import TargetRefusedError, TftpTimeoutError
+from lab.provision.errors import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
 from lab.provision.release import RecoveryStage
 from lab.provision.writer import Writer
 from lab.provision.writers import emmc_boot_partitions, linuxemmc
 from lab.provision.writers.command import SHORT_S, Command, CommandPrompt, carry_out, limit_s
+from lab.provision.writers.file_server import LOOPBACK, TFTP_PORT
 from lab.provision.writers.linux import Carrier, LinuxWriter, OverHttp, OverSsh
 from lab.provision.writers.linuxanswers import refuse
-from lab.provision.writers.serving import LOOPBACK, TFTP_PORT
 
 RAM: Final = "ram"
 HTTP: Final = "http"

@@ -12,8 +12,8 @@ from labgrid.factory import target_factory
 from labgrid.util.proxy import proxymanager
 
 from lab.console.lookup import PublishedHost
+from lab.drivers.powerdriver import PDUDAEMON_PORT, EdgePowerDriver, OutletId, outlet_of
 from lab.drivers.remote_pdudaemon import RemotePdudaemon
-from lab.drivers.switching import PDUDAEMON_PORT, EdgePowerDriver, OutletId, outlet_of
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink

@@ -18,8 +18,8 @@ from lab.provision import snagboot
 from lab.provision.writer import Writer
 from lab.provision.writers import emmc_boot_partitions, ubootmedia
 from lab.provision.writers.command import CommandPrompt
+from lab.provision.writers.file_server import LOOPBACK, TFTP_PORT
 from lab.provision.writers.loaders import OverConsole, OverUsb
-from lab.provision.writers.serving import LOOPBACK, TFTP_PORT
 from lab.provision.writers.uboot import Loader, UBootWriter
 
 _TFTP: Final = "tftp"

@@ -14,7 +14,7 @@ from labgrid.step import step
 
 from lab.drivers.calls import SWITCH_LIMIT_S
 from lab.errors import LabTransientError
-from lab.provision.failures import MediaMissingError, MultiplexerFailedError
+from lab.provision.errors import MediaMissingError, MultiplexerFailedError
 from lab.provision.writers.sd_mux import Disk
 
 

@@ -18,7 +18,7 @@ from attrs import asdict, frozen
 
 from lab import shipped
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import orders, reference_board
+from lab.farm import job_request, reference_board
 from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
 from lab.host.process import PERSON_VARIABLE
 from lab.run.options import PROVISION, words
@@ -92,7 +92,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "environ": dict(environ),
         "hosts": hosts(farm),
         "boards": boards,
-        "suites": sorted(orders.GUIDE),
+        "suites": sorted(job_request.GUIDE),
         "schedules": [_schedule(schedule, Path(farm.directory)) for schedule in farm.schedules],
         "listen": _endpoint(buildbot.www),
         "www": f"http://{buildbot.www}/",

@@ -19,7 +19,7 @@ from attrs import frozen
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm import notify, orders, validators
+from lab.farm import job_request, notify, validators
 from lab.farm.config import HERE, BoardEntry, Farm
 from lab.farm.doctor import DoctorFinding, software
 from lab.farm.labgrid_place import RESERVATION, place_of
@@ -40,9 +40,9 @@ def problems(farm: Farm) -> list[str]:
     found = [problem for entry in farm.boards for problem in wrong_board(folder, entry)]
     for schedule in farm.schedules:
         try:
-            wanted = orders.expand(schedule.suites)
+            wanted = job_request.expand(schedule.suites)
             for suite in wanted:
-                orders.files(shipped.tests(folder), suite)
+                job_request.files(shipped.tests(folder), suite)
             path = envfile.find(schedule.env, folder)
             board = envfile.arguments_of(path, "BoardStrategy").get("board")
         except BoardlabError as error:
@@ -51,7 +51,7 @@ def problems(farm: Farm) -> list[str]:
         if board != schedule.board:
             found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
             continue
-        wrong = orders.problems(shipped.tests(folder), wanted, schedule.options, path)
+        wrong = job_request.problems(shipped.tests(folder), wanted, schedule.options, path)
         found += [f"schedules: {schedule.name}: {problem}" for problem in wrong]
     return found
 
@@ -127,7 +127,7 @@ def wiring_problems(farm: Farm) -> list[str]:
     if not farm.coordinator:
         return []
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.holding import with_port  # noqa: PLC0415
+    from lab.places.lease import with_port  # noqa: PLC0415
 
     coordinator = Coordinator(with_port(farm.coordinator))
     try:
@@ -157,7 +157,7 @@ def _wrong(named: _Named, coordinator: Coordinator, known: list[str]) -> Iterato
     Raises:
         LabTransientError: the coordinator does not answer.
     """
-    from lab.places.holding import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.lease import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
     where = f"boards: {named.board}: {named.env}"
     if named.coordinator and not may_be_one(with_port(named.coordinator), coordinator.address):

@@ -15,7 +15,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
-from lab.farm import orders
+from lab.farm import job_request
 from lab.farm import validators as farm_validators
 from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.locks import LONGEST_GAP_S
@@ -90,7 +90,7 @@ class PduDaemonConfig:
 
 @frozen
 class UsbEntry:
-    """An expected USB device; see exporters.farm.consoles.
+    """An expected USB device; see exporters.farm.host.
 
     Attributes:
         host: empty: the first one.
@@ -550,7 +550,7 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
         # Without a judge a night raises no alert; without a health check it may measure a broken lab.
         given = {**{name: True for name in (options.JUDGE, HEALTH) if name not in data}, **given}
         if options.SECTIONS in given:
-            own.setdefault("suite", orders.SECTIONS)
+            own.setdefault("suite", job_request.SECTIONS)
         made = evolve(plain(own, Schedule), options=given)
         if made.every == RELEASE and not made.releases:
             raise ValueError(f"every: {RELEASE}: say which folder: `release: newest in DIR`")

@@ -24,7 +24,7 @@ from lab.jobs.records import Job
 from lab.results.store import Store
 
 if TYPE_CHECKING:
-    from lab.places.holding import Place
+    from lab.places.lease import Place
 
 DEFAULT_COORDINATOR = "127.0.0.1"
 PLACE_BUSY = "place_busy"
@@ -60,7 +60,7 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
         patience: None: do not wait for a place that is taken, or whose exporter or coordinator is away.
 
     Raises:
-        BoardlabError: as of `lab.places.holding.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
+        BoardlabError: as of `lab.places.lease.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     with ExitStack() as stack:
         said, away_at = "", math.inf
@@ -98,7 +98,7 @@ def kept_from(book: JobQueue, job: Job) -> str:
     name = place_of(path) if path.is_file() else ""
     if not name:
         return ""
-    from lab.places.holding import Place, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.lease import Place, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
     address = with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
     ours = {str(job_user(job.person, job.called, store_name(book.store))), str(stock_user(job.person))}
@@ -116,7 +116,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     if not name:
         yield {}
         return
-    from lab.places.holding import (  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.lease import (  # noqa: PLC0415 - gRPC takes a while to import
         Place,
         holds_of_people,
         in_use,
@@ -171,7 +171,7 @@ def is_at(job: Job, board: str, place: str, coordinator: str) -> bool:
         name = its = ""
     if not name or name == RESERVATION:
         return job.board == board
-    from lab.places.holding import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.lease import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
     return name == place and (not its or may_be_one(with_port(its), coordinator))
 
@@ -209,7 +209,7 @@ def held_by_others(farm: Farm) -> dict[str, str]:
     if not boards:
         return {}
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.holding import is_a_program, with_port  # noqa: PLC0415
+    from lab.places.lease import is_a_program, with_port  # noqa: PLC0415
 
     try:
         holders = Coordinator(with_port(farm.coordinator)).holders(GLANCE_S)
@@ -231,7 +231,7 @@ def _place_in(env: Path, _state: tuple[int, ...]) -> str:
 def _reserved(address: str, token: str) -> Place:
     """Place of a reservation; the query prolongs it by a minute."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.holding import Place  # noqa: PLC0415
+    from lab.places.lease import Place  # noqa: PLC0415
 
     if not token:
         raise ConfigurationError(

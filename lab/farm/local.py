@@ -35,7 +35,7 @@ from lab.jobs.records import BY_WEB
 from lab.results.store import open_store
 from lab.virtual import ports
 from lab.virtual.ports import LOOPBACK
-from lab.virtual.sim.order import SimOptions, board_specs
+from lab.virtual.sim.options import SimOptions, board_specs
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
 _KEPT: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")
@@ -173,7 +173,7 @@ def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
         host = buildbot.hosts(farm)[0]
         if farm.hosts:
             words += ("--name", host, "--hostname", host)
-        from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import
+        from lab.places.lease import with_port  # noqa: PLC0415 - gRPC takes a while to import
 
         found.append(Program("rails", (lab, "rails", "serve", *runtime)))
         found.append(Program("export", words, needs=with_port(farm.coordinator)))

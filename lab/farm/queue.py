@@ -212,7 +212,7 @@ def wish(book: JobQueue, job: Job) -> str:
     name = place_of(path) if path.is_file() else ""
     if not name or name == RESERVATION:
         return ""
-    from lab.places.holding import WantedPlace, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.lease import WantedPlace, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
     address = envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)
     ours = {str(job_user(job.person, job.called, store_name(book.store))), str(stock_user(job.person))}

@@ -18,7 +18,7 @@ from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm.config import Farm, Schedule
 from lab.farm.runner import BUSY, INTERRUPTED, USAGE, WORSE
-from lab.provision import checking
+from lab.provision import checks
 from lab.provision.image import Hosts
 from lab.provision.releasefile import files_in, load, settle
 from lab.run.options import PROVISION, words
@@ -83,7 +83,7 @@ class Released:
         """Reason why a release cannot be measured; None: it can."""
         try:
             settle(path, self._rest)
-            problems = list(checking.problems(load(path), Hosts.of_user()))
+            problems = list(checks.problems(load(path), Hosts.of_user()))
         except BoardlabError as error:
             problems = [str(error)]
         return "; ".join(problems) or None

@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
-from lab.farm import orders, reference_board
+from lab.farm import job_request, reference_board
 from lab.farm.labgrid_place import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
 from lab.farm.queue import JobWaiter, Room, wish
 from lab.health.state import RELEASES
@@ -157,9 +157,9 @@ class Runner:
     def _recall(self, job: Job) -> None:
         """Report the verdicts of suites that an earlier process measured."""
         if job.done and job.options.get(JUDGE) and not self._recalled:
-            from lab.farm import judging  # noqa: PLC0415 - as in _judge
+            from lab.farm import judge  # noqa: PLC0415 - as in _judge
 
-            self._worse |= not judging.told_again(self.book.store, job, self.say, until=job.after_run)
+            self._worse |= not judge.told_again(self.book.store, job, self.say, until=job.after_run)
         self._recalled = True
 
     def _is_measured(self, job: Job) -> bool:
@@ -169,7 +169,7 @@ class Runner:
 
     def _judge(self, job: Job) -> int:
         """Judge the suite's run and remeasure on request; return the exit code."""
-        from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
+        from lab.farm import judge  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
         if why := reference_board.unsound(self.book.store, reference_board.config()):
@@ -182,12 +182,12 @@ class Runner:
             return None if codes[-1] in {*_ENDS, _USAGE} or runs[-1] == runs[-2] else runs[-1]
 
         if runs[0] is not None:
-            self._worse |= not judging.judged(self.book.store, runs[0], again, self.say)
+            self._worse |= not judge.judged(self.book.store, runs[0], again, self.say)
         return codes[-1]
 
     def _latest(self, job: Job) -> int | None:
         """Last run of the job's current suite."""
-        return latest_run(self.book.store, job, orders.kind(job.suites[job.done]))
+        return latest_run(self.book.store, job, job_request.kind(job.suites[job.done]))
 
     def _pytest(self, job: Job, suite: str, more: Sequence[str] = ()) -> int:
         if self._stopping:
@@ -262,7 +262,7 @@ class Runner:
             return self._stopping
 
     def _unfinished(self, job: Job) -> int | None:
-        return self.book.unfinished_run(job, orders.kind(job.suites[job.done]))
+        return self.book.unfinished_run(job, job_request.kind(job.suites[job.done]))
 
     def _stop(self) -> None:
         """Ask pytest to end, once; a second signal would interrupt its clean-up."""
@@ -308,10 +308,10 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     # -P: as the program `pytest`, which takes no module from the folder that it is started in.
     words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
     # With `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
-    words += [f"--lg-env={job.env}", *map(str, orders.files(tests, suite))]
+    words += [f"--lg-env={job.env}", *map(str, job_request.files(tests, suite))]
     words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
     told = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
-    words += pytest_words(told, orders.kind(suite), resumed=unfinished is not None)
+    words += pytest_words(told, job_request.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
         return [*words, "--lab-resume", str(unfinished)]
     if job.release:
@@ -349,12 +349,12 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     Raises:
         BoardlabError: the store cannot be used.
     """
-    from lab.farm import judging  # noqa: PLC0415 - numpy, which few jobs have a use for
+    from lab.farm import judge  # noqa: PLC0415 - numpy, which few jobs have a use for
 
     code = _REPEATED_CODES.get(job.state, 1)
     if job.state == "failed":
         tell(store, job, say)
-    well = judging.told_again(store, job, say) if job.options.get(JUDGE) else True
+    well = judge.told_again(store, job, say) if job.options.get(JUDGE) else True
     return code if well or code else WORSE
 
 

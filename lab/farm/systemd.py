@@ -42,7 +42,7 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         if farm.coordinator:
             found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
     if farm.coordinator_at == (host or hosts[0]):
-        from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import
+        from lab.places.lease import with_port  # noqa: PLC0415 - gRPC takes a while to import
 
         found["boardlab-coordinator.service"] = _text(
             "boardlab-coordinator.service",

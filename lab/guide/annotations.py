@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from lab.guide import measurements as guide_sheet
 from lab.guide import rulebook, udp
-from lab.guide import sheet as guide_sheet
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import Conditions, MeasuredGuide
 from lab.guide.model import Cell
 from lab.guide.rulebook import Effect, Finding, Rule, Severity, run
 from lab.guide.rules import outliers
-from lab.guide.sheet import Conditions, MeasuredGuide
 
 _UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
 _ENOUGH = 4  # numbers that all end in zeros by chance once in 10,000 times

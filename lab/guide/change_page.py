@@ -12,10 +12,11 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from lab.guide import grouping, show
+from lab.guide import causes as guide_causes
+from lab.guide import show
 from lab.guide.catalogue import CellReading
+from lab.guide.causes import Cause, Kind
 from lab.guide.compare import Change, Comparison
-from lab.guide.grouping import Cause, Kind
 from lab.judge.verdicts import Verdict
 from lab.results.formatting import decimals, fixed
 from lab.shown import MOST_BYTES, cut, environment
@@ -91,10 +92,10 @@ def html(found: Comparison) -> str:
         .get_template("compare.html.j2")
         .render(
             found=found,
-            line=grouping.verdict_line(found),
+            line=guide_causes.verdict_line(found),
             bad=any(group.bad for group in groups),
             groups=groups,
-            quiet=[_row(change) for change in grouping.quiet(found)],
+            quiet=[_row(change) for change in guide_causes.quiet(found)],
             missing=[_reading(reading) for reading in found.only_old],
             new=[_reading(reading) for reading in found.only_new],
             program=f"boardlab {version('boardlab')}",
@@ -109,7 +110,7 @@ def markdown(found: Comparison) -> str:
     """
     groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
     texts = (_comment(found, groups, *most) for most in _SIZES)
-    return next((text for text in texts if len(text.encode()) <= MOST_BYTES), grouping.verdict_line(found))
+    return next((text for text in texts if len(text.encode()) <= MOST_BYTES), guide_causes.verdict_line(found))
 
 
 def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
@@ -125,7 +126,7 @@ def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, m
         environment("lab.guide", "lab.figures", escapes=False)
         .get_template("compare.md.j2")
         .render(
-            line=grouping.verdict_line(found),
+            line=guide_causes.verdict_line(found),
             names=[cut(name, _MOST_NAME) for name in found.names],
             paths=[cut(path, _MOST_NAME) for path in found.paths],
             looked_at=cut(found.looked_at, _MOST_NAME),
@@ -145,12 +146,14 @@ def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
 
 def _groups(found: Comparison) -> list[GroupView]:
     groups = []
-    for place, (kind, members) in enumerate(itertools.groupby(grouping.causes(found), key=lambda cause: cause.kind)):
+    for place, (kind, members) in enumerate(
+        itertools.groupby(guide_causes.causes(found), key=lambda cause: cause.kind)
+    ):
         causes = tuple(
             CauseView(f"cause-{place}-{number}", cause, tuple(map(_row, cause.changes)))
             for number, cause in enumerate(members)
         )
-        title = grouping.heading(kind, found.names)
+        title = guide_causes.heading(kind, found.names)
         groups.append(GroupView(f"kind-{place}", title[0].upper() + title[1:], kind in _BAD, causes))
     return groups
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import field, frozen
 
 from lab.guide import annotations as guide_annotations
-from lab.guide import sheet as guide_sheet
+from lab.guide import measurements as guide_sheet
 from lab.guide.annotations import AnnotatedGuide, GuideFinding, Pair, RuleDecision, cell_key
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Finding, Severity
 from lab.guide.rules import resolution as rules_resolution
-from lab.guide.sheet import MeasuredGuide
 from lab.guide.text import decimals
 from lab.guide.udp import Definition
 from lab.judge import noise

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.guide import grouping, rulebook
+from lab.guide import causes, rulebook
 from lab.guide.catalogue import CellReading
+from lab.guide.causes import Cause
 from lab.guide.compare import Change, Comparison
-from lab.guide.grouping import Cause
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Effect, Finding
-from lab.guide.sheet import MeasuredGuide
 from lab.guide.trend import Trend
 
 _CSV_COLUMNS = (
@@ -211,8 +211,8 @@ def document(found: Comparison) -> dict[str, Any]:
         "old": {"name": found.names[0], "file": found.paths[0]},
         "new": {"name": found.names[1], "file": found.paths[1]},
         "earlier": list(found.earlier),
-        "verdict": grouping.verdict_line(found),
-        "causes": [_cause(cause, places) for cause in grouping.causes(found)],
+        "verdict": causes.verdict_line(found),
+        "causes": [_cause(cause, places) for cause in causes.causes(found)],
         "rows": [_row(change) for change in found.changes],
         "only_old": [cell(reading) for reading in found.only_old],
         "only_new": [cell(reading) for reading in found.only_new],

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import evolve
 
 from lab.errors import ConfigurationError
-from lab.guide import boards, stored, trend
-from lab.guide.importing import GUIDE_CELLS
+from lab.guide import boards, stored_release, trend
+from lab.guide.importer import GUIDE_CELLS
 from lab.guide.layout import guide_name
-from lab.guide.sheet import MeasuredGuide, Neighbour, Neighbours
+from lab.guide.measurements import MeasuredGuide, Neighbour, Neighbours
 from lab.guide.text import value_of
 from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 from lab.judge.labels import is_real_time, release_key
@@ -32,12 +32,12 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
     Raises:
         ConfigurationError: no release has the metric for the board.
     """
-    accepted = stored.counting(store)
+    accepted = stored_release.counting(store)
     named = _boards(accepted, board)
     found: list[PublishedPoint] = []
     metrics: set[str] = set()
     for name, runs in named.items():
-        releases = stored.names_of_releases(runs)
+        releases = stored_release.names_of_releases(runs)
         artifacts = store.artifacts_of([run.id for run in runs if run.kind == PUBLISHED], GUIDE_CELLS)
         of_board: list[PublishedPoint] = []
         for run in sorted(runs, key=lambda run: run.kind == PUBLISHED):  # what was measured here goes first
@@ -71,7 +71,7 @@ def with_neighbours(store: Store, one: MeasuredGuide) -> MeasuredGuide:
     here = release_key(name)
     published = [
         run
-        for run in stored.counting(store)
+        for run in stored_release.counting(store)
         if run.kind == PUBLISHED and is_real_time(run.release) == is_real_time(name)
     ]
     found: dict[tuple[str | None, object], Neighbours] = {}
@@ -104,13 +104,13 @@ def _neighbours(store: Store, run: Run) -> dict[object, Neighbour]:
 
 def _boards(accepted: Sequence[Run], board: str) -> dict[str, list[Run]]:
     """Each board that is asked for -> its runs, newest first."""
-    own = [run for run in accepted if stored.is_of(run, board)]
+    own = [run for run in accepted if stored_release.is_of(run, board)]
     if own or not boards.is_product(board):
-        return {board: stored.of_one_column(own, board)}
+        return {board: stored_release.of_one_column(own, board)}
     found: dict[str, list[Run]] = {}
     for run in accepted:
-        if not stored.is_virtual(run) and boards.product_of(run.board_type) == boards.product_of(board):
-            found.setdefault(stored.header(accepted, run), []).append(run)
+        if not stored_release.is_virtual(run) and boards.product_of(run.board_type) == boards.product_of(board):
+            found.setdefault(stored_release.header(accepted, run), []).append(run)
     return found
 
 
@@ -150,7 +150,7 @@ def _published(
 def _measured(
     store: Store, run: Run, board: str, release: str, metric: str, metrics: set[str]
 ) -> Iterator[PublishedPoint]:
-    for measurement in stored.measured(store, run)[0].measurements:
+    for measurement in stored_release.measured(store, run)[0].measurements:
         name = guide_name(measurement.metric.name, measurement.params, run.board_type)
         metrics.add(name.metric)
         if name.metric == metric:

@@ -12,8 +12,8 @@ from attrs import frozen
 
 from lab.guide import rules
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Cell
-from lab.guide.sheet import MeasuredGuide
 
 
 class Severity(enum.StrEnum):

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.figures.lines import span
-from lab.guide import export, grouping, model
+from lab.guide import causes, export, model
 from lab.guide.compare import Change, Comparison
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
-from lab.guide.sheet import MeasuredGuide
 from lab.guide.trend import Trend
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
@@ -106,10 +106,10 @@ def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
     yield f"{' -> '.join(_source(name, path) for name, path in zip(found.names, found.paths, strict=True))}"
     if found.earlier:
         yield f"with a look at {found.looked_at}"
-    yield grouping.verdict_line(found)
-    for kind, group in itertools.groupby(grouping.causes(found), key=lambda cause: cause.kind):
+    yield causes.verdict_line(found)
+    for kind, group in itertools.groupby(causes.causes(found), key=lambda cause: cause.kind):
         yield ""
-        yield grouping.heading(kind, found.names)
+        yield causes.heading(kind, found.names)
         for cause in group:
             yield f"  {cause.factor}  {cause.text}" if cause.factor else f"  {cause.text}"
             if show_all:
@@ -117,7 +117,7 @@ def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
     if show_all:
         yield ""
         yield "noise, or below the resolution"
-        yield from itertools.chain.from_iterable(map(_change, grouping.quiet(found)))
+        yield from itertools.chain.from_iterable(map(_change, causes.quiet(found)))
 
 
 def _source(name: str, path: str) -> str:

@@ -13,9 +13,9 @@ from lab.errors import ConfigurationError
 from lab.guide import annotations as guide_annotations
 from lab.guide import boards, compare
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
-from lab.guide.sheet import MeasuredGuide
 from lab.judge.labels import is_real_time, release_key
 from lab.metrics import by_name
 

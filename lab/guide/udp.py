@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from lab.guide.catalogue import CellReading
-from lab.guide.sheet import MeasuredGuide, group
+from lab.guide.measurements import MeasuredGuide, group
 
 _DATAGRAM = "datagram_bytes"  # the parameter of tables whose first column is the datagram
 OVERHEAD_BYTES = 46  # Ethernet 18, IPv4 20, UDP 8: frame size with its checksum less the datagram

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from attrs import asdict, evolve, field, frozen
 
 from lab.errors import ConfigurationError
+from lab.failures import BOOT_FAILURES
 from lab.judge.records import CALLED, Began, Mute, Review, StoredVerdict
-from lab.results.failing import Failing
-from lab.results.failures import BOOT_FAILURES
 from lab.results.formatting import anchor, decimals, label
+from lab.results.standing_failures import Failing
 from lab.shown import plain
 
 MAX_LINES: Final = 10  # of the numbers of one change

@@ -35,7 +35,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
 from lab.host.tcp import is_loopback
-from lab.places.holding import PORT
+from lab.places.lease import PORT
 from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"

@@ -1,7 +1,7 @@
 """Janitor of places: dead holders, reserved boards, unusable places.
 
 labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. The holder's
-name identifies our own jobs (`lab.places.holding`): the results know whether that job has ended. Other acquisitions
+name identifies our own jobs (`lab.places.lease`): the results know whether that job has ended. Other acquisitions
 stay. labgrid gives a reservation a place without its exporter, too: such a place is held until it can be used
 (`exporters.farm.places`).
 """
@@ -22,7 +22,7 @@ from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import LEASE_S, Job, call
 from lab.jobs.reservations import Hold
-from lab.places.holding import JobHolder, holds_of_people, in_use, is_reserved, reserving_user, store_name
+from lab.places.lease import JobHolder, holds_of_people, in_use, is_reserved, reserving_user, store_name
 from lab.results.store import Store
 
 LOOK_S: Final = 5.0

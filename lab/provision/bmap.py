@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from attrs import frozen
 
-from lab.provision.failures import ImageDamagedError
+from lab.provision.errors import ImageDamagedError
 
 MAX_BYTES: Final = 64 * 1024 * 1024  # of a map; one of 8 GiB with every second block mapped has 60 MB
 _CHECKSUM_SIZES: Final = {"sha1": 40, "sha256": 64}

@@ -28,7 +28,7 @@ class NewProvision:
     Attributes:
         content: SHA-256 over what the release says of the medium. way: its name. job_id: of the job that holds the board.
         boots: the boot partition of an eMMC that is written and then switched to. kept: the other one, where it booted from that before.
-        spare: what is written there, and how it booted before (lab.provision.spare).
+        spare: what is written there, and how it booted before (lab.provision.boot_partition).
         identity: what the release says of itself once it has booted (lab.provision.release.Expected), by name; empty: not recorded.
     """
 

@@ -29,7 +29,7 @@ from urllib3.exceptions import HTTPError
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.provision import bmap
-from lab.provision.failures import ImageDamagedError, ImageUnreachableError
+from lab.provision.errors import ImageDamagedError, ImageUnreachableError
 from lab.provision.release import File, Image, Part
 from lab.redaction import redacted, scrubbed
 

@@ -13,7 +13,8 @@ from attrs import asdict, define, evolve, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import releasefile
-from lab.provision.failures import (
+from lab.provision.boot_partition import Spare, newest
+from lab.provision.errors import (
     MediaVerifyFailedError,
     ReleaseMismatchError,
     TargetRefusedError,
@@ -21,7 +22,6 @@ from lab.provision.failures import (
 )
 from lab.provision.history import NewProvision, Provision, ProvisionBook
 from lab.provision.release import Content, Expected, Release
-from lab.provision.spare import Spare, newest
 from lab.provision.writer import Plan, Report, Verified, WriteProgress, Writer, WriteTarget
 from lab.redaction import redacted
 from lab.run.board import Board

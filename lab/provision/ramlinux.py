@@ -15,7 +15,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
-from lab.provision.failures import RecoveryFailedError
+from lab.provision.errors import RecoveryFailedError
 from lab.provision.image import read_whole
 from lab.provision.release import RecoveryStage
 

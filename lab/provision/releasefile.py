@@ -249,7 +249,7 @@ def settle(path: Path, sleep: Callable[[float], None] = time.sleep, patience_s: 
 
     Two looks must find the same sizes and times.
 
-    A stalled copy looks like a whole one; the digests find it (`lab.provision.checking`).
+    A stalled copy looks like a whole one; the digests find it (`lab.provision.checks`).
 
     Raises:
         ConfigurationError: it was still written after `patience_s`.

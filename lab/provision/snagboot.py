@@ -19,7 +19,7 @@ from typing import Final, NoReturn, Protocol
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.provision.failures import RecoveryFailedError, WriteStalledError
+from lab.provision.errors import RecoveryFailedError, WriteStalledError
 from lab.redaction import redacted
 
 RECOVER_S: Final = 120.0  # Snagboot waits some seconds for each of the devices that come and go

@@ -14,9 +14,9 @@ from typing import Final, Protocol, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from lab.provision.failures import WriteStalledError
+from lab.provision.boot_partition import Spare
+from lab.provision.errors import WriteStalledError
 from lab.provision.release import BOOT_STAGES, Content, ExtCsd, File, Part, PartPlace
-from lab.provision.spare import Spare
 
 FULL: Final = "full"
 CRC32: Final = "crc32"
@@ -173,7 +173,7 @@ class Writer(Protocol):
         """Write the steps of a plan, in their order.
 
         Raises:
-            BoardlabError: with one of the classes of lab.provision.failures. The board is then recovered by the next try.
+            BoardlabError: with one of the classes of lab.provision.errors. The board is then recovered by the next try.
         """
 
     def verify(self, plan: Plan) -> Verified:

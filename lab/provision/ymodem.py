@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 from attrs import frozen
 
-from lab.provision.failures import RecoveryFailedError, WriteStalledError
+from lab.provision.errors import RecoveryFailedError, WriteStalledError
 
 BLOCK_BYTES: Final = 1024
 BITS_PER_BYTE: Final = 10

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from lab.pytest_plugin.guest import fail_if_refused, refuse
+from lab.pytest_plugin.session_rules import fail_if_refused, refuse
 from lab.run import options
 
 _ACTIONS: Final[Mapping[options.Form, Mapping[str, Any]]] = {
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         low_power = importlib.import_module("lab.pytest_plugin.lowpower")
         config.pluginmanager.register(low_power, "boardlab-low-power")
         config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")
-        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.judging"), "boardlab-judging")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.judge"), "boardlab-judging")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,14 +21,13 @@ from lab import shipped
 from lab.benchmarks.cycles import AWAY
 from lab.drivers.calls import ACTIVATE_LIMIT_S, within
 from lab.env import envfile
-from lab.env.powered import bench_hint
+from lab.env.power_state import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.jobs.records import AWAY_VARIABLE
-from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
-from lab.pytest_plugin.guest import ending, measures, refuse
+from lab.pytest_plugin import health, jobs, provisioning, resume, session_rules
 from lab.pytest_plugin.jobs import before_cycle
-from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     ITEMS_KEY,
@@ -40,6 +39,7 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
+from lab.pytest_plugin.session_rules import ending, measures, refuse
 from lab.results import open_store
 from lab.run import options
 from lab.run.bootrun import BootRun
@@ -75,7 +75,7 @@ def _is_ours(path: Path) -> bool:
     One that cannot be read counts; its check reports the error.
     """
     try:
-        return envfile.names(path, guest.STRATEGY)
+        return envfile.names(path, session_rules.STRATEGY)
     except ConfigurationError:
         return True
 
@@ -94,15 +94,15 @@ def end_once(_number: int, _frame: FrameType | None) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     env = session.config.stash[LABGRID_ENV_KEY]
-    if not guest.has_board(env):
+    if not session_rules.has_board(env):
         return
     signal.signal(signal.SIGTERM, end_once)
     try:
-        guest.check_one_process(session.config)
+        session_rules.check_one_process(session.config)
         _check_options(session.config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
-    guest.choose_tests(session.config)
+    session_rules.choose_tests(session.config)
     config = session.config
     try:
         target = within(ACTIVATE_LIMIT_S, env.get_target)  # a RemotePlace asks its coordinator
@@ -117,7 +117,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     try:
         config.stash[STORE_KEY] = open_store(config.option.lab_db, migrate=_migrating(config))
         provisioning.choose(config, strategy.type.name)
-        resuming.find_run(config, config.stash[STORE_KEY])
+        resume.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy)
     except BoardlabError as error:
         raise ending(error, str(error)) from error
@@ -175,7 +175,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests of other kinds than the resumed run's."""
     if STRATEGY_KEY not in config.stash:
-        why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers ("
+        why = f", and the main target of {config.option.lg_env} has no {session_rules.STRATEGY}: add one to its drivers ("
         refuse(config, items, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
         return
     if config.option.lab_resume is None:
@@ -252,7 +252,7 @@ def boot_measurer(
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     no_paths_given = config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and no_paths_given and STRATEGY_KEY in config.stash:
-        terminalreporter.write_line(guest.where_tests_are(config))
+        terminalreporter.write_line(session_rules.where_tests_are(config))
     measurer = config.stash.get(RUN_KEY, None)
     if measurer is not None:
         summarise_run(terminalreporter, config, "boot time", measurer.run.id)
@@ -281,7 +281,7 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
     The environment must select them, and a given release must have them.
     """
     if config.option.lab_resume is not None:
-        return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
+        return list(resume.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
     asked = _asked(config)
     for name in asked:
         strategy.check_medium(name)

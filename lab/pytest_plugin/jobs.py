@@ -17,8 +17,8 @@ from lab.farm import lease, runner
 from lab.jobs import listing, queue
 from lab.jobs.queue import GAVE_WAY, Holder, wanted
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
-from lab.pytest_plugin.guest import measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
+from lab.pytest_plugin.session_rules import measures
 from lab.run import options
 from lab.shown import plain_text
 

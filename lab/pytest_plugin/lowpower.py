@@ -11,9 +11,9 @@ import pytest
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan, check_plan
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import resuming
+from lab.pytest_plugin import resume
 from lab.pytest_plugin.jobs import before_cycle
-from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     MEDIA_KEY,
@@ -103,7 +103,7 @@ def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     """
     option = config.option
     if option.lab_resume is not None:
-        return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
+        return list(resume.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
     asked = list(dict.fromkeys(name for given in option.lab_mode or [] for name in given.split(",")))
     pins = strategy.wake_pins.pins if strategy.wake_pins is not None else {}
     possible = [mode for mode in strategy.type.sleep if mode != PARTIAL_IO or CAN in pins]

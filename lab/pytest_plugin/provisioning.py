@@ -13,8 +13,8 @@ from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner, content_digest
 from lab.provision.release import Release
 from lab.provision.releasefile import find
-from lab.pytest_plugin.guest import ending_off, measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, MEDIA_KEY, STORE_KEY, STRATEGY_KEY, chosen, writer
+from lab.pytest_plugin.session_rules import ending_off, measures
 
 RELEASE_KEY = pytest.StashKey[Release]()
 _BOOT: Final = "boot"

@@ -17,8 +17,8 @@ from lab.jobs import listing
 from lab.provision import labels
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import first_boot
-from lab.pytest_plugin import guest, resuming
-from lab.pytest_plugin.guest import ending_off
+from lab.pytest_plugin import resume, session_rules
+from lab.pytest_plugin.session_rules import ending_off
 from lab.results import Run, Store
 from lab.results.formatting import summary_lines
 from lab.run.attempts import collect
@@ -69,9 +69,9 @@ def _open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, o
     store = config.stash[STORE_KEY]
     env = config.stash[LABGRID_ENV_KEY]
     if config.option.lab_resume is not None:
-        run = resuming.resumable(config, store)
+        run = resume.resumable(config, store)
         ours = check_resumed(store, strategy, media_of(run.plan, strategy), run, writer(config))
-        resuming.check(run, config, strategy, labelled_by_env=not ours)
+        resume.check(run, config, strategy, labelled_by_env=not ours)
         listing.end_pause(store, run.id)
         return store.reopen_run(run.id)
     release, provisioned = label(config, store, strategy, media_of(plan, strategy), writer(config))
@@ -109,12 +109,12 @@ def summarise_run(terminalreporter: Any, config: pytest.Config, title: str, run_
     except BoardlabError as error:
         terminalreporter.write_line(plain_text(f"error: {error}"), red=True)
         return
-    database = guest.database_of(config)
+    database = session_rules.database_of(config)
     where = f" --db {shlex.quote(database)}" if database else ""
     terminalreporter.write_line(f"report: lab report {run_id}{where}")
     terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
     if run.status != "completed":
-        terminalreporter.write_line(plain(f"go on with: {guest.resume_command(config, run_id)}"))
+        terminalreporter.write_line(plain(f"go on with: {session_rules.resume_command(config, run_id)}"))
 
 
 def record_samples(store: Store, run_id: int, record: Callable[[str, object], None]) -> None:

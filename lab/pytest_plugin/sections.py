@@ -24,11 +24,11 @@ from lab.drivers.calls import ACTIVATE_LIMIT_S, GRACE_S, SHELL, TESTER, UBOOT, D
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import guest, resuming
-from lab.pytest_plugin.guest import measures
+from lab.pytest_plugin import resume, session_rules
 from lab.pytest_plugin.jobs import before_cycle
-from lab.pytest_plugin.measuring import Measurer, session_of
+from lab.pytest_plugin.measurer import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
+from lab.pytest_plugin.session_rules import measures
 from lab.run import options
 from lab.run.attempts import Losses
 from lab.run.progress import Eta
@@ -162,7 +162,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(plain(line), red=True)
     terminalreporter.write_line(plain(f"guide: lab guide write --release {run.release} -o FOLDER"))
     if run.status != "completed":
-        terminalreporter.write_line(plain(f"go on with: {guest.resume_command(config, run.id)}"))
+        terminalreporter.write_line(plain(f"go on with: {session_rules.resume_command(config, run.id)}"))
 
 
 def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
@@ -300,7 +300,7 @@ def of_session(config: pytest.Config) -> Choice:
     if config.option.lab_resume is None or STORE_KEY not in config.stash:
         return Choice(names, frozenset(), destructive)
     try:
-        plan = resuming.resumable(config, config.stash[STORE_KEY]).plan
+        plan = resume.resumable(config, config.stash[STORE_KEY]).plan
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
     return Choice(names, frozenset(plan.get("sections", ())), destructive or plan.get("destructive") is True)

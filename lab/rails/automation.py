@@ -22,8 +22,8 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host import locks
-from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 PROMPT: Final = b"=>\r\n"

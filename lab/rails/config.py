@@ -11,7 +11,7 @@ from attrs import asdict, evolve, field, fields, frozen, validators
 
 from lab.boards import BoardType
 from lab.errors import ConfigurationError
-from lab.rails.chips import CHIPS
+from lab.rails.ina_chips import CHIPS
 
 INA: Final = frozenset(CHIPS)
 BACKENDS: Final = (*CHIPS, "automation", "iio", "hwmon")

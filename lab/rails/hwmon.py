@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 PERIOD_NS: Final = {

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import LabStableError
-from lab.rails.chips import BUS, CONFIG, SHUNT, Chip, Setting
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
+from lab.rails.ina_chips import BUS, CONFIG, SHUNT, Chip, Setting
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate

@@ -12,9 +12,9 @@ from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.host.clock import Clock
-from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
 from lab.rails.model import NO_VALUES, AdcRange, Channel, SensorReading
+from lab.rails.sensors import open_sensor
 from lab.rails.trace import END, RECORD, TraceMeta, meta_of
 
 
@@ -36,7 +36,7 @@ def watch(config: RailsConfig, wanted: AdcRange, clock: Clock, seconds: float) -
     """Yield the means of each period, for ever.
 
     Raises:
-        ConfigurationError, LabError: as `lab.rails.backends.open_sensor`.
+        ConfigurationError, LabError: as `lab.rails.sensors.open_sensor`.
     """
     sensor = open_sensor(config)
     try:

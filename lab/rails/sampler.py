@@ -28,9 +28,9 @@ from lab.host import runtime as host_runtime
 from lab.host.clock import NS_PER_S, Clock, MonotonicRaw, utc_now
 from lab.host.runtime import SamplerStatus, runtime_dir
 from lab.host.scheduling import IdleStates, raise_priority
-from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
 from lab.rails.model import AdcRange, RailSensor, SampleSchedule
+from lab.rails.sensors import open_sensor
 from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
 from lab.shown import plain_text
 

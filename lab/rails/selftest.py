@@ -10,11 +10,11 @@ from attrs import frozen
 
 from lab.boards.hardware import RAIL_OFF_V
 from lab.host.clock import Clock
-from lab.rails.backends import open_bus, open_sensor
-from lab.rails.chips import BUS, CHIPS, CONFIG, SHUNT, Chip
 from lab.rails.config import INA, RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
+from lab.rails.ina_chips import BUS, CHIPS, CONFIG, SHUNT, Chip
 from lab.rails.model import NO_VALUES, AdcRange
+from lab.rails.sensors import open_bus, open_sensor
 
 ADDRESSES: Final = range(0x40, 0x50)  # what two pins of an INA2xx can select
 NEAR: Final = 0.08  # a measured supply against its nominal voltage

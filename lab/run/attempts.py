@@ -242,7 +242,7 @@ def collect(
         console: its device; a board on a pseudo terminal is not real.
         simulated: it is on another host's pseudo terminal.
         provisioned: medium -> contents written by boardlab (`lab.provision.labels.document`).
-        confirms: the run that this one confirms (`lab.judge.stored`).
+        confirms: the run that this one confirms (`lab.judge.run_judge`).
 
     Raises:
         ConfigurationError: a named image cannot be read.

@@ -1,6 +1,6 @@
 """Re-watching of a recorded boot, with a live run's result.
 
-It is the loop of `lab.control.following` with a clock that steps through the recording, then through silence.
+It is the loop of `lab.control.boot_progress` with a clock that steps through the recording, then through silence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lab.errors import BoardlabError
 from lab.metrics import SampleRecord
 from lab.run.bootrun import compare_clocks
 
-POLL_NS = 50_000_000  # as lab.control.following
+POLL_NS = 50_000_000  # as lab.control.boot_progress
 PLACE_EVENTS = 40  # between two places at which a known boot can be taken up
 ANSWERED_NS = 5_000_000  # after a carriage return; getty takes about so long
 

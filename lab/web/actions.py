@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
 from lab.errors import ConfigurationError
-from lab.farm import reserving
+from lab.farm import reservations
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_WEB, number
@@ -34,28 +34,28 @@ def router(audit: AuditLog) -> APIRouter:
 
     @routes.post("/boards/{board:path}/reserve")
     def reserve(request: Request, board: Board) -> Response:
-        with audit.recording(request, reserving.RESERVE, board) as action:
+        with audit.recording(request, reservations.RESERVE, board) as action:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
-            reserving.reserve(action.store, action, audit.board(board), action.person.name, reason, hours)
+            reservations.reserve(action.store, action, audit.board(board), action.person.name, reason, hours)
         return back(board)
 
     @routes.post("/boards/{board:path}/release")
     def release(request: Request, board: Board) -> Response:
-        with audit.recording(request, reserving.RELEASE, board) as action:
-            reserving.end(action.store, action, board, "reserved", action.person.name)
+        with audit.recording(request, reservations.RELEASE, board) as action:
+            reservations.end(action.store, action, board, "reserved", action.person.name)
         return back(board)
 
     @routes.post("/boards/{board:path}/maintain")
     def maintain(request: Request, board: Board) -> Response:
-        with audit.recording(request, reserving.MAINTAIN, board) as action:
+        with audit.recording(request, reservations.MAINTAIN, board) as action:
             reason = field(request, "reason", longest=LONGEST_REASON)
-            reserving.maintain(action.store, action, audit.board(board), action.person.name, reason)
+            reservations.maintain(action.store, action, audit.board(board), action.person.name, reason)
         return back(board)
 
     @routes.post("/boards/{board:path}/maintained")
     def maintained(request: Request, board: Board) -> Response:
-        with audit.recording(request, reserving.MAINTAINED, board) as action:
-            reserving.end(action.store, action, board, "maintenance", action.person.name)
+        with audit.recording(request, reservations.MAINTAINED, board) as action:
+            reservations.end(action.store, action, board, "maintenance", action.person.name)
         return back(board)
 
     @routes.post("/boards/{board:path}/cancel")

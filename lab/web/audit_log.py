@@ -19,7 +19,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import reserving
+from lab.farm import reservations
 from lab.farm.status import BoardNow
 from lab.http.access import WINDOW_S, Window, origin
 from lab.results.audit import Act, Audit, Entry, as_csv, document
@@ -115,7 +115,7 @@ class AuditLog:
         Raises:
             ConfigurationError: there is none of that name.
         """
-        return reserving.board_of(self.site.seen().lab.boards, name, "the wall")
+        return reservations.board_of(self.site.seen().lab.boards, name, "the wall")
 
 
 def form(request: Request) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
-from lab.guide import change_page, compare, page, rulebook, stored, stored_earlier, write_rst
+from lab.guide import change_page, compare, earlier_releases, page, rst_writer, rulebook, stored_release
 from lab.guide.rulebook import Finding, Severity
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
@@ -55,16 +55,18 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def guide(release: Name, form: Literal["", "html", "rst"] = "") -> Response:
         if form == "rst":
             with site.store() as store:
-                return PlainTextResponse(write_rst.write(stored.release(store, release, ())))
+                return PlainTextResponse(rst_writer.write(stored_release.release(store, release, ())))
         if form == "html":
-            whole = site.page(("guide", release), lambda store: page.render(stored.release(store, release, ()), {}))
+            whole = site.page(
+                ("guide", release), lambda store: page.render(stored_release.release(store, release, ()), {})
+            )
             answer = HTMLResponse(whole)
             answer.headers["Content-Security-Policy"] = (
                 page.POLICY
             )  # the page has one script of its own, by its digest
             return answer
         with site.store() as store:
-            numbers = stored.release(store, release, ())
+            numbers = stored_release.release(store, release, ())
             found = findings(store, release)
             names = [each.release for each in listed(store)]
         return renderer.page(
@@ -98,14 +100,14 @@ def listed(store: Store) -> list[ListedGuide]:
 
 def findings(store: Store, release: str) -> list[Finding]:
     """The findings in a release's guide, the surest first."""
-    found = rulebook.run(stored.sheet(store, release), None)
+    found = rulebook.run(stored_release.sheet(store, release), None)
     return sorted(found, key=lambda each: (_ORDER.index(each.severity), each.line))
 
 
 def _compared(site: Site, store: Store, old: str, new: str) -> str:
     """Two releases' guides, as `lab guide compare --html` has them."""
-    sheets = stored.sheet(store, old), stored.sheet(store, new)
+    sheets = stored_release.sheet(store, old), stored_release.sheet(store, new)
     known = sorted({board for sheet in sheets for board in sheet.guide.boards})
     with site.snapshot() as snapshot:
-        earlier = stored_earlier.of_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
+        earlier = earlier_releases.of_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
     return change_page.html(compare.compare(*sheets, None, earlier))

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lab.errors import BoardlabError
-from lab.farm import reserving
+from lab.farm import reservations
 from lab.http.access import decoded
 from lab.http.server import REQUEST_S
 from lab.web.auth import NOBODY, Access, Person
@@ -37,8 +37,8 @@ ACTIONS: Final[Mapping[str, str]] = {
         word: word
         for word in ("reserve", "release", "cancel", "power-cycle", "run", "comment", "review", "mute", "logout")
     },
-    "maintain": reserving.MAINTAIN,
-    "maintained": reserving.MAINTAINED,
+    "maintain": reservations.MAINTAIN,
+    "maintained": reservations.MAINTAINED,
     "type": "write",
     "hold": "hold console",
     "again": "measure again",

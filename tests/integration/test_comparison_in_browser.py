@@ -9,7 +9,7 @@ import pytest
 from page_looks import Look, Seen, Step
 from support import guide_family
 
-from lab.guide import change_page, compare, reading, sheet
+from lab.guide import change_page, compare, measurements, reader
 
 WIDTHS, MODES = (1400, 400), ("light", "dark")
 OPEN = Step("run", "for (const fold of [...document.querySelectorAll('details')].slice(0, 4)) fold.open = true")
@@ -20,7 +20,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str], Seen
     """Two guides of the family compared, by width and mode."""
     folder = tmp_path_factory.mktemp("comparison")
     paths = guide_family.family(folder)
-    both = [sheet.of_guide(reading.read(paths[name])) for name in ("am62x-09.02.rst", "am62x-11.01.rst")]
+    both = [measurements.of_guide(reader.read(paths[name])) for name in ("am62x-09.02.rst", "am62x-11.01.rst")]
     text = change_page.html(compare.compare(both[0], both[1], "am62xx_sk-fs"))
     (folder / "page.html").write_text(text, encoding="utf-8")
     looks = [

@@ -19,7 +19,7 @@ from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Away
 from lab.console.lookup import PREFIX
 from lab.host.runtime import socket_path
-from lab.places.holding import Place, job_user, stock_user
+from lab.places.lease import Place, job_user, stock_user
 
 DEADLINE_S = 60
 

@@ -13,8 +13,8 @@ from support.coordinator import client, running, running_coordinator
 from support.prometheus_server import until
 from support.virtual_bench import wait_for_listener
 
-from exporters.farm.consoles import RealUdev, Usb, UsbDevice
 from exporters.farm.coordinator import Coordinator
+from exporters.farm.host import RealUdev, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from lab.errors import LabTransientError
 from lab.virtual.ports import free_port

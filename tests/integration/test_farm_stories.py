@@ -21,7 +21,7 @@ from support.rule_stories import (
     told_from,
 )
 
-from lab.results.failures import CATALOGUE
+from lab.failures import CATALOGUE
 
 pytestmark = pytest.mark.longer
 

@@ -13,11 +13,11 @@ from support.section_bench import SectionBench, section_bench
 
 from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError
-from lab.guide import reading, stored, vendor, write_rst
-from lab.guide import sheet as sheets
+from lab.guide import measurements as sheets
+from lab.guide import reader, rst_writer, stored_release, vendor
 from lab.guide.catalogue import CellReading
 from lab.guide.entries import GuideRelease
-from lab.guide.sheet import MeasuredGuide
+from lab.guide.measurements import MeasuredGuide
 from lab.metrics import Flag
 from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
@@ -101,8 +101,8 @@ def test_the_rows_that_are_compared_with_the_guides_are_those_that_are_measured(
 def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
     full: SectionBench, tmp_path: Path
 ) -> None:
-    published = sheets.of_guide(reading.read(guide_family.family(tmp_path)["am62x-11.01.rst"]))
-    written = sheets.of_guide(reading.parse("written.rst", write_rst.write(vendor.view(release(full)))))
+    published = sheets.of_guide(reader.read(guide_family.family(tmp_path)["am62x-11.01.rst"]))
+    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(vendor.view(release(full)))))
     assert written.guide.unread == ()
     own = chapters(written)
     assert [name for name in own if name in chapters(published)] == chapters(published)
@@ -117,7 +117,7 @@ def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
 def test_the_written_guide_says_that_its_numbers_are_simulated_at_its_head_and_after_every_chapter(
     full: SectionBench,
 ) -> None:
-    text = write_rst.write(release(full))
+    text = rst_writer.write(release(full))
     mark = "Simulated, and no measurement of a real board: all numbers of sim\\-1."
     plain = text.replace("\\-", "-")
     assert plain.count(mark.replace("\\-", "-")) == 1 + len({table.chapter[0] for table in sheet(text).guide.tables})
@@ -127,8 +127,8 @@ def test_the_written_guide_says_that_its_numbers_are_simulated_at_its_head_and_a
 def test_a_simulated_board_never_stands_among_the_numbers_of_a_real_one_of_its_type(full: SectionBench) -> None:
     for name in ("am62xx_sk", PUBLISHED, "am62x-sk-1"):
         with pytest.raises(ConfigurationError, match="has no numbers of board"):
-            stored.release(full.store, "11.01", [name])
-        assert stored.releases(full.store, name) == []
+            stored_release.release(full.store, "11.01", [name])
+        assert stored_release.releases(full.store, name) == []
 
 
 def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench) -> None:
@@ -149,8 +149,8 @@ def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench
 
 
 def release(full: SectionBench) -> GuideRelease:
-    return stored.release(full.store, "11.01", [])
+    return stored_release.release(full.store, "11.01", [])
 
 
 def sheet(text: str) -> MeasuredGuide:
-    return sheets.of_guide(reading.parse("written.rst", text))
+    return sheets.of_guide(reader.parse("written.rst", text))

@@ -12,7 +12,7 @@ import pytest
 from sphinx.cmd.build import build_main
 from support import guide_family, recorded_run
 
-from lab.guide import reading, writing
+from lab.guide import reader, writer
 from lab.guide.model import CellKind, Guide
 from lab.results import open_store
 
@@ -28,10 +28,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
         for name, path in guide_family.family(folder).items():
             board = "am62xx_sk-fs" if name == "am62x-11.01.rst" else None
             guide_family.import_guide(store, path, RELEASES[name], board, dt.datetime.now(dt.UTC))
-            (found[name],) = writing.write(store, RELEASES[name], (), folder / "out", ["rst"])
+            (found[name],) = writer.write(store, RELEASES[name], (), folder / "out", ["rst"])
     with open_store(str(folder / "measured.db")) as store:
         recorded_run.record(store, virtual=False, cycles=1)
-        (found["measured"],) = writing.write(store, "11.01", (), folder / "measured", ["rst"])
+        (found["measured"],) = writer.write(store, "11.01", (), folder / "measured", ["rst"])
     return found
 
 
@@ -78,7 +78,7 @@ def test_a_built_guide_reads_as_its_source(tmp_path: Path, name: str, builder: s
         subprocess.run(command, capture_output=True, check=False)
     else:
         build_main(["-q", "-b", builder, str(source), str(tmp_path)])
-    built, wanted = reading.read(tmp_path / page), reading.read(path)
+    built, wanted = reader.read(tmp_path / page), reader.read(path)
     assert (built.title, built.boards, len(built.tables)) == (wanted.title, wanted.boards, len(wanted.tables))
     assert [m.clock_mhz for m in built.modules] == [m.clock_mhz for m in wanted.modules]
     assert [c.text for c in built.conditions] == [c.text for c in wanted.conditions]

@@ -30,8 +30,8 @@ from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
 from lab.jobs.reservations import ReservationBook
-from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import Janitor
+from lab.places.lease import job_user, reserving_user, store_name
 from lab.results import Store, open_store
 from lab.web import wall
 

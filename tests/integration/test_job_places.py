@@ -16,7 +16,7 @@ from support.coordinator import DEADLINE_S, client, running_coordinator
 from exporters.farm.coordinator import Coordinator
 from lab import shipped
 from lab.errors import ConfigurationError, LabTransientError
-from lab.places.holding import Place, PlaceUser, job_user, stock_user
+from lab.places.lease import Place, PlaceUser, job_user, stock_user
 
 ENV = """
 targets:
@@ -34,7 +34,7 @@ imports: [lab.drivers, STRATEGY]
 """.replace("STRATEGY", str(shipped.strategy_file()))
 HOLDS = """
 import sys, time
-from lab.places.holding import Place, job_user, stock_user
+from lab.places.lease import Place, job_user, stock_user
 with Place("b1", sys.argv[1]).held(job_user("lena", "j12", "/a/results.db"), stock_user("lena"), lambda _: False):
     print("held", flush=True)
     time.sleep(600)

@@ -18,7 +18,7 @@ from support import realsshd
 from lab.drivers import LinuxWriterDriver, calls
 from lab.drivers.calls import SHELL
 from lab.errors import ConfigurationError
-from lab.provision.failures import MediaVerifyFailedError, TftpTimeoutError
+from lab.provision.errors import MediaVerifyFailedError, TftpTimeoutError
 from lab.provision.release import Content, Image
 from lab.provision.writer import Writer
 from lab.provision.writer import WriteTarget as Medium

@@ -11,7 +11,7 @@ from attrs import define
 from support.atlength import either
 from support.rule_stories import DAY_S, EVERY_S, Story, only, promtool, told_from
 
-from exporters.families import families
+from exporters.metrics import families
 from lab.host.clock import utc_now
 from lab.judge.records import NewVerdict, OutcomeName
 from lab.judge.store import mute, review, standing, write_verdicts

@@ -14,7 +14,7 @@ import yaml
 
 from lab.cli import main
 from lab.provision.writer import Plan, Verified
-from lab.provision.writers.serving import TFTP_PORT
+from lab.provision.writers.file_server import TFTP_PORT
 from lab.provision.writers.uboot import UBootWriter
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache

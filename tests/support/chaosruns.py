@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field
 from sqlalchemy import func, select
 
+from lab.failures import CATALOGUE
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs import listing
-from lab.judge.stored import CONFIRMS
+from lab.judge.run_judge import CONFIRMS
 from lab.results import Run, Store
-from lab.results.failures import CATALOGUE
 from lab.results.models import AttemptRow, JobRow
 
 SUCCESS, WORSE, FAILURE, EXCEPTION = 0, 1, 2, 4  # of Buildbot; a run that failed by the lab is an exception

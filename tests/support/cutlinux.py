@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import define, field
 
 from lab.errors import BoardTransientError
-from lab.provision.failures import TftpTimeoutError
+from lab.provision.errors import TftpTimeoutError
 from lab.provision.writers import linuxanswers as answers
 
 ERASE = 0x4000

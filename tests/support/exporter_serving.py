@@ -11,7 +11,7 @@ import requests
 from prometheus_client import CollectorRegistry, Gauge
 
 from exporters import server
-from exporters.polling import Poller
+from exporters.poller import Poller
 from exporters.server import ExporterServer, Exposition
 from exporters.server import ExpositionProtocol as Served
 from lab.host.clock import MonotonicRaw

@@ -14,13 +14,13 @@ from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 from sqlalchemy import create_engine
 
-from exporters.families import StandingFailures, StandingVerdicts
-from exporters.farm import consoles
-from exporters.farm.consoles import Disks, Outlets, RailsCollector, Usb, UsbDevice
+from exporters.farm import host
 from exporters.farm.health import Jobs
+from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
 from exporters.farm.schedules import Due, Schedules
-from exporters.polling import FreshMetrics, Poller, SourceHealth
+from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.errors import LabTransientError
@@ -138,7 +138,7 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
             )
             for n, board in enumerate(boards)
         ]
-        return consoles.families(evolve(SERVER, ports=its))
+        return host.families(evolve(SERVER, ports=its))
 
     for n, board in enumerate(boards):
         failures = int(farm.trouble and n == 5)

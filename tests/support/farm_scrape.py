@@ -9,13 +9,13 @@ from pathlib import Path
 from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 
-from exporters.families import StandingFailures, StandingVerdicts
-from exporters.farm import consoles
-from exporters.farm.consoles import Disks, Outlets, RailsCollector, Usb, UsbDevice
+from exporters.farm import host
 from exporters.farm.health import Healths, Jobs
+from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
 from exporters.farm.schedules import Due, Schedules
-from exporters.polling import FreshMetrics, Poller, SourceHealth
+from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.console.recording import RecordingMeta
@@ -148,7 +148,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         "failures": StandingFailures(watch(url), EvidenceLinks(""), lambda: recorded_run.START).read,
         "verdicts": StandingVerdicts(watch(url), EvidenceLinks("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
-        "console": lambda: consoles.families(SERVER),
+        "console": lambda: host.families(SERVER),
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
         "disks": Disks({"results": runtime}).read,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from lab.guide import reading, rulebook, sheet
+from lab.guide import measurements, reader, rulebook
+from lab.guide.measurements import Neighbour, Neighbours
 from lab.guide.rulebook import Finding, Severity
-from lab.guide.sheet import Neighbour, Neighbours
 from support.guide_family import TableText, mini, table
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
@@ -85,14 +85,14 @@ def score(rule: str, count: int) -> Score:
 
 def findings(rule: str, case: Case) -> list[Finding]:
     """What the rule says of a case; notes of a rule that does more than note are no claims."""
-    one = sheet.of_guide(reading.parse("g.rst", mini(*case.tables)))
+    one = measurements.of_guide(reader.parse("g.rst", mini(*case.tables)))
     if case.neighbours:
         first = next(r for r in one.readings if r.quantity is not None and r.number is not None)
         before, after = (
             Neighbour(name, value) for name, value in zip(("11.00", "11.02"), case.neighbours, strict=True)
         )
         one = evolve(one, neighbours={(first.board, first.key): Neighbours(before, after)})
-    older = sheet.of_guide(reading.parse("older.rst", mini(*case.older))) if case.older else None
+    older = measurements.of_guide(reader.parse("older.rst", mini(*case.older))) if case.older else None
     claims = [f for f in rulebook.run(one, older) if f.rule.id == rule]
     return [f for f in claims if f.severity is not Severity.NOTE or f.rule.severity is Severity.NOTE]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 
-from lab.guide import importing
-from lab.guide.importing import Imported
+from lab.guide import importer
+from lab.guide.importer import Imported
 from lab.results.store import Store
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "guides"
@@ -73,8 +73,8 @@ def import_guide(
     now: dt.datetime,
     defines: Mapping[str, str] | None = None,
 ) -> list[Imported]:
-    """Store one guide; see `lab.guide.importing.prepare` for the arguments and what is raised."""
-    return importing.Importer(store).add(importing.prepare(path, release, board, defines, now))
+    """Store one guide; see `lab.guide.importer.prepare` for the arguments and what is raised."""
+    return importer.Importer(store).add(importer.prepare(path, release, board, defines, now))
 
 
 def figures(name: str) -> GuideText:

@@ -14,7 +14,7 @@ from labgrid.factory import target_factory
 
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.provision import image
-from lab.provision.failures import MediaVerifyFailedError
+from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content
 from lab.provision.writer import Plan, Report, Step, Verified, WriteProgress, Writer, WriteTarget
 

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from lab.provision import image
-from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
+from lab.provision.errors import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, Image, Part, Recovery
 from lab.provision.writer import Plan, Report, Step, Verified, WriteProgress, WriteTarget, order
 

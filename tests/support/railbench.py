@@ -9,9 +9,9 @@ from attrs import define, field
 
 from lab import boards
 from lab.rails import AdcRange, RailConfig, RailsConfig
-from lab.rails.chips import CHIPS
 from lab.rails.i2c import NackError, Register
 from lab.rails.ina import InaSensor
+from lab.rails.ina_chips import CHIPS
 from lab.rails.sampler import SensorRecorder
 from lab.virtual.rails.levels import IDLE, levels, shared_rails, wired
 from lab.virtual.rails.sensors import Rails, RailTrouble

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from lab.host.clock import utc_now
 from lab.judge.history import CONSTANTS
-from lab.judge.stored import CONFIRMS, judge_run
+from lab.judge.run_judge import CONFIRMS, judge_run
 from lab.results import Store, open_store
 from lab.results.models import RunRow
 from lab.run.bootrun import BootRun

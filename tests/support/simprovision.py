@@ -14,7 +14,7 @@ from lab.drivers.calls import UBOOT
 from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
-from lab.provision.failures import MediaVerifyFailedError
+from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Recovery, Release
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
 from lab.provision.writers.loaders import OverConsole, OverUsb

@@ -25,7 +25,7 @@ from support.postgresql_cluster import PASSWORD, Cluster, cluster
 from exporters.farm.coordinator import Coordinator
 from lab import shipped
 from lab.jobs import listing
-from lab.places.holding import JobHolder
+from lab.places.lease import JobHolder
 from lab.results import open_store
 
 pytestmark = pytest.mark.soak

@@ -20,7 +20,7 @@ from support import children
 from support.measuring_lab import ROOT, Lab, running_lab
 from support.placedboard import running_place
 
-from lab.env.powered import parts
+from lab.env.power_state import parts
 from lab.provision.release import Content, Part, PartPlace
 from lab.provision.releasefile import load
 from lab.provision.writer import WriteTarget

@@ -13,7 +13,7 @@ import pytest
 from support.tool_environment import programs_of
 
 from lab.provision import snagboot
-from lab.provision.failures import RecoveryFailedError
+from lab.provision.errors import RecoveryFailedError
 
 pytestmark = pytest.mark.soak
 

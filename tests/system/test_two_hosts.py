@@ -29,7 +29,7 @@ from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare, socket_path
 from lab.host.ssh import SshLink
-from lab.provision.failures import MediaWriteFailedError
+from lab.provision.errors import MediaWriteFailedError
 from lab.provision.writer import Meter
 from lab.provision.writers import blockdevice
 from lab.provision.writers.planning import WritePiece

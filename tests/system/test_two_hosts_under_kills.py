@@ -28,7 +28,7 @@ from lab.errors import LabTransientError
 from lab.farm import config
 from lab.host import process
 from lab.jobs.listing import job as job_of
-from lab.places.holding import JobHolder
+from lab.places.lease import JobHolder
 from lab.results import Store, open_store
 
 pytestmark = pytest.mark.soak

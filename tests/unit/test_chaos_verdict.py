@@ -139,7 +139,7 @@ def test_a_boot_time_comes_with_the_first_of_its_stamps() -> None:
 
 def test_a_class_that_the_catalogue_does_not_have_is_named() -> None:
     assert uncatalogued({"ok": 3, "silent": 1, "sulking": 2}) == [
-        "2 attempts failed with 'sulking', which lab.results.failures does not have"
+        "2 attempts failed with 'sulking', which lab.failures does not have"
     ]
 
 

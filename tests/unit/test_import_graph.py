@@ -17,7 +17,7 @@ PACKAGES = ("lab", "strategies", "exporters")
 
 # A room imports only from lower floors, and from itself.
 FLOORS = (
-    ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
+    ("lab", "lab.errors", "lab.failures", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.host",),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),

@@ -3,7 +3,7 @@
 Each finding has a remedy.
 """
 
-from lab.farm.doctor.examination import Patient, examine, patient
+from lab.farm.doctor.checks import Patient, examine, patient
 from lab.farm.doctor.software import DoctorFinding
 
 __all__ = ["DoctorFinding", "Patient", "examine", "patient"]

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.guide import boards
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import Module
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 
 _APART = 1.01
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 
 _JIFFIES = 1.0  # percent: ticks that fall into the neighbouring second
 _FULL = 98.0

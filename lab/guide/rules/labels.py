@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 
 _FILE_SYSTEM = re.compile(r"ext[234]|vfat|ubifs", re.IGNORECASE)
 _RAW = re.compile(r"\braw\b", re.IGNORECASE)

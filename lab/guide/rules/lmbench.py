@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 
 _ROUNDING = 0.011
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 
 _DEAD_MBIT_S = 5.0  # no board of the family, however slow, is within two orders of magnitude
 

@@ -6,12 +6,12 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from lab.guide import sheet as guide_sheet
+from lab.guide import measurements as guide_sheet
 from lab.guide import udp
 from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, Neighbours, group
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, Neighbours, group
 from lab.judge import noise
 
 _FAR = 3.0  # times, beyond the board's usual distance

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 
 _ROUNDING_MW = 0.005  # of each printed rail
 _SLACK_MW = 0.01

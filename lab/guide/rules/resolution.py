@@ -6,8 +6,8 @@ import string
 from collections.abc import Iterator
 
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.rulebook import Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 from lab.guide.text import decimals
 
 _TICK_S = 0.01

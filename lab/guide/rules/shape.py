@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from lab.guide import model
 from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind, Table
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide, group
 from lab.judge import noise
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.guide import udp
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
-from lab.guide.sheet import MeasuredGuide
 
 
 def check_udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:

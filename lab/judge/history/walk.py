@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from attrs import define, frozen
 
-from lab.judge.history.bank import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank, Learned
 from lab.judge.history.constants import Constants
+from lab.judge.history.hypotheses import NEW_IMAGE, SILENT, Rivals
+from lab.judge.history.kalman import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank, Learned
 from lab.judge.history.model import Bools, Floats, Index, Ints, Spread, centre, spread
-from lab.judge.history.rivals import NEW_IMAGE, SILENT, Rivals
 from lab.judge.history.table import Night
 
 _SURE = 1.96  # 95 % of a normal distribution lie within so many deviations

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final, TypeAlias
 
 from lab.errors import BoardlabError
-from lab.provision.failures import (
+from lab.provision.errors import (
     MediaMissingError,
     MediaVerifyFailedError,
     MediaWriteFailedError,

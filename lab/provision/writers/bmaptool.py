@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.provision.failures import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
+from lab.provision.errors import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
 from lab.provision.writer import Meter
 from lab.provision.writers.command import Command, CommandPrompt, carry_out, quoted
 from lab.provision.writers.linuxanswers import SECTOR_BYTES, SPOOL, refuse

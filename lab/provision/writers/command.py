@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 from attrs import frozen
 
 from lab.errors import BoardTransientError, TestStableError
-from lab.provision.failures import TftpTimeoutError, WriteStalledError
+from lab.provision.errors import TftpTimeoutError, WriteStalledError
 
 SHORT_S = 30.0
 _SHOWN_CHARACTERS = 160
@@ -20,7 +20,7 @@ _SLOWEST = 64 * 1024  # bytes a second: a NOR flash that erases and writes (Snag
 _LEAST_S = 30.0
 
 Judge: TypeAlias = Callable[[Sequence[str], int], None]
-"""Takes the lines of an answer and the exit status; raises one of lab.provision.failures where it is not the good one."""
+"""Takes the lines of an answer and the exit status; raises one of lab.provision.errors where it is not the good one."""
 
 
 class CommandPrompt(Protocol):

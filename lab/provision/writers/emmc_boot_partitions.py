@@ -16,9 +16,9 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from lab.provision.boot_partition import Area, Spare
 from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
-from lab.provision.spare import Area, Spare
 from lab.provision.writer import Plan, Report, Step, Verified, Writer, WriteTarget
 from lab.provision.writers import linuxemmc, planning, ubootemmc
 from lab.provision.writers.linux import LinuxWriter

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import BoardStableError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaBadBlockError,
     MediaMissingError,

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import ImageTooLargeError, MediaMissingError, TargetRefusedError
+from lab.provision.errors import ImageTooLargeError, MediaMissingError, TargetRefusedError
 from lab.provision.image import Hosts
 from lab.provision.release import Content, PartPlace
 from lab.provision.writer import Step

@@ -14,7 +14,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaMissingError,
     MediaVerifyFailedError,

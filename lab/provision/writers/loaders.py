@@ -12,7 +12,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
-from lab.provision.failures import RecoveryFailedError
+from lab.provision.errors import RecoveryFailedError
 from lab.provision.writers.command import SHORT_S, CommandPrompt, quoted
 from lab.provision.writers.ubootanswers import has_command
 from lab.provision.ymodem import BITS_PER_BYTE, BLOCK_BYTES, Sending, YmodemLine

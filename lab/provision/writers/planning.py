@@ -12,7 +12,7 @@ from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.provision import image as images
-from lab.provision.failures import ImageTooLargeError
+from lab.provision.errors import ImageTooLargeError
 from lab.provision.image import Hosts
 from lab.provision.release import Content, Image, PartPlace
 from lab.provision.writer import Step, inside, inside_reason, order, rooms

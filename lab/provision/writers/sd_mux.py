@@ -21,7 +21,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host import locks, process
 from lab.host.clock import MonotonicRaw
 from lab.host.ssh import SshLink
-from lab.provision.failures import MediaMissingError, TargetRefusedError
+from lab.provision.errors import MediaMissingError, TargetRefusedError
 from lab.provision.image import Hosts
 from lab.provision.release import Content
 from lab.provision.snagboot import hub_of_disk, turn_at

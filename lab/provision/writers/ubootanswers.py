@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from lab.errors import BoardStableError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ExtCsdNotSetError,
     ImageTooLargeError,
     MediaBadBlockError,

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from attrs import field, frozen, validators
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import MediaMissingError
+from lab.provision.errors import MediaMissingError
 from lab.provision.writers import ubootanswers as answers
 from lab.provision.writers.command import Command, Judge, fits, limit_s, quoted
 

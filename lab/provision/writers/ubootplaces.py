@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.provision import image as images
-from lab.provision.failures import ImageTooLargeError
+from lab.provision.errors import ImageTooLargeError
 from lab.provision.image import Hosts
 from lab.provision.release import Content, PartPlace
 from lab.provision.writer import Step

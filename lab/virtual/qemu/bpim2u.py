@@ -13,9 +13,9 @@ from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache, disk
 from lab.virtual.images.filetree import RegularFile
-from lab.virtual.qemu import benchtools, packaged, recipe
+from lab.virtual.qemu import benchtools, debian_board, recipe
+from lab.virtual.qemu.debian_board import Software
 from lab.virtual.qemu.machine import drive, network
-from lab.virtual.qemu.packaged import Software
 from lab.virtual.qemu.program import QemuProgram
 from lab.virtual.qemu.uboot import UBootBuild
 
@@ -104,7 +104,9 @@ class BananaPi:
 
         With `programs`, they have those and partitions to overwrite.
         """
-        kernel, device_tree = ((packages / name).read_bytes() for name in (packaged.KERNEL, packaged.DEVICE_TREE))
+        kernel, device_tree = (
+            (packages / name).read_bytes() for name in (debian_board.KERNEL, debian_board.DEVICE_TREE)
+        )
         for medium, unit in MEDIA.items():
             tree = {
                 "boot/kernel": RegularFile(kernel),
@@ -118,19 +120,19 @@ class BananaPi:
                         usr=f"{PARTITIONS[medium]}2" if programs else "",
                     )
                 ),
-                "boot/boot.scr": RegularFile(packaged.boot_script(self.script(medium), "arm")),
+                "boot/boot.scr": RegularFile(debian_board.boot_script(self.script(medium), "arm")),
             }
             image = folder / f"{medium}.img"
             more = benchtools.partitions(programs) if programs else ()
             disk.build(image, tree, size_mib=_SIZE_MIB, identity=unit + 1, more=more)
             if programs:
-                packaged.grow(image)
+                debian_board.grow(image)
             disk.patch(image, {_SPL_OFFSET: (packages / "u-boot.bin").read_bytes()})
 
     def script(self, medium: str) -> str:
         """U-Boot's script on a medium."""
         return (
-            packaged.text("bpim2u.cmd")
+            debian_board.text("bpim2u.cmd")
             .replace("@medium@", medium)
             .replace("@device_tree@", "" if self._stock else _MENDED)
         )

@@ -14,7 +14,7 @@ from lab.host.clock import Clock
 from lab.virtual import environment, straps
 from lab.virtual.board import Backend, BoardAccess, BoardFolder
 from lab.virtual.images import cache, tools, uboot
-from lab.virtual.qemu import cable, packaged, recipe
+from lab.virtual.qemu import cable, debian_board, recipe
 from lab.virtual.qemu import uboot as qemu_uboot
 from lab.virtual.qemu.bpim2u import BananaPi
 from lab.virtual.qemu.machine import QemuBoard, QemuModel
@@ -88,8 +88,8 @@ class QemuKind:
 
     def environment(self, place: BoardAccess) -> str:
         media, kind = place.folder.media, self._model.board_type
-        writers = packaged.text(f"{kind}.writers") if recipe.has_network(media) else ""
-        site = packaged.text(f"{kind}.site") if recipe.has_tools(media) else ""
+        writers = debian_board.text(f"{kind}.writers") if recipe.has_network(media) else ""
+        site = debian_board.text(f"{kind}.site") if recipe.has_tools(media) else ""
         return environment.of_board(place, kind, site=site, writers=writers)
 
 

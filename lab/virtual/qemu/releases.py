@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.virtual.images import cache, filetree
-from lab.virtual.qemu import bpim2u, packaged, recipe, sifive_u
+from lab.virtual.qemu import bpim2u, debian_board, recipe, sifive_u
 from lab.virtual.qemu.bpim2u import BananaPi
 from lab.virtual.qemu.machine import QemuModel
 from lab.virtual.qemu.sifive_u import HiFive
@@ -169,7 +169,7 @@ def write_builds(
         root: the image cache. other: with another kernel of Debian's, where it has two for the board.
 
     Raises:
-        LabError, ConfigurationError: as of `lab.virtual.qemu.packaged.Software.obtain`; there is no such build of this
+        LabError, ConfigurationError: as of `lab.virtual.qemu.debian_board.Software.obtain`; there is no such build of this
             board type.
     """
     folder.mkdir(parents=True)
@@ -186,7 +186,7 @@ def write_builds(
     made = model.images(root, report)
     names = {}
     for image in sorted(made.glob("*.img")):
-        if image.stem in packaged.DISKS:
+        if image.stem in debian_board.DISKS:
             names[image.stem] = f"{board_type}-{image.stem}.wic"
             shutil.copyfile(image, folder / names[image.stem])
             (folder / f"{names[image.stem]}.bmap").write_text(_block_map(image), encoding="ascii")

@@ -13,9 +13,9 @@ from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
 from lab.virtual.images import cache, debian, disk, uboot
 from lab.virtual.images.filetree import RegularFile
-from lab.virtual.qemu import benchtools, packaged, recipe
+from lab.virtual.qemu import benchtools, debian_board, recipe
+from lab.virtual.qemu.debian_board import Software
 from lab.virtual.qemu.machine import drive, network
-from lab.virtual.qemu.packaged import Software
 from lab.virtual.qemu.program import QemuProgram
 from lab.virtual.qemu.uboot import UBootBuild
 
@@ -94,7 +94,7 @@ class HiFive:
         name = self.board_type + (recipe.NETWORK if self._with_network else "")
         name += recipe.TOOLS if self._with_tools else ""
         programs = SOFTWARE.programs(root, report) if self._with_tools else None
-        script = packaged.text("sifive_u.env") + self._build_id
+        script = debian_board.text("sifive_u.env") + self._build_id
         return SOFTWARE.media(name, root, report, self.build, script, programs)
 
     def build(self, folder: Path, packages: Path, programs: Path | None = None) -> None:
@@ -112,7 +112,7 @@ class HiFive:
         more = benchtools.partitions(programs) if programs else ()
         disk.build(folder / "sd.img", tree, size_mib=_SIZE_MIB, identity=1, more=more, start_mib=_START_MIB)
         if programs:
-            packaged.grow(folder / "sd.img")
+            debian_board.grow(folder / "sd.img")
         disk.patch(folder / "sd.img", {_SD_OFFSET: files["u-boot.itb"]})
         parts = {FLASH_PARTS[name]: content for name, content in self.files(packages, "spi_nor").items()}
         uboot.build_flash(folder / "spi_nor.img", parts, size_bytes=FLASH_BYTES)
@@ -120,8 +120,8 @@ class HiFive:
     def files(self, packages: Path, medium: str) -> dict[str, bytes]:
         """Boot files of a medium: the names of FLASH_PARTS, and bytes."""
         # Both media are slow, and U-Boot unpacks what it boots.
-        kernel = gzip.compress((packages / packaged.KERNEL).read_bytes(), compresslevel=9, mtime=0)
-        device_tree = (packages / packaged.DEVICE_TREE).read_bytes()
+        kernel = gzip.compress((packages / debian_board.KERNEL).read_bytes(), compresslevel=9, mtime=0)
+        device_tree = (packages / debian_board.DEVICE_TREE).read_bytes()
         initrd = SOFTWARE.root_file_system(
             packages,
             medium,
@@ -137,7 +137,7 @@ class HiFive:
             "initrd": _INITRD_OFFSET,
             "initrd_size": len(initrd),
         }
-        text = packaged.text("sifive_u.env")
+        text = debian_board.text("sifive_u.env")
         variables = uboot.environment(text, {name: f"{value:#x}" for name, value in values.items()})
         return {
             "u-boot.itb": (packages / "u-boot.itb").read_bytes(),

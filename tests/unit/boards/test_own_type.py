@@ -15,8 +15,8 @@ from lab.benchmarks.sections import ALL
 from lab.boards.registry import OWN_TYPES
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import reading, stored, write_rst
-from lab.guide import sheet as sheets
+from lab.guide import measurements as sheets
+from lab.guide import reader, rst_writer, stored_release
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.virtual import kinds
@@ -54,8 +54,8 @@ def test_a_type_of_ones_own_is_booted_measured_and_put_into_a_guide(tmp_path: Pa
             assert section.fits(bench.strategy.type)
             assert bench.run.preflight(section).failed == {}
             bench.run.measure(section)
-        text = write_rst.write(stored.release(bench.store, "11.01", []))
-    guide = reading.parse("own.rst", text)
+        text = rst_writer.write(stored_release.release(bench.store, "11.01", []))
+    guide = reader.parse("own.rst", text)
     assert guide.unread == ()
     chapters = {table.chapter[0] for table in guide.tables}
     assert {"Boot-time Measurement", "Ethernet", "Graphics SGX/RGX Driver", "Other Measurements"} <= chapters

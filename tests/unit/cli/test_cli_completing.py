@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from lab import boards
-from lab.cli import completing, main
+from lab.cli import completion, main
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order
@@ -100,10 +100,10 @@ def test_every_command_that_takes_one_of_these_offers_it() -> None:
     def command(env: str, medium: str = typer.Option(""), other: str = "") -> None:
         """Neither is annotated as ours are."""
 
-    completing.attach(app)  # parameters without Annotated are left alone
-    assert dict(completing._types({})).keys() == set(boards.names())
-    assert "sd" in dict(completing._media({}))
+    completion.attach(app)  # parameters without Annotated are left alone
+    assert dict(completion._types({})).keys() == set(boards.names())
+    assert "sd" in dict(completion._media({}))
 
 
 def test_ports_are_offered_where_no_server_runs(tmp_path: Path) -> None:
-    assert all(value.startswith("/dev/tty") for value, _ in completing._ports({"runtime": tmp_path}))
+    assert all(value.startswith("/dev/tty") for value, _ in completion._ports({"runtime": tmp_path}))

@@ -14,7 +14,7 @@ from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.farm import labgrid_place, lease
 from lab.farm.runner import BUSY
 from lab.health.book import HealthBook
-from lab.places.holding import stock_user
+from lab.places.lease import stock_user
 from lab.results import open_store
 
 FAILED = 1
@@ -53,7 +53,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.01)
 
     def checked(coordinator: Coordinator, wait: str) -> int:
-        monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: coordinator)
+        monkeypatch.setattr("lab.places.lease.Coordinator", lambda _address: coordinator)
         words = ("health", "b1", "--check", "--env", str(tmp_path / "b1.yaml"), "--wait", wait)
         return main([*words, "--db", str(tmp_path / "results.db")])
 

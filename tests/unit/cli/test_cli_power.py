@@ -15,9 +15,9 @@ from support.simtarget import OUTLET, power_switch
 from lab import shipped
 from lab.cli import main
 from lab.drivers import railsdriver
-from lab.drivers.switching import OutletId
+from lab.drivers.powerdriver import OutletId
 from lab.env import envfile
-from lab.env.powered import Supply
+from lab.env.power_state import Supply
 
 ENV = """
 imports: [lab.drivers, STRATEGY]

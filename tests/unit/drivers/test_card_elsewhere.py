@@ -19,7 +19,7 @@ from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host import locks
 from lab.host.ssh import SshLink
-from lab.provision.failures import MediaMissingError, MediaVerifyFailedError, TargetRefusedError
+from lab.provision.errors import MediaMissingError, MediaVerifyFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
 from lab.provision.snagboot import hub_of_disk, turn_at
 from lab.provision.writer import WriteProgress

@@ -29,8 +29,8 @@ from support.strapserver import StrapServer, nobody, strap_server
 
 from lab.drivers import BootModeDriver, WakePinsDriver, calls
 from lab.drivers.calls import SHELL, STRAP, TimeLimitError, within
+from lab.drivers.powerdriver import ForeignSwitch, switch_of
 from lab.drivers.prompt import Prompt
-from lab.drivers.switching import ForeignSwitch, switch_of
 from lab.errors import (
     BoardlabError,
     BoardTransientError,

@@ -11,7 +11,7 @@ from labgrid import Target
 
 from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import LabTransientError
-from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
+from lab.provision.errors import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
 from lab.provision.writer import WriteTarget as WayTarget
 from lab.provision.writers.sd_mux import identity_of

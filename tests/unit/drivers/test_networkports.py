@@ -19,7 +19,7 @@ from lab.console.client import ConsoleClient
 from lab.console.lookup import PublishedPort, machine_id
 from lab.console.reader import PortOrder
 from lab.console.tcp_port import HOLD_NS
-from lab.control.following import bound_ns, relate, widened
+from lab.control.boot_progress import bound_ns, relate, widened
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import RemotePort, port_of
 from lab.errors import ConfigurationError, LabTransientError

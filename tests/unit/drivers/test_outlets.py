@@ -9,9 +9,9 @@ from labgrid import Target
 from labgrid.driver import ExternalPowerDriver, NetworkPowerDriver, PDUDaemonDriver
 from labgrid.resource import NetworkPowerPort, PDUDaemonPort
 
-from exporters.farm.consoles import Outlets
+from exporters.farm.host import Outlets
 from lab.drivers import StampedPDUDaemonDriver
-from lab.drivers.switching import OutletId, last_command, outlet_of, record_command, switch_of
+from lab.drivers.powerdriver import OutletId, last_command, outlet_of, record_command, switch_of
 
 
 @pytest.fixture(autouse=True)

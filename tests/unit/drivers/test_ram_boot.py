@@ -17,7 +17,7 @@ from lab import boards
 from lab.drivers import LinuxWriterDriver
 from lab.drivers.ramboot import RamBoot
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision.failures import MediaVerifyFailedError
+from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.ramlinux import PROMPT, RamLinux
 from lab.provision.release import Recovery
 from lab.provision.writers.command import CommandPrompt

@@ -9,7 +9,7 @@ import pytest
 
 from lab.console import Chunk
 from lab.console.model import Event, LineTiming
-from lab.control.following import falls_silent, follow
+from lab.control.boot_progress import falls_silent, follow
 from lab.errors import BoardTransientError
 
 S = 10**9

@@ -17,7 +17,7 @@ from lab import boards
 from lab.drivers import LinuxWriterDriver, boardservers
 from lab.drivers.boardservers import BoardServer
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
-from lab.provision.failures import MediaWriteFailedError, TargetRefusedError
+from lab.provision.errors import MediaWriteFailedError, TargetRefusedError
 from lab.provision.release import Content, PartPlace
 from lab.provision.writers import linuxanswers as answers
 from lab.provision.writers import ubootmedia

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from lab import shipped
 from lab.cli.env import app
 from lab.env import envfile
-from lab.env.powered import lacks, straps_of
+from lab.env.power_state import lacks, straps_of
 from lab.errors import ConfigurationError
 from lab.pytest_plugin import board
 from lab.shown import plain_text

@@ -14,10 +14,10 @@ from prometheus_client import Metric as Family
 from support import farm_scrape
 from support.farm_scrape import PORT, SERVER, STATE, Plugs
 
-from exporters.farm import consoles
-from exporters.farm.consoles import ConsoleCollector, Disks, Outlets, PduDaemonProbe, Usb, UsbDevice
+from exporters.farm import host
+from exporters.farm.host import ConsoleCollector, Disks, Outlets, PduDaemonProbe, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
-from exporters.figures import BASE_UNITS, clean, label_name, name_of, quantity_of
+from exporters.measurements import BASE_UNITS, clean, label_name, name_of, quantity_of
 from lab.errors import LabTransientError
 from lab.farm import notify
 from lab.host import runtime
@@ -35,7 +35,7 @@ def values(families: list[Family]) -> dict[tuple[str, ...], float]:
 
 
 def test_the_state_of_a_console_is_told() -> None:
-    found = values(consoles.families(SERVER))
+    found = values(host.families(SERVER))
     assert found["boardlab_console_open", "ttyUSB0"] == 1
     assert found["boardlab_console_received_bytes_total", "ttyUSB0"] == 5000
     assert found["boardlab_console_last_byte_age_seconds", "ttyUSB0"] == 2.5
@@ -45,7 +45,7 @@ def test_the_state_of_a_console_is_told() -> None:
 
 def test_a_lost_port_without_a_byte_and_without_counters_is_told_too() -> None:
     lost = attrs.evolve(PORT, state="No such device", last_byte_age_s=None, line_errors=None, writer=None)
-    found = values(consoles.families(attrs.evolve(SERVER, ports=[lost])))
+    found = values(host.families(attrs.evolve(SERVER, ports=[lost])))
     assert found["boardlab_console_open", "ttyUSB0"] == 0
     assert not [key for key in found if "last_byte" in key[0] or "line_errors" in key[0]]
 

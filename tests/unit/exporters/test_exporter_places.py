@@ -9,7 +9,7 @@ import pytest
 from labgrid.resource.remote import RemotePlace
 
 from exporters.farm.coordinator import Coordinator
-from lab.control.following import PlaceHolders
+from lab.control.boot_progress import PlaceHolders
 from lab.errors import LabStableError, LabTransientError
 
 

@@ -15,9 +15,9 @@ from support.scraped import Scrape, scrape
 from exporters.results import ExportLimits, ResultsReader
 from exporters.server import ResultsSource
 from lab.errors import LabTransientError
+from lab.failures import CATALOGUE
 from lab.metrics import Flag, summarise
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.failures import CATALOGUE
 from lab.results.snapshot import watch
 
 BOARDS = either(150, 1000)

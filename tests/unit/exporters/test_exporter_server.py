@@ -15,7 +15,7 @@ from support import certificates
 from support.exporter_serving import exposition, get, serving
 from support.scraped import scrape
 
-from exporters.polling import FreshMetrics, Poller
+from exporters.poller import FreshMetrics, Poller
 from exporters.server import ExporterServer
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw

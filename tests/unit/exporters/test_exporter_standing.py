@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.told_verdicts import BEGAN, moved
 
-from exporters.families import LONGEST_WORDS, MAX_CHANGES, families
+from exporters.metrics import LONGEST_WORDS, MAX_CHANGES, families
 from lab.judge.records import StoredVerdict
 from lab.judge.store import Standing
 from lab.judge.text import EvidenceLinks

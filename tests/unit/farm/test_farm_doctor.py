@@ -18,7 +18,7 @@ from lab.cli import doctor as command
 from lab.cli import main
 from lab.console.holders import PortHolder
 from lab.farm import services
-from lab.farm.doctor import DoctorFinding, Patient, examination, software
+from lab.farm.doctor import DoctorFinding, Patient, checks, software
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
@@ -225,9 +225,9 @@ def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path
 def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o755)
-    (found,) = examination._runtime(tmp_path / "run")
+    (found,) = checks._runtime(tmp_path / "run")
     assert (found.level, "chmod 700" in found.hint) == ("bad", True)
-    assert list(examination._runtime(tmp_path / "absent")) == []
+    assert list(checks._runtime(tmp_path / "absent")) == []
 
 
 def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         tmp_path / "dev",
         tmp_path / "sys",
     )
-    areas = {each.area for each in examination.examine(who)}
+    areas = {each.area for each in checks.examine(who)}
     assert {"ports", "timing", "disks", "services", "versions", "results", "environments"} <= areas
     assert list(tmp_path.iterdir()) == [], "nothing is made"
 

@@ -14,7 +14,8 @@ from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import CoordinatorState
 from lab.errors import ConfigurationError
 from lab.farm import services
-from lab.farm.doctor import duties, examination
+from lab.farm.doctor import checks
+from lab.farm.doctor import services as doctor_services
 from lab.farm.doctor.software import DoctorFinding
 from lab.farm.local import ProgramState, Supervised
 from lab.farm.services import HostFile, Service
@@ -55,19 +56,19 @@ def coordinator(monkeypatch: pytest.MonkeyPatch, **exporters: int) -> None:
 
 
 def found(host: HostFile, runtime: Path) -> dict[str, DoctorFinding]:
-    return {each.subject: each for each in duties.check(host, runtime)}
+    return {each.subject: each for each in doctor_services.check(host, runtime)}
 
 
 def test_a_console_server_that_exports_boards_has_to_run(tmp_path: Path) -> None:
     installed = host_of(tmp_path, "lab-1")
-    bad = duties.console(ABSENT, installed)
+    bad = doctor_services.console(ABSENT, installed)
     assert (bad.state, bad.said) == (
         "bad",
         "does not run as boardlab, so nothing of what /etc/boardlab/exports.yaml lists is exported",
     )
     assert "systemctl start boardlab-console" in bad.hint
-    assert duties.console(ABSENT, HostFile(installed.farm, installed=False)) == ABSENT
-    assert duties.console(ABSENT, host_of(tmp_path, "", "user: me\n")) == ABSENT
+    assert doctor_services.console(ABSENT, HostFile(installed.farm, installed=False)) == ABSENT
+    assert doctor_services.console(ABSENT, host_of(tmp_path, "", "user: me\n")) == ABSENT
 
 
 def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and_not_to_start_them(
@@ -81,8 +82,8 @@ def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and
     assert found(host, own)["rails"].level == "bad", "nobody's folder is there, so they do not run"
     (tmp_path / "boardlab").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 1)
-    lab = examination.Patient(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
-    whole = {each.subject: each for each in examination.examine(lab)}
+    lab = checks.Patient(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
+    whole = {each.subject: each for each in checks.examine(lab)}
     assert not {"rails", "console server"} & whole.keys()
     unseen = whole["console server, rails"]
     assert (unseen.level, unseen.hint) == (
@@ -153,7 +154,7 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
     coordinator(monkeypatch, lab_1=1)
     path = tmp_path / "farm.yaml"
     path.write_text(FARM)
-    who = examination.patient("results.db", path, None, "lab-1")
+    who = checks.patient("results.db", path, None, "lab-1")
     assert (who.host.supervised, who.host.name) == (True, "lab-1")
     kept = found(who.host, who.runtime)
     assert (kept["janitor"].level, kept["janitor"].said) == ("bad", "backoff  exited too quickly")
@@ -169,7 +170,7 @@ def test_a_coordinator_that_is_away_is_mended_where_it_runs(tmp_path: Path) -> N
 
 
 def test_a_draft_has_nothing_run(tmp_path: Path) -> None:
-    assert list(duties.check(HostFile(host_of(tmp_path, "lab-1").farm, installed=False), tmp_path)) == []
+    assert list(doctor_services.check(HostFile(host_of(tmp_path, "lab-1").farm, installed=False), tmp_path)) == []
 
 
 def test_which_host_it_is_follows_from_its_name_and_a_stranger_is_refused(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporters.farm.consoles import UsbDevice
-from exporters.wiring import Watched, host_sources, sources
+from exporters.farm.host import UsbDevice
+from exporters.sources import Watched, host_sources, sources
 from lab.cli import main
 from lab.cli.exporter import address, watched
 from lab.farm.config import Farm, HostEntry, PduDaemonConfig, Schedule, UsbEntry

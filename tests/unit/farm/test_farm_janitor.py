@@ -20,8 +20,8 @@ from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
 from lab.jobs.reservations import QUARANTINE, ReservationBook
-from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import GRACE_S, Janitor
+from lab.places.lease import job_user, reserving_user, store_name
 from lab.results import Store, open_store
 from lab.results.models import ReservationRow
 
@@ -76,7 +76,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
-    monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: played)
+    monkeypatch.setattr("lab.places.lease.Coordinator", lambda _address: played)
     return played
 
 

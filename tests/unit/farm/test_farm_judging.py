@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.judged_store import Nights
 
-from lab.farm.judging import MOST_RERUNS, judged, told
+from lab.farm.judge import MOST_RERUNS, judged, told
 from lab.judge.store import mute, read_verdicts
 from lab.results import open_store
 

@@ -15,9 +15,9 @@ from lab.cli import farm as commands
 from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
-from lab.farm.doctor import duties
+from lab.farm.doctor import services as doctor_services
 from lab.farm.doctor.software import DoctorFinding
-from lab.farm.loaded import noted
+from lab.farm.loaded_config import noted
 from lab.farm.systemd import units
 
 FARM = "runtime: run\nschedules: [{name: night, env: e.yaml, board: b, release: '11.02'}]\n"
@@ -35,7 +35,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outdated(file: Path) -> list[DoctorFinding]:
-    return list(duties.outdated(services.host_file(file), file.parent / "run"))
+    return list(doctor_services.outdated(services.host_file(file), file.parent / "run"))
 
 
 def test_a_program_sees_that_farm_yaml_says_something_else(file: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(fil
     assert (found.subject, found.level) == (program, "bad")
     assert str(file) in found.said
     assert f"systemctl restart boardlab-{program}" in found.hint
-    assert found in duties.check(services.host_file(file), file.parent / "run")
+    assert found in doctor_services.check(services.host_file(file), file.parent / "run")
     done = CliRunner().invoke(commands.app, ["check", str(file)])
     assert done.exit_code == 2
     assert f"{file}: {program}: {found.said}; {found.hint}" in done.output.splitlines()
@@ -96,23 +96,23 @@ def test_a_program_of_before_an_upgrade_is_named(file: Path) -> None:
 def test_a_console_server_of_before_an_upgrade_is_named(file: Path, its: str, called: str) -> None:
     def found(version: str) -> list[DoctorFinding]:
         status = ServerStatus(1, "2026-03-02T02:00:00+00:00", "", "", [], version=version)
-        return list(duties.versions(status, services.host_file(file)))
+        return list(doctor_services.versions(status, services.host_file(file)))
 
     (old,) = found(its)
     assert (old.subject, old.level) == ("console server", "doubtful")
     assert f"goes on with {called} since 2026-03-02T02:00:00+00:00" in old.said
     assert "systemctl restart boardlab-console" in old.hint
     assert found(version("boardlab")) == []
-    assert list(duties.versions(None, services.host_file(file))) == []
+    assert list(doctor_services.versions(None, services.host_file(file))) == []
 
 
 def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = file.parent / "units"
     folder.mkdir()
-    monkeypatch.setattr(duties, "UNITS", folder)
+    monkeypatch.setattr(doctor_services, "UNITS", folder)
 
     def found() -> DoctorFinding | None:
-        findings = duties.check(services.host_file(file), file.parent / "run")
+        findings = doctor_services.check(services.host_file(file), file.parent / "run")
         return next((each for each in findings if each.subject == "units"), None)
 
     assert found() is None, "none are installed"
@@ -133,12 +133,12 @@ def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeyp
 
 
 def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duties, "STATE", file.parent)
+    monkeypatch.setattr(doctor_services, "STATE", file.parent)
     queue = "buildbot: {program: /b}\nboards: [{name: b, env: e.yaml}]\n"
     file.write_text(queue + FARM)
 
     def old() -> list[DoctorFinding]:
-        findings = duties.check(services.host_file(file), file.parent / "run")
+        findings = doctor_services.check(services.host_file(file), file.parent / "run")
         return [each for each in findings if each.subject == "buildbot" and "said before" in each.said]
 
     assert old() == [], "it is not here"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from lab.cli import farm as commands
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.farm import orders
+from lab.farm import job_request
 from lab.farm.runner import BROKEN, BUSY, Runner
 from lab.run import options
 
@@ -43,7 +43,7 @@ RIGHT: list[tuple[tuple[str, ...], dict[str, Any]]] = [
 
 
 def found(env: Path, suites: tuple[str, ...], given: dict[str, Any]) -> list[str]:
-    return list(orders.problems(ROOT / "tests_perf", suites, options.read(given), env))
+    return list(job_request.problems(ROOT / "tests_perf", suites, options.read(given), env))
 
 
 @pytest.mark.parametrize(("suites", "given", "says"), WRONG)

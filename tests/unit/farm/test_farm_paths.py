@@ -14,7 +14,7 @@ from lab.cli import farm as commands
 from lab.farm import config, services, status
 from lab.farm.buildbot import described
 from lab.farm.config import Farm
-from lab.farm.loaded import digest
+from lab.farm.loaded_config import digest
 from lab.farm.local import LocalFarm, programs
 from lab.farm.systemd import units
 from lab.run.options import PROVISION

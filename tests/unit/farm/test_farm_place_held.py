@@ -20,7 +20,7 @@ from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
-from lab.places.holding import job_user, stock_user, store_name
+from lab.places.lease import job_user, stock_user, store_name
 from lab.results import Store, open_store
 
 ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
@@ -73,7 +73,7 @@ class Played:
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
-    monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: played)
+    monkeypatch.setattr("lab.places.lease.Coordinator", lambda _address: played)
     monkeypatch.setattr(farm_queue, "POLL_S", 0.0)
     monkeypatch.setattr(labgrid_place, "POLL_S", 0.0)
     monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.0)

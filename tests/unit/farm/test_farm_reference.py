@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from lab.cli.exporter import watched
-from lab.farm import judging
+from lab.farm import judge
 from lab.farm.config import HealthConfig, load
 from lab.farm.reference_board import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
@@ -91,7 +91,7 @@ def test_lab_run_says_so_and_does_not_ask_the_judge(tmp_path: Path, monkeypatch:
         "health: {reference: ref, faults: 4}\nschedules: [{name: n, env: e.yaml, board: ref}]\n"
     )
     asked: list[int] = []
-    monkeypatch.setattr(judging, "judged", lambda _store, run_id, *_: asked.append(run_id) or True)
+    monkeypatch.setattr(judge, "judged", lambda _store, run_id, *_: asked.append(run_id) or True)
     said: list[str] = []
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         book = JobQueue(store, "lab-1/boot/1/1", lambda _who: None)

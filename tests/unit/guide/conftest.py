@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support import guide_family
 
-from lab.guide import compare, reading, sheet
+from lab.guide import compare, measurements, reader
 from lab.guide.compare import Comparison
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
-from lab.guide.sheet import MeasuredGuide
 
 
 @pytest.fixture(scope="session")
@@ -21,12 +21,12 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 @pytest.fixture(scope="session")
 def guides(paths: Mapping[str, Path]) -> Mapping[str, Guide]:
-    return {name: reading.read(path) for name, path in paths.items()}
+    return {name: reader.read(path) for name, path in paths.items()}
 
 
 @pytest.fixture(scope="session")
 def sheets(guides: Mapping[str, Guide]) -> Mapping[str, MeasuredGuide]:
-    return {name: sheet.of_guide(guide) for name, guide in guides.items()}
+    return {name: measurements.of_guide(guide) for name, guide in guides.items()}
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.guide_family import figures, mini, table, text
 
 from lab.errors import ConfigurationError
-from lab.guide import reading, rst
+from lab.guide import reader, rst
 from lab.guide.model import CellKind, Guide
 
 GOOD = mini(table("Benchmark,am62xx_sk-fs: Score", "Glmark2-DRM,61.00", title="Glmark2"))
@@ -21,7 +21,7 @@ GOOD = mini(table("Benchmark,am62xx_sk-fs: Score", "Glmark2-DRM,61.00", title="G
 def read(folder: Path, content: str | bytes) -> Guide:
     path = folder / "guide.rst"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return reading.read(path)
+    return reader.read(path)
 
 
 def refused(folder: Path, content: str | bytes) -> str:
@@ -32,9 +32,9 @@ def refused(folder: Path, content: str | bytes) -> str:
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.rst: cannot be read: No such file"):
-        reading.read(tmp_path / "none.rst")
+        reader.read(tmp_path / "none.rst")
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
-        reading.read(tmp_path)
+        reader.read(tmp_path)
 
 
 def test_a_file_of_100_mb_is_refused_unread(tmp_path: Path) -> None:
@@ -42,19 +42,19 @@ def test_a_file_of_100_mb_is_refused_unread(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(100_000_000)
     with pytest.raises(ConfigurationError, match="larger than 8192 KiB"):
-        reading.read(path)
+        reader.read(path)
 
 
 def test_restructuredtext_of_a_megabyte_is_refused_before_docutils_sees_it(tmp_path: Path) -> None:
     path = tmp_path / "guide.rst"
     path.write_text(".. csv-table:: T\n\n" + '   "a","1.00"\n' * 80_000)
     with pytest.raises(ConfigurationError, match="larger than 512 KiB"):
-        reading.read(path)
+        reader.read(path)
 
 
 def test_a_device_without_end_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="larger than 8192 KiB"):
-        reading.read(Path("/dev/zero"))
+        reader.read(Path("/dev/zero"))
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
@@ -212,11 +212,11 @@ def test_a_truncated_guide_gives_what_it_has(tmp_path: Path, name: str, share: f
     whole = text(figures(name))
     path = tmp_path / name
     path.write_text(whole[: int(len(whole) * share)], encoding="utf-8")
-    guide = reading.read(path)
+    guide = reader.read(path)
     assert 0 < len(guide.tables) <= 22
     full = tmp_path / f"full-{name}"
     full.write_text(whole, encoding="utf-8")
-    complete = reading.read(full)
+    complete = reader.read(full)
     for cut, all_of_it in zip(guide.tables[:-1], complete.tables, strict=False):
         assert [c.value for c in cut.cells] == [c.value for c in all_of_it.cells]
 
@@ -281,7 +281,7 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, c
     path = tmp_path_factory.getbasetemp() / "any.rst"
     path.write_text(content, encoding="utf-8", errors="surrogatepass")
     try:
-        guide = reading.read(path)
+        guide = reader.read(path)
     except ConfigurationError:
         return
     count = content.count("\n") + 1
@@ -294,6 +294,6 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
     path = tmp_path_factory.getbasetemp() / "any.bin"
     path.write_bytes(b".. csv-table::\n" + content)
     try:
-        reading.read(path)
+        reader.read(path)
     except ConfigurationError as error:
         assert str(path) in str(error)  # noqa: PT017 - both outcomes are sound

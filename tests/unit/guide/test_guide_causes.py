@@ -11,10 +11,11 @@ from attrs import evolve
 from support.guide_family import GuideText, TableText, import_guide, mini, table, write_rst
 
 from lab.cli import main
-from lab.guide import change_page, compare, export, grouping, reading, rulebook, sheet
+from lab.guide import causes as guide_causes
+from lab.guide import change_page, compare, export, measurements, reader, rulebook
+from lab.guide.causes import Cause, Kind
 from lab.guide.compare import Comparison, Earlier
-from lab.guide.grouping import Cause, Kind
-from lab.guide.sheet import MeasuredGuide
+from lab.guide.measurements import MeasuredGuide
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
 from lab.results.snapshot import watch
@@ -29,30 +30,30 @@ def text_of(release: str, *tables: TableText) -> str:
 
 
 def guide(release: str, *tables: TableText) -> MeasuredGuide:
-    return sheet.of_guide(reading.parse(f"a1-{release}.rst", text_of(release, *tables)))
+    return measurements.of_guide(reader.parse(f"a1-{release}.rst", text_of(release, *tables)))
 
 
 def causes(found: Comparison, kind: Kind) -> list[Cause]:
-    return [cause for cause in grouping.causes(found) if cause.kind is kind]
+    return [cause for cause in guide_causes.causes(found) if cause.kind is kind]
 
 
 # --- the five guides ------------------------------------------------------------------------------------------------------
 
 
 def test_every_change_that_is_no_noise_belongs_to_exactly_one_cause(comparison: Comparison) -> None:
-    told = [id(change) for cause in grouping.causes(comparison) for change in cause.changes]
+    told = [id(change) for cause in guide_causes.causes(comparison) for change in cause.changes]
     assert len(told) == len(set(told))
     assert set(told) == {id(change) for change in comparison.changes if change.verdict not in QUIET}
 
 
 def test_the_dead_tunnel_is_on_top_and_new_since_the_last_guide(comparison: Comparison) -> None:
     wrong = causes(comparison, Kind.WRONG)
-    assert grouping.causes(comparison)[: len(wrong)] == wrong
+    assert guide_causes.causes(comparison)[: len(wrong)] == wrong
     assert {cause.rule for cause in wrong} == {"ipsec-broken", "udp-search-stuck", "udp-link-broken"}
     (tunnel,) = [cause for cause in wrong if cause.rule == "ipsec-broken"]
     assert tunnel.what == "IPSec: the tunnel did not carry the traffic"
     assert tunnel.boards == ("am62xx_sk-fs", "am62xxsip_sk-fs")
-    assert grouping.heading(Kind.WRONG, comparison.names) == "wrong or broken, new since 09.02.00"
+    assert guide_causes.heading(Kind.WRONG, comparison.names) == "wrong or broken, new since 09.02.00"
 
 
 def test_what_moved_together_is_one_cause(comparison: Comparison) -> None:
@@ -79,8 +80,8 @@ def test_known_faults_are_folded_into_one_line_each(comparison: Comparison) -> N
 
 
 def test_no_path_and_no_release_is_repeated_in_a_cause(comparison: Comparison) -> None:
-    assert not any(path in cause.text for path in comparison.paths for cause in grouping.causes(comparison))
-    assert not any("\n" in cause.text for cause in grouping.causes(comparison))
+    assert not any(path in cause.text for path in comparison.paths for cause in guide_causes.causes(comparison))
+    assert not any("\n" in cause.text for cause in guide_causes.causes(comparison))
 
 
 def test_what_our_rules_suspect_is_never_called_worse_or_better(
@@ -147,10 +148,10 @@ def test_a_wrong_total_is_on_top_and_neither_worse_nor_better() -> None:
     (total,) = [c for c in found.changes if c.metric == "power.total"]
     assert total.verdict is Verdict.SUSPECT
     assert "(rail-total)" in total.reason
-    first = grouping.causes(found)[0]
+    first = guide_causes.causes(found)[0]
     assert (first.kind, first.rule, first.changes) == (Kind.WRONG, "rail-total", (total,))
     known = compare.compare(guide("10.00", power_of("240.00")), guide("11.00", power_of("250.00")))
-    assert grouping.causes(known)[0].kind is Kind.KNOWN
+    assert guide_causes.causes(known)[0].kind is Kind.KNOWN
 
 
 def power_of(total: str) -> TableText:
@@ -177,13 +178,13 @@ def test_a_number_that_moved_is_told_however_long_it_is_suspect(old: str, new: s
     found = compare.compare(guide("10.00", power_of(old)), guide("11.00", power_of(new)))
     (total,) = [c for c in found.changes if c.metric == "power.total"]
     assert total.verdict is Verdict.SUSPECT
-    told = grouping.causes(found)
+    told = guide_causes.causes(found)
     (cause,) = [cause for cause in told if cause.rule == "rail-total"]
     assert (cause.kind, cause.changes) == (kind, (total,))
     assert cause.why.endswith(says)
     assert "rail" in change_page.markdown(found), "a comment tells it, too"
     assert "no sound number" not in cause.why
-    assert grouping.heading(Kind.SUSPECT, found.names) == "suspect"
+    assert guide_causes.heading(Kind.SUSPECT, found.names) == "suspect"
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,7 @@ def test_a_guide_of_the_real_time_kernel_is_held_against_its_own_kernel(
     ],
 )
 def test_one_rule_says_which_kernel_a_guide_is_of(title: str, file: str, release: str | None) -> None:
-    found = reading.parse(file, mini(pipe(20), title=title))
+    found = reader.parse(file, mini(pipe(20), title=title))
     assert found.kernel_release == release
     if release is not None:
         assert evolve(found, release="09.03", release_source="given").kernel_release == "09.03"

@@ -9,9 +9,10 @@ import pytest
 from markdown_it import MarkdownIt
 from support.guide_family import GuideText, table, write_rst
 
-from lab.guide import change_page, compare, grouping, reading, sheet
+from lab.guide import causes as guide_causes
+from lab.guide import change_page, compare, measurements, reader
+from lab.guide.causes import Cause, Kind
 from lab.guide.compare import Comparison
-from lab.guide.grouping import Cause, Kind
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 HOSTILE = "<script>alert(1)</script>|a*b_c`d`[e](http://example.org)&amp;@team$x$\u202egnp#1"
@@ -71,7 +72,7 @@ def hostile() -> Comparison:
             table(f"Test,{name}: Wobble (turns/s)", f"{name},{value}", title=name),
         ]
         text = write_rst(GuideText(f"Linux {release} Performance Guide", tables=tables))
-        found.append(sheet.of_guide(reading.parse(f"{name}-{release}.rst", text)))
+        found.append(measurements.of_guide(reader.parse(f"{name}-{release}.rst", text)))
     return compare.compare(*found)
 
 
@@ -87,18 +88,18 @@ def test_the_page_is_well_formed_whole_and_needs_no_network(comparison: Comparis
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
     assert "max-width: 40rem" in text
-    assert grouping.verdict_line(comparison) in text
+    assert guide_causes.verdict_line(comparison) in text
     for change in comparison.changes:
         assert any(
             change.board in (None, *row) and f"lines {change.lines[0]}, {change.lines[1]}" in row for row in page.rows
         )
-    for cause in grouping.causes(comparison):
+    for cause in guide_causes.causes(comparison):
         assert any(cause.what in row and cause.why in row for row in page.rows)
 
 
 def test_the_comment_is_markdown_whose_table_has_all_its_columns(comparison: Comparison) -> None:
     text = change_page.markdown(comparison)
-    assert text.startswith(f"**{grouping.verdict_line(comparison)}**\n")
+    assert text.startswith(f"**{guide_causes.verdict_line(comparison)}**\n")
     assert len(text) < 65536, "what GitHub takes"
     page = rendered(text)
     assert page.mistakes == []
@@ -108,7 +109,7 @@ def test_the_comment_is_markdown_whose_table_has_all_its_columns(comparison: Com
     boot = next(row for row in page.rows if row[0].startswith("boot.time"))
     assert boot[2:4] == ["18.06 ± 0.12 s", "16.24 ± 0.23 s"]
     assert re.fullmatch(r"lines \d+, \d+", boot[6])
-    told = [cause for cause in grouping.causes(comparison) if cause.kind is Kind.WRONG]
+    told = [cause for cause in guide_causes.causes(comparison) if cause.kind is Kind.WRONG]
     assert all(cause.what in text for cause in told)
 
 
@@ -134,11 +135,11 @@ def test_a_comment_is_as_long_as_a_forge_takes_whatever_the_guides_hold(name: st
             for n, row in enumerate(rows)
         ]
         text = write_rst(GuideText(f"Linux {release} Performance Guide", tables=tables))
-        sheets.append(sheet.of_guide(reading.parse(f"{name}-{release}.rst", text)))
+        sheets.append(measurements.of_guide(reader.parse(f"{name}-{release}.rst", text)))
     found = compare.compare(*sheets)
     causes = [_cause(found, Kind.WORSE, f"{name} {n}") for n in range(150)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "causes", lambda _found: causes)
+        patch.setattr(guide_causes, "causes", lambda _found: causes)
         text = change_page.markdown(found)
     assert len(text.encode()) < 65536, "what GitHub takes"
     page = rendered(text)
@@ -154,8 +155,8 @@ def _cause(found: Comparison, kind: Kind, why: str) -> Cause:
 
 
 def test_a_page_of_two_guides_that_did_not_move_says_so(hostile: Comparison) -> None:
-    same = sheet.of_guide(
-        reading.parse(
+    same = measurements.of_guide(
+        reader.parse(
             "g.rst",
             'T\n====\n\n.. csv-table:: L\n    :header: "Benchmarks","a1: perf"\n\n    "lat_pipe (us)","2.00"\n',
         )

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 from support.guide_family import GuideText, TableText, table, write_rst
 
-from lab.guide import assemble, compare, rst, sheet
+from lab.guide import assemble, compare, measurements, rst
 from lab.guide.compare import Change, Comparison
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
-from lab.guide.sheet import MeasuredGuide
 from lab.judge.verdicts import Verdict
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
@@ -183,7 +183,7 @@ def sheet_of(release: str, tables: Sequence[TableText], conditions: Sequence[tup
     guide = Guide(
         "g.rst", "rst", document.title, release, (), assemble.tables(document.tables), tuple(document.conditions), ()
     )
-    return sheet.of_guide(guide)
+    return measurements.of_guide(guide)
 
 
 def one(old: TableText, new: TableText, releases: tuple[str, str] = ("10.00", "11.00"), metric: str = "") -> Change:

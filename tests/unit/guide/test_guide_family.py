@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 from support import guide_family
 
-from lab.guide import export, reading, rulebook
+from lab.guide import export, reader, rulebook
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Severity
-from lab.guide.sheet import MeasuredGuide
 
 # Counted in the files without this reader: lines that begin with a quoted cell inside a csv-table, and the cells after
 # the first of each; in the rendered text the lines that are a number with two decimals, and the second key of OpenSSL.
@@ -247,7 +247,7 @@ def test_the_written_guides_are_the_originals(
 ) -> None:
     """The figures that the repository carries say what the originals say, where those are at hand."""
     for name, path in guide_family.written(tmp_path_factory.mktemp("written")).items():
-        written, read = reading.read(path), guides[name]
+        written, read = reader.read(path), guides[name]
         assert [(t.chapter, t.title, t.title_source, t.header) for t in written.tables] == [
             (t.chapter, t.title, t.title_source, t.header) for t in read.tables
         ]

@@ -9,7 +9,7 @@ import pytest
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import directives, html, plain_text, reading
+from lab.guide import directives, html, plain_text, reader
 from lab.guide.model import CellKind
 
 HEADER = "<tr><th>Benchmarks</th><th>am62xx_sk-fs: perf</th></tr>"
@@ -25,7 +25,7 @@ def test_a_board_above_its_columns_is_the_board_of_each() -> None:
         '<th colspan="2">am62xx_lp_sk-fs</th></tr><tr><th>Score</th><th>Fps</th><th>Score</th><th>Fps</th></tr>'
         "<tr><td>a</td><td>1.00</td><td>2.00</td><td>3.00</td><td>4.00</td></tr></table>"
     )
-    (table,) = reading.parse("g", text).tables
+    (table,) = reader.parse("g", text).tables
     assert table.title == "T"
     assert [(c.board, c.metric, c.number) for c in table.cells] == [
         ("am62xx_sk-fs", "Score", 1.0),
@@ -41,7 +41,7 @@ def test_what_navigates_a_page_is_no_part_of_the_guide() -> None:
         f'<div role="navigation"><h2>Menu</h2>{menu}</div><h2>LMBench</h2><table>{HEADER}<tr><td>bw_pipe (MB/s)<td>5.00</tr>'
         f'</table><div class="sphinxsidebar">{menu}</div><nav>{menu}</nav><script>"<table><tr><td>1</table>"</script>'
     )
-    guide = reading.parse("g", text)
+    guide = reader.parse("g", text)
     assert [(t.chapter, t.title, [c.number for c in t.cells]) for t in guide.tables] == [
         (("LMBench",), "LMBench", [5.0])
     ]
@@ -50,14 +50,14 @@ def test_what_navigates_a_page_is_no_part_of_the_guide() -> None:
 
 def test_html_without_end_tags_is_read() -> None:
     text = page(f"<h2>LMBench<table>{HEADER}<tr><td>bw_pipe (MB/s)<td>5.00<tr><td>bw_unix (MB/s)<td>6.00")
-    assert [c.number for t in reading.parse("g", text).tables for c in t.cells] == [5.0, 6.0]
+    assert [c.number for t in reader.parse("g", text).tables for c in t.cells] == [5.0, 6.0]
 
 
 def test_a_row_that_a_page_fills_at_its_end_is_short_again() -> None:
     header = "| Key | a1-fs: Score | b1-fs: Score |\n| --- | --- | --- |\n"
-    guide = reading.parse("g", f"# G\n\n{header}| a | 1.00 | 2.00 |\n| b | 3.00 |  |\n")
+    guide = reader.parse("g", f"# G\n\n{header}| a | 1.00 | 2.00 |\n| b | 3.00 |  |\n")
     assert [c.kind for t in guide.tables for c in t.cells] == [CellKind.VALUE, CellKind.VALUE, CellKind.UNATTRIBUTED]
-    hole = reading.parse("g", f"# G\n\n{header}| a |  | 2.00 |\n| b | 3.00 |  |\n")
+    hole = reader.parse("g", f"# G\n\n{header}| a |  | 2.00 |\n| b | 3.00 |  |\n")
     assert [c.board for t in hole.tables for c in t.cells if c.number == 3.0] == ["a1-fs"]
 
 
@@ -100,7 +100,7 @@ Execute the benchmark with the following:
 
 @pytest.mark.parametrize("between", ["", "3. Format - S16_LE\n\n4. Period size - 64\n"])
 def test_neither_a_command_nor_an_item_of_a_list_is_the_title_of_the_table_below(between: str) -> None:
-    assert [table.title for table in reading.parse("g", DRAWN % between).tables] == ["Dhrystone"]
+    assert [table.title for table in reader.parse("g", DRAWN % between).tables] == ["Dhrystone"]
 
 
 def test_each_form_is_known_by_its_tables() -> None:
@@ -135,15 +135,15 @@ T
 
 
 def test_branches_are_chosen_by_what_is_defined() -> None:
-    one = reading.parse("g", BRANCHED, {"CONFIG_part": "am62x"})
+    one = reader.parse("g", BRANCHED, {"CONFIG_part": "am62x"})
     assert [(c.board, c.number) for t in one.tables for c in t.cells] == [("am62xx_sk-fs", 300.0)]
-    other = reading.parse("g", BRANCHED, {"CONFIG_part": "AM65X", "__BOARD__": "am654x-evm"})
+    other = reader.parse("g", BRANCHED, {"CONFIG_part": "AM65X", "__BOARD__": "am654x-evm"})
     assert [(c.board, c.number) for t in other.tables for c in t.cells] == [("am654x-evm", 400.0)]
     assert other.repairs == ()
 
 
 def test_branches_that_nobody_chose_are_all_read_and_it_is_said() -> None:
-    guide = reading.parse("g", BRANCHED)
+    guide = reader.parse("g", BRANCHED)
     assert [(c.board, c.number) for t in guide.tables for c in t.cells] == [("am62xx_sk-fs", 300.0), (None, 400.0)]
     assert ["--define CONFIG_part=VALUE" in part.reason for part in guide.repairs] == [True, True]
 
@@ -203,12 +203,12 @@ def test_a_mistaken_define_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_udp_tables_of_other_spellings_have_their_metric(
     title: str, header: str, row: str, metric: str, params: dict[str, str]
 ) -> None:
-    from lab.guide import sheet  # noqa: PLC0415
+    from lab.guide import measurements  # noqa: PLC0415
 
     text = (
         f"# G\n\nTable: {title}\n\n| {header} | am62xx_sk-fs: THROUGHPUT (Mbits/sec) |\n|---|---|\n| {row} | 7.00 |\n"
     )
-    (r,) = sheet.of_guide(reading.parse("g", text)).readings
+    (r,) = measurements.of_guide(reader.parse("g", text)).readings
     assert (r.metric, dict(r.params)) == (metric, params)
 
 
@@ -223,45 +223,45 @@ def test_udp_tables_of_other_spellings_have_their_metric(
 def test_latencies_of_real_time_guides_have_their_metric(
     title: str, header: str, row: str, params: dict[str, str]
 ) -> None:
-    from lab.guide import sheet  # noqa: PLC0415
+    from lab.guide import measurements  # noqa: PLC0415
 
     text = f"# G\n\nTable: {title}\n\n| Benchmarks | {header} |\n|---|---|\n| {row} | 7.00 |\n"
-    (r,) = sheet.of_guide(reading.parse("g", text)).readings
+    (r,) = measurements.of_guide(reader.parse("g", text)).readings
     assert (r.metric, r.board) == ("cyclictest.latency", "am62xx_sk-fs")
     assert params.items() <= dict(r.params).items()
 
 
 def test_io_only_with_ddr_is_a_mode_of_its_own() -> None:
-    from lab.guide import sheet  # noqa: PLC0415
+    from lab.guide import measurements  # noqa: PLC0415
 
     tables = "".join(
         f"\n\nTable: {mode} Power Performance\n\n| Rail name | Rail voltage(V) | Power (mW) |\n|---|---|---|\n| vdd_core | 0.85 | 7.00 |\n"
         for mode in ("I/O Only", "I/O Only + DDR", "RTC + I/O + DDR")
     )
-    readings = [r for r in sheet.of_guide(reading.parse("g", f"# G{tables}")).readings if r.metric]
+    readings = [r for r in measurements.of_guide(reader.parse("g", f"# G{tables}")).readings if r.metric]
     assert [r.params["mode"] for r in readings] == ["i/oonly", "i/oonly+ddr", "rtc+i/o+ddr"]
 
 
 def test_a_page_that_is_no_guide_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="holds no table of a performance guide"):
-        reading.parse("g", page("<p>Nothing here</p>"))
+        reader.parse("g", page("<p>Nothing here</p>"))
 
 
 def test_a_body_that_has_a_sidebar_is_no_sidebar() -> None:
     for tag in ('<body class="sidebar-visible">', '<div class="sidebar-layout">'):
         text = f"<html>{tag}<h1>LMBench</h1><table>{HEADER}<tr><td>bw_pipe (MB/s)<td>5.00</table></html>"
-        assert [c.number for t in reading.parse("g", text).tables for c in t.cells] == [5.0]
+        assert [c.number for t in reader.parse("g", text).tables for c in t.cells] == [5.0]
 
 
 def test_markdown_escapes_are_undone() -> None:
     text = "# LMBench\n\n| Benchmarks | am62xx\\_lp\\_sk-fs: perf |\n|:--|--:|\n| bw\\_pipe (MB/s) | 5.00 |\n\n  : LMBench Benchmarks\n"
-    (table,) = reading.parse("g", text).tables
+    (table,) = reader.parse("g", text).tables
     assert [(t.row, t.board, t.number) for t in table.cells] == [("bw_pipe (MB/s)", "am62xx_lp_sk-fs", 5.0)]
     assert table.title == "LMBench Benchmarks"
 
 
 def test_nothing_may_stand_above_the_first_column_of_tabs() -> None:
-    (table,) = reading.parse("g", "LMBench\n\tam62xx_sk-fs: perf\nbw_pipe (MB/s)\t5.00\nbw_unix (MB/s)\t6.00\n").tables
+    (table,) = reader.parse("g", "LMBench\n\tam62xx_sk-fs: perf\nbw_pipe (MB/s)\t5.00\nbw_unix (MB/s)\t6.00\n").tables
     assert [(c.row, c.board, c.number) for c in table.cells] == [
         ("bw_pipe (MB/s)", "am62xx_sk-fs", 5.0),
         ("bw_unix (MB/s)", "am62xx_sk-fs", 6.0),
@@ -270,9 +270,7 @@ def test_nothing_may_stand_above_the_first_column_of_tabs() -> None:
 
 
 def test_a_blank_before_the_colon_does_not_hide_a_board() -> None:
-    (table,) = reading.parse(
-        "g", "# G\n\n| Benchmarks | am62xx_sk-fs : perf |\n|---|---|\n| linpack | 5.00 |\n"
-    ).tables
+    (table,) = reader.parse("g", "# G\n\n| Benchmarks | am62xx_sk-fs : perf |\n|---|---|\n| linpack | 5.00 |\n").tables
     assert [c.board for c in table.cells] == ["am62xx_sk-fs"]
 
 
@@ -291,7 +289,7 @@ def test_a_cause_is_one_line_of_a_check_and_said_nowhere_else(
 
 def test_a_complaint_about_prose_that_costs_nothing_is_not_told() -> None:
     prose = "\n\nUnexpected\n   indentation\n here.\n"
-    guide = reading.parse("g", BRANCHED + prose, {"CONFIG_part": "AM62X"})
+    guide = reader.parse("g", BRANCHED + prose, {"CONFIG_part": "AM62X"})
     assert (guide.unread, guide.repairs) == ((), ())
 
 
@@ -309,4 +307,4 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_of_these_forms_does_not_go_off(bomb: str) -> None:
     with contextlib.suppress(ConfigurationError):
-        reading.parse("g", BOMBS[bomb])
+        reader.parse("g", BOMBS[bomb])

@@ -12,7 +12,7 @@ from support.guide_family import TableText
 from support.guide_forms import FORMS
 from support.guide_generator import FAULTS, FLAWS, HARMLESS, Generated
 
-from lab.guide import reading, rulebook, sheet
+from lab.guide import measurements, reader, rulebook
 from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Severity
 
@@ -32,7 +32,7 @@ def cells(guide: Guide) -> Mapping[tuple[str, str, str, str], str]:
 @pytest.mark.parametrize("form", FORMS)
 @given(guide=generator.guides())
 def test_the_cells_read_are_the_cells_written(form: str, guide: Generated) -> None:
-    read = reading.parse("guide", FORMS[form](guide.text))
+    read = reader.parse("guide", FORMS[form](guide.text))
     assert read.format == form
     assert (read.unread, read.repairs) == ((), ())
     assert cells(read) == guide.cells
@@ -42,7 +42,7 @@ def test_the_cells_read_are_the_cells_written(form: str, guide: Generated) -> No
 @pytest.mark.parametrize("form", FORMS)
 @given(guide=generator.guides())
 def test_a_sound_guide_has_no_finding_and_every_number_a_metric_of_its_own(form: str, guide: Generated) -> None:
-    read = sheet.of_guide(reading.parse("guide", FORMS[form](guide.text)))
+    read = measurements.of_guide(reader.parse("guide", FORMS[form](guide.text)))
     assert [f.message for f in rulebook.run(read) if f.severity in {Severity.ERROR, Severity.SUSPECT}] == []
     numbers = [r for r in read.readings if r.number is not None and not r.table.columns[r.cell.column].is_key]
     keys = Counter((r.board, r.key) for r in numbers)
@@ -57,10 +57,10 @@ def test_a_malformed_table_is_read_and_one_finding_says_so(flaw: str, guide: Gen
     assume(table is not None)
     assert table is not None
     plant: Callable[[str, TableText], str] = {**FLAWS, **HARMLESS}[flaw]
-    read = reading.parse("guide", plant(generator.rst(guide), table))
+    read = reader.parse("guide", plant(generator.rst(guide), table))
     assert cells(read) == guide.cells
     assert read.unread == ()
-    said = [f for f in rulebook.run(sheet.of_guide(read)) if f.rule.id == "mended"]
+    said = [f for f in rulebook.run(measurements.of_guide(read)) if f.rule.id == "mended"]
     assert len(said) == (flaw in FLAWS)
 
 
@@ -71,7 +71,7 @@ def test_the_findings_are_the_faults_planted(guide: Generated) -> None:
         if (done := plant(guide)) is not None:
             guide, rule = done
             planted[rule] += 1
-    read = sheet.of_guide(reading.parse("guide", generator.rst(guide)))
+    read = measurements.of_guide(reader.parse("guide", generator.rst(guide)))
     found = Counter(f.rule.id for f in rulebook.run(read) if f.severity is Severity.ERROR)
     assert found == planted
 
@@ -79,18 +79,18 @@ def test_the_findings_are_the_faults_planted(guide: Generated) -> None:
 def test_a_header_where_the_title_belongs_is_one_cause() -> None:
     rows = "\n".join(f'    "{i}_row","{i}.00"' for i in range(1, 67))
     good = 'T\n=========\n\n.. csv-table:: "Benchmarks","am62xx_sk-fs: perf"\n\n' + rows
-    read = reading.parse("guide", good)
+    read = reader.parse("guide", good)
     assert [c.kind for t in read.tables for c in t.cells] == [CellKind.VALUE] * 66
     assert {c.board for t in read.tables for c in t.cells} == {"am62xx_sk-fs"}
-    assert [f.rule.id for f in rulebook.run(sheet.of_guide(read))] == ["mended"]
+    assert [f.rule.id for f in rulebook.run(measurements.of_guide(read))] == ["mended"]
 
 
 def test_rows_that_no_header_fits_are_one_finding() -> None:
     rows = "\n".join(f'    "row","{i}.00","3"' for i in range(1, 67))
-    read = reading.parse(
+    read = reader.parse(
         "guide", f'T\n====\n\n.. csv-table:: T\n    :header: "Benchmarks","am62xx_sk-fs: perf"\n\n{rows}\n'
     )
-    (finding,) = [f for f in rulebook.run(sheet.of_guide(read)) if f.severity is Severity.ERROR]
+    (finding,) = [f for f in rulebook.run(measurements.of_guide(read)) if f.severity is Severity.ERROR]
     assert finding.rule.id == "overlong-row"
     assert "and 65 more rows have 3 cells" in finding.message
     assert len(finding.cells) == 132
@@ -111,7 +111,7 @@ def test_rows_that_no_header_fits_are_one_finding() -> None:
 )
 def test_coremark_pro_has_any_number_of_cores(title: str, cores: str | None) -> None:
     text = f'T\n====\n\n.. csv-table:: {title}\n    :header: "Benchmarks","am62xx_sk-fs: perf"\n\n    "core (workloads/)","1.00"\n'
-    (r,) = sheet.of_guide(reading.parse("guide", text)).readings
+    (r,) = measurements.of_guide(reader.parse("guide", text)).readings
     assert (r.metric, r.params.get("contexts")) == ("coremark_pro.rate", cores)
 
 
@@ -120,5 +120,5 @@ def test_cells_under_other_words_never_share_a_key() -> None:
         f'.. csv-table:: {title}\n    :header: "Benchmarks","am62xx_sk-fs: perf"\n\n    "linpack (Kflops)","{value}"'
         for title, value in (("Linpack", "300.00"), ("Linpack with another compiler", "200.00"))
     )
-    readings = sheet.of_guide(reading.parse("guide", f"T\n====\n\n{tables}\n")).readings
+    readings = measurements.of_guide(reader.parse("guide", f"T\n====\n\n{tables}\n")).readings
     assert [(r.metric, r.number) for r in readings] == [("linpack.rate", 300.0), ("", 200.0)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.guide import assemble, layout, stored
+from lab.guide import assemble, layout, stored_release
 from lab.guide.layout import guide_name
 from lab.host.clock import utc_now
 from lab.metrics import by_name
@@ -48,7 +48,7 @@ def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path
             attempt = AttemptRecord(cycle, 1, WOKEN, "ok", None, None, "", utc_now(), 1.0, samples)
             store.record_attempt(run.id, attempt)
         store.finish_run(run.id, "completed")
-        (entry,) = stored.release(store, "11.01", ()).entries
+        (entry,) = stored_release.release(store, "11.01", ()).entries
     assert (entry.metric, entry.text) == ("power.rail", "7.20 (min 7.10, max 7.30)")
 
 

@@ -16,8 +16,8 @@ from support.guide_generator import Generated
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import reading, sheet, stored, write_rst
-from lab.guide.importing import Imported
+from lab.guide import measurements, reader, rst_writer, stored_release
+from lab.guide.importer import Imported
 from lab.guide.model import Guide
 from lab.judge.labels import release_key
 from lab.results import Store, open_store
@@ -99,8 +99,8 @@ def test_the_command_says_what_it_took_from_where(
 
 def test_a_release_is_found_by_its_short_name(store: Store, tmp_path: Path) -> None:
     put(store, tmp_path / "g.rst", mini(NAMELESS), "09.02.00", "a1-fs")
-    assert stored.sheet(store, "09.02").guide.boards == ()
-    assert len(stored.release(store, "9.2", ()).entries) == 1
+    assert stored_release.sheet(store, "09.02").guide.boards == ()
+    assert len(stored_release.release(store, "9.2", ()).entries) == 1
     assert release_key("09.02.01") != release_key("09.02")
 
 
@@ -113,12 +113,12 @@ def test_a_built_guide_survives_import_and_writing(tmp_path: Path, form: str, gu
         path.write_text(FORMS[form](guide.text))
         release = f"1.{len(store.runs())}"
         import_guide(store, path, release, None, NOW)
-        read = reading.parse("g", write_rst.write(stored.release(store, release, ())))
-    assert texts(read) == texts(reading.parse("g", generator.rst(guide)))
+        read = reader.parse("g", rst_writer.write(stored_release.release(store, release, ())))
+    assert texts(read) == texts(reader.parse("g", generator.rst(guide)))
 
 
 def texts(guide: Guide) -> Mapping[object, str]:
-    return {(r.board, r.key): r.cell.value.text for r in sheet.of_guide(guide).readings if r.number is not None}
+    return {(r.board, r.key): r.cell.value.text for r in measurements.of_guide(guide).readings if r.number is not None}
 
 
 def test_two_kernels_of_one_release_are_two_releases(store: Store, tmp_path: Path) -> None:
@@ -126,7 +126,9 @@ def test_two_kernels_of_one_release_are_two_releases(store: Store, tmp_path: Pat
     put(store, tmp_path / "g.rst", mini(NAMELESS, title="Linux 09.03 Performance Guide"), board="a1-fs")
     (done,) = put(store, tmp_path / "r.rst", mini(faster, title="RT-linux 09.03 Performance Guide"), board="a1-fs")
     assert done.release == "09.03-rt"
-    values = {name: [e.value for e in stored.release(store, name, ()).entries] for name in ("09.03", "09.03-rt")}
+    values = {
+        name: [e.value for e in stored_release.release(store, name, ()).entries] for name in ("09.03", "09.03-rt")
+    }
     assert values == {"09.03": [300.0], "09.03-rt": [400.0]}
     assert release_key("09.03") < release_key("09.03-rt") < release_key("09.03.01")
     assert release_key("9.3-rt") == release_key("09.03.00-rt")

@@ -11,7 +11,7 @@ import pytest
 from support.guide_family import import_guide, mini, table
 from support.scraped import Scrape, scrape
 
-from exporters.figures import FigureMaker
+from exporters.measurements import FigureMaker
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
 from exporters.verdicts import Against, MetricChange

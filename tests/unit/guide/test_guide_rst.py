@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.guide_family import GuideText, TableText, mini, table, write_rst
 
-from lab.guide import reading
+from lab.guide import reader
 from lab.guide.model import CellKind, Guide
 
 PERF = TableText(['"Benchmarks","am62xx_sk-fs: perf"', '"bw_pipe (MB/s)","507.32"'])
@@ -16,7 +16,7 @@ PERF = TableText(['"Benchmarks","am62xx_sk-fs: perf"', '"bw_pipe (MB/s)","507.32
 def read(folder: Path, text: str, name: str = "guide.rst") -> Guide:
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    return reading.read(path)
+    return reader.read(path)
 
 
 def titles(guide: Guide) -> list[tuple[str, str]]:

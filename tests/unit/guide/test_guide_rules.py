@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from support.guide_family import TableText, import_guide, mini, table
 
 from lab.guide import annotations as guide_annotations
-from lab.guide import assemble, compare, export, reading, rst, rulebook, sheet, show
+from lab.guide import assemble, compare, export, measurements, reader, rst, rulebook, show
 from lab.guide import udp as guide_udp
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
 from lab.guide.rulebook import Finding
 from lab.guide.rules.lmbench import ORDER
-from lab.guide.sheet import MeasuredGuide
 from lab.results.store import open_store
 
 
 def sheet_of(text: str) -> MeasuredGuide:
     document = rst.read("g.rst", text)
     modules, tables = tuple(document.modules), assemble.tables(document.tables)
-    return sheet.of_guide(
+    return measurements.of_guide(
         Guide("g.rst", "rst", document.title, "11.01", modules, tables, tuple(document.conditions), ())
     )
 
@@ -94,7 +94,7 @@ def test_a_value_from_means_is_as_uncertain_as_it_was_found_to_be(tmp_path: Path
     own = [1300.0, 648.0, 640.0, 430.0, 1876.0, 1280.0, 884.0, 1735.0, 810.0]
     text = mini(chain(paired([[0.98 * v, v, 1.02 * v] for v in own])), chain(paired([[v] for v in own]), "2mb"))
     (tmp_path / "g.rst").write_text(text)
-    one = sheet.of_guide(reading.read(tmp_path / "g.rst"))
+    one = measurements.of_guide(reader.read(tmp_path / "g.rst"))
     cells = [cell for cell in export.guide(one)["cells"] if "bw_mem-rd-" in cell["row"]]
     assert [(cell["own"], cell["own_uncertainty"]) for cell in cells] == [(1300.0, 325.0), (1300.0, None)]
     assert (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.guide_family import mini, table
 
-from lab.guide import assemble, reading
+from lab.guide import assemble, reader
 from lab.guide.assemble import RawRow, RawTable
 from lab.guide.model import CellKind, Table
 
@@ -122,5 +122,5 @@ def test_a_value_of_a_short_row_never_has_a_neighbours_board(tmp_path: Path, num
     row = ",".join(["aes256", *(f"{n}.00" for n in range(number))])
     text = mini(table(IPSEC, "aes128,1,2,3,4,5,6", row))
     (tmp_path / "g.rst").write_text(text)
-    cells = reading.read(tmp_path / "g.rst").tables[0].cells[6:]
+    cells = reader.read(tmp_path / "g.rst").tables[0].cells[6:]
     assert [(c.board, c.metric) for c in cells] == [(None, None)] * number

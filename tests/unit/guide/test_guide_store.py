@@ -24,10 +24,22 @@ from support.guide_family import GuideText, import_guide, mini, table
 from support.guide_family import write_rst as write_rst_of
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.guide import compare, compose, history, importing, layout, page, reading, sheet, stored, write_rst, writing
+from lab.guide import (
+    compare,
+    compose,
+    history,
+    importer,
+    layout,
+    measurements,
+    page,
+    reader,
+    rst_writer,
+    stored_release,
+    writer,
+)
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
-from lab.guide.sheet import MeasuredGuide
 from lab.guide.text import escaped, unescaped
 from lab.judge.store import review
 from lab.metrics import by_name
@@ -92,7 +104,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def put(store: Store, path: Path, release: str, board: str | None = None) -> list[importing.Imported]:
+def put(store: Store, path: Path, release: str, board: str | None = None) -> list[importer.Imported]:
     return import_guide(store, path, release, board, NOW)
 
 
@@ -109,9 +121,9 @@ def texts(one: MeasuredGuide, nameless: str | None = None) -> dict[tuple[str | N
 
 
 def reread(release: GuideRelease) -> MeasuredGuide:
-    guide = reading.parse("written.rst", write_rst.write(release))
+    guide = reader.parse("written.rst", rst_writer.write(release))
     assert guide.unread == ()
-    return sheet.of_guide(guide)
+    return measurements.of_guide(guide)
 
 
 # --- import -------------------------------------------------------------------------------------------------------------
@@ -158,15 +170,15 @@ def test_the_same_file_is_imported_once(store: Store, small: Path) -> None:
 
 
 def test_all_boards_of_a_guide_are_stored_or_none(store: Store, paths: Mapping[str, Path]) -> None:
-    guide = importing.prepare(paths["am62x-11.01.rst"], "11.01", None, None, NOW)
+    guide = importer.prepare(paths["am62x-11.01.rst"], "11.01", None, None, NOW)
     *others, last = guide.boards
     (attempt,) = last.run.attempts
     bad = evolve(attempt, samples=(*attempt.samples, SampleRecord("no.metric", {}, 1.0, 0.1)))
     broken = evolve(guide, boards=(*others, evolve(last, run=evolve(last.run, attempts=(bad,)))))
     with pytest.raises(TestStableError, match=r"no metric 'no\.metric'"):
-        importing.Importer(store).add(broken)
+        importer.Importer(store).add(broken)
     assert store.runs() == []
-    assert [one.is_new for one in importing.Importer(store).add(guide)] == [True, True, True]
+    assert [one.is_new for one in importer.Importer(store).add(guide)] == [True, True, True]
     assert {run.status for run in store.runs()} == {"completed"}
 
 
@@ -206,18 +218,18 @@ def test_a_board_that_the_guide_says_nothing_of_is_refused(store: Store, small: 
 def test_a_guide_that_is_imported_and_written_says_the_same(
     library: Store, sheets: Mapping[str, MeasuredGuide], name: str
 ) -> None:
-    assert texts(reread(stored.release(library, RELEASES[name], ()))) == texts(sheets[name], SK)
+    assert texts(reread(stored_release.release(library, RELEASES[name], ()))) == texts(sheets[name], SK)
 
 
 def test_every_written_row_has_the_width_of_its_header(library: Store) -> None:
-    guide = reading.parse("g", write_rst.write(stored.release(library, "09.02", ())))
+    guide = reader.parse("g", rst_writer.write(stored_release.release(library, "09.02", ())))
     for one in guide.tables:
         rows = Counter(cell.line for cell in one.cells)
         assert set(rows.values()) == {len(one.columns) - 1}
 
 
 def test_chapters_and_tables_follow_the_vendors_order(library: Store, guides: Mapping[str, Guide]) -> None:
-    written = reading.parse("g", write_rst.write(stored.release(library, "11.01", ())))
+    written = reader.parse("g", rst_writer.write(stored_release.release(library, "11.01", ())))
     original = guides["am62x-11.01.rst"]
     assert list(dict.fromkeys(t.chapter[0] for t in written.tables)) == list(
         dict.fromkeys(t.chapter[0] for t in original.tables)
@@ -228,7 +240,7 @@ def test_chapters_and_tables_follow_the_vendors_order(library: Store, guides: Ma
 
 
 def test_conditions_and_modules_go_with_the_numbers(library: Store) -> None:
-    written = reading.parse("g", write_rst.write(stored.release(library, "11.01", [SK])))
+    written = reader.parse("g", rst_writer.write(stored_release.release(library, "11.01", [SK])))
     assert [(m.name, m.clock_mhz) for m in written.modules] == [("AM62x SK", 1400.0)]
     card = "SanDisk Max Endurance SD card (SDSQQVR-032G-GN6IA)"
     assert [c.chapter[0] for c in written.conditions if c.text == card] == ["MMCSD", "UBoot MMCSD"]
@@ -236,9 +248,9 @@ def test_conditions_and_modules_go_with_the_numbers(library: Store) -> None:
 
 def test_a_stored_release_is_what_its_written_guide_reads_as(measured: Store) -> None:
     for name in ("09.02", "11.01"):
-        release = stored.release(measured, name, ())
-        made = reading.assembled("g", "rst", write_rst.document(release), None, "")
-        read = reading.parse("g", write_rst.write(release))
+        release = stored_release.release(measured, name, ())
+        made = reader.assembled("g", "rst", rst_writer.document(release), None, "")
+        read = reader.parse("g", rst_writer.write(release))
         assert evolve(read, release=None, release_source="") == made
         assert len(made.tables) > 25
 
@@ -257,18 +269,18 @@ def test_cards_of_two_products_stay_apart(store: Store, tmp_path: Path) -> None:
     cards = {"am62xx_sk-fs": "SanDisk 8GB", "am62xx_lp_sk-fs": "SanDisk 8GB", "am64xx-evm": "Kingston 32GB"}
     put(store, storage_guide(tmp_path, "AM62x", ["am62xx_sk-fs", "am62xx_lp_sk-fs"], "SanDisk 8GB"), "11.01")
     put(store, storage_guide(tmp_path, "AM64x", ["am64xx-evm"], "Kingston 32GB"), "11.01")
-    together = stored.sheet(store, "11.01")
-    known = sheet.of_sheet(together)
+    together = stored_release.sheet(store, "11.01")
+    known = measurements.of_sheet(together)
     readings = together.of("storage.fio.throughput")
-    assert {(r.board, sheet.media_of(r, known)) for r in readings} == {
+    assert {(r.board, measurements.media_of(r, known)) for r in readings} == {
         (board, (card,)) for board, card in cards.items()
     }
-    written = write_rst.write(stored.release(store, "11.01", ()))
+    written = rst_writer.write(stored_release.release(store, "11.01", ()))
     assert "-  am64xx-evm: Kingston 32GB" in written
     assert {c.boards for c in together.guide.conditions} == {("am64xx-evm",), ("am62xx_lp_sk-fs", "am62xx_sk-fs")}
-    (path,) = writing.write(store, "11.01", [], tmp_path / "out", ["html"])
+    (path,) = writer.write(store, "11.01", [], tmp_path / "out", ["html"])
     assert "am64xx-evm: Kingston 32GB" in path.read_text()
-    alone = write_rst.write(stored.release(store, "11.01", ["am62xx_sk-fs", "am62xx_lp_sk-fs"]))
+    alone = rst_writer.write(stored_release.release(store, "11.01", ["am62xx_sk-fs", "am62xx_lp_sk-fs"]))
     assert "-  SanDisk 8GB" in alone
     assert "Kingston" not in alone
 
@@ -287,7 +299,7 @@ def docutils_says(text: str) -> str:
 
 @pytest.mark.parametrize("name", guide_family.NAMES)
 def test_docutils_builds_a_written_guide_without_a_warning(library: Store, name: str) -> None:
-    assert docutils_says(write_rst.write(stored.release(library, RELEASES[name], ()))) == ""
+    assert docutils_says(rst_writer.write(stored_release.release(library, RELEASES[name], ()))) == ""
 
 
 Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]
@@ -300,7 +312,7 @@ def keys() -> list[Key]:
         {
             (r.metric, tuple(sorted(r.params.items())), tuple(c.text for c in r.table.columns if c.is_key), r.cell.row)
             for name in guide_family.NAMES
-            for r in sheet.of_guide(reading.parse(name, guide_family.text(guide_family.figures(name)))).readings
+            for r in measurements.of_guide(reader.parse(name, guide_family.text(guide_family.figures(name)))).readings
             if r.quantity and not r.is_alias and r.cell.metric is not None
         }
     )
@@ -357,7 +369,7 @@ def test_what_is_written_is_read_back_cell_by_cell(release: GuideRelease) -> Non
         ): e.text
         for e in release.entries
     }
-    text = write_rst.write(release)
+    text = rst_writer.write(release)
     assert texts(reread(release)) == expected
     assert docutils_says(text) == ""
 
@@ -376,7 +388,7 @@ def test_every_metric_of_the_five_has_its_place() -> None:
 
 
 def test_what_was_measured_here_goes_before_what_was_published(measured: Store) -> None:
-    release = stored.release(measured, "11.01", [SK])
+    release = stored_release.release(measured, "11.01", [SK])
     boots = {e.params["medium"]: e for e in release.entries if e.metric == "boot.time"}
     (run_id,) = [run.id for run in measured.runs() if run.kind == "boot"]
     assert {medium: e.evidence.run_id for medium, e in boots.items()} == {"sd": run_id, "emmc": run_id, "ospi": run_id}
@@ -394,7 +406,7 @@ def test_what_was_measured_here_goes_before_what_was_published(measured: Store) 
 
 def test_nothing_that_was_measured_is_left_out(store: Store) -> None:
     run = recorded_run.record(store, virtual=False, cycles=1)
-    written = reread(stored.release(store, "11.01", ()))
+    written = reread(stored_release.release(store, "11.01", ()))
     assert Counter(r.metric for r in written.readings if r.cell.metric is not None and r.board == "SK-AM62-0042") == {
         "boot.time": 3,
         "boot.power_on_to_prompt": 3,
@@ -418,13 +430,13 @@ def panicked(store: Store, good: int = 1, board: str = "SK-AM62-0042", release: 
 
 def test_the_good_cycles_of_a_run_that_failed_are_in_no_guide(store: Store, tmp_path: Path) -> None:
     recorded_run.record(store, virtual=False, cycles=2)
-    before = {entry.value for entry in stored.release(store, "11.01", ()).entries}
+    before = {entry.value for entry in stored_release.release(store, "11.01", ()).entries}
     run = panicked(store)
-    written = stored.release(store, "11.01", ())
+    written = stored_release.release(store, "11.01", ())
     assert {entry.value for entry in written.entries} == before
     assert written.failed == (f"SK-AM62-0042 (sd): run {run.id} failed in 3 of 4 cycles (kernel_panic 3)",)
     said: list[str] = []
-    (path,) = writing.write(store, "11.01", (), tmp_path, ["html"], say=said.append)
+    (path,) = writer.write(store, "11.01", (), tmp_path, ["html"], say=said.append)
     assert said == [f"left out: {written.failed[0]}"]
     assert written.failed[0] in path.read_text()
     for point in (one for found in history.trends(store, "boot.time", "SK-AM62-0042", {}) for one in found.points):
@@ -434,17 +446,17 @@ def test_the_good_cycles_of_a_run_that_failed_are_in_no_guide(store: Store, tmp_
 def test_a_board_of_failed_runs_alone_leaves_the_others_their_guide(store: Store) -> None:
     run = panicked(store, board="other")
     with pytest.raises(ConfigurationError, match=f"no numbers of board .*run {run.id} failed in 3 of 4 cycles"):
-        stored.release(store, "11.01", ())
+        stored_release.release(store, "11.01", ())
     store.finish_run(store.begin_run("boot", "am64xx_evm", "dead", "11.01", plan={}, provenance={}).id, "failed")
     recorded_run.record(store, virtual=True, cycles=1)
-    assert stored.release(store, "11.01", ()).boards == ("qemu-1",)
+    assert stored_release.release(store, "11.01", ()).boards == ("qemu-1",)
 
 
 def test_a_run_that_was_rejected_is_in_no_guide(store: Store) -> None:
     first, last = (recorded_run.record(store, virtual=False, cycles=1, seed=seed) for seed in (1, 2))
-    assert {entry.evidence.run_id for entry in stored.release(store, "11.01", ()).entries} == {last.id}
+    assert {entry.evidence.run_id for entry in stored_release.release(store, "11.01", ()).entries} == {last.id}
     review(store, last.id, "rejected", "ada", "another card")
-    assert {entry.evidence.run_id for entry in stored.release(store, "11.01", ()).entries} == {first.id}
+    assert {entry.evidence.run_id for entry in stored_release.release(store, "11.01", ()).entries} == {first.id}
 
 
 def test_a_metric_that_no_guide_has_gets_a_table_of_its_own() -> None:
@@ -460,29 +472,29 @@ def test_a_metric_that_no_guide_has_gets_a_table_of_its_own() -> None:
 
 def test_a_board_is_named_alike_in_every_release(store: Store, small: Path) -> None:
     recorded_run.record(store, virtual=False, cycles=1)
-    assert stored.release(store, "11.01", ()).boards == ("SK-AM62-0042",)
+    assert stored_release.release(store, "11.01", ()).boards == ("SK-AM62-0042",)
     put(store, small, "10.00")
-    assert stored.release(store, "11.01", ()).boards == (SK,)
-    changes = compare.compare(stored.sheet(store, "10.00"), stored.sheet(store, "11.01")).changes
+    assert stored_release.release(store, "11.01", ()).boards == (SK,)
+    changes = compare.compare(stored_release.sheet(store, "10.00"), stored_release.sheet(store, "11.01")).changes
     assert {(c.board, c.metric, c.params["medium"]) for c in changes} == {(SK, "boot.time", "sd")}
 
 
 def test_a_virtual_board_is_said_to_be_one(store: Store) -> None:
     recorded_run.record(store, virtual=True, cycles=1)
-    entry = stored.release(store, "11.01", ["qemu-1"]).entries[0]
+    entry = stored_release.release(store, "11.01", ["qemu-1"]).entries[0]
     assert entry.evidence.note.startswith("virtual board")
 
 
 def test_a_release_that_is_only_measured_can_be_compared(store: Store) -> None:
     recorded_run.record(store, virtual=False, cycles=1)
-    one = stored.sheet(store, "11.01")
+    one = stored_release.sheet(store, "11.01")
     assert one.guide.release == "11.01"
     assert {r.params["medium"] for r in one.of("boot.time")} == {"sd", "emmc", "ospi"}
 
 
 def test_releases_are_followed_through_the_store(library: Store) -> None:
     store = library
-    assert stored.releases(store, SK) == ["09.02", "11.01"]
+    assert stored_release.releases(store, SK) == ["09.02", "11.01"]
     (rd,) = history.trends(store, "lmbench.bw_mem", SK, {"operation": "rd", "size": "1mb"})
     assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02", 1282.29, None), ("11.01", 1303.54, None)]
     (aes,) = history.trends(store, "ipsec.throughput", SK, {"algorithm": "aes128"})
@@ -494,11 +506,11 @@ def test_releases_are_followed_through_the_store(library: Store) -> None:
 def test_what_is_not_in_the_store_is_said_with_what_is(store: Store, small: Path) -> None:
     put(store, small, "6.3")
     with pytest.raises(ConfigurationError, match=r"no numbers of release 7\.0; there are: 6\.3"):
-        stored.release(store, "7.0", ())
+        stored_release.release(store, "7.0", ())
     with pytest.raises(
         ConfigurationError, match=r"release 6\.3 has no numbers of board 'am62'; there are: am62xx_sk-fs"
     ):
-        stored.release(store, "6.3", ["am62"])
+        stored_release.release(store, "6.3", ["am62"])
 
 
 # --- the page -----------------------------------------------------------------------------------------------------------
@@ -521,7 +533,7 @@ class _Links(HTMLParser):
 
 @pytest.fixture(scope="module")
 def written_page(measured: Store, tmp_path_factory: pytest.TempPathFactory) -> str:
-    (path,) = writing.write(measured, "11.01", [SK, "am62xx_lp_sk-fs"], tmp_path_factory.mktemp("out"), ["html"])
+    (path,) = writer.write(measured, "11.01", [SK, "am62xx_lp_sk-fs"], tmp_path_factory.mktemp("out"), ["html"])
     return path.read_text(encoding="utf-8")
 
 
@@ -572,7 +584,7 @@ def several_boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S
     with open_store(str(folder / "results.db")) as opened:
         for number in range(4):
             recorded_run.record(opened, virtual=False, cycles=3, seed=number, board=f"SK-{number}")
-        (path,) = writing.write(opened, "11.01", [], folder, ["html"])
+        (path,) = writer.write(opened, "11.01", [], folder, ["html"])
         yield opened, path.read_text(encoding="utf-8")
 
 
@@ -583,7 +595,7 @@ def test_a_figure_over_releases_is_of_one_kernel(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "results.db")) as opened:
         for release in ("9.00", "9.01-rt", "10.00"):
             import_guide(opened, tmp_path / "guide.rst", release, None, NOW)
-        (path,) = writing.write(opened, "10.00", [], tmp_path, ["html"])
+        (path,) = writer.write(opened, "10.00", [], tmp_path, ["html"])
     html = path.read_text(encoding="utf-8")
     figure = html[html.index("<svg") : html.index("</svg>")]
     assert ">9.00<" in figure
@@ -608,12 +620,12 @@ def test_contents_and_summary_come_first(written_page: str, several_boards: tupl
     for html in (written_page, several_boards[1]):
         places = [html.index(text) for text in (">Contents<", 'id="summary"', "<figure>", "<caption>")]
         assert places == sorted(places)
-    text = write_rst.write(stored.release(several_boards[0], "11.01", ()))
+    text = rst_writer.write(stored_release.release(several_boards[0], "11.01", ()))
     assert text.index(".. contents:: Contents") < text.index(".. rubric:: Summary") < text.index(".. csv-table::")
-    (summed,) = page.boards(stored.release(several_boards[0], "11.01", ["SK-0"]))
+    (summed,) = page.boards(stored_release.release(several_boards[0], "11.01", ["SK-0"]))
     assert summed.text.startswith("27 numbers (27 measured here)")
     assert "; boots from emmc in" in summed.text
-    assert f"-  SK-0: {summed.text}" in write_rst.write(stored.release(several_boards[0], "11.01", ["SK-0"]))
+    assert f"-  SK-0: {summed.text}" in rst_writer.write(stored_release.release(several_boards[0], "11.01", ["SK-0"]))
 
 
 def test_texts_of_a_guide_cannot_break_the_page() -> None:

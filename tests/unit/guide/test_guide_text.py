@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import guide_family
 from support.guide_family import GuideText, TableText, table, write_text
 
-from lab.guide import assemble, reading, rendered_text, rst
+from lab.guide import assemble, reader, rendered_text, rst
 from lab.guide.model import CellKind, Table
 
 POWER = [
@@ -139,7 +139,7 @@ def test_numbers_without_decimals_begin_the_rows_of_a_ragged_table() -> None:
 def test_rows_that_cannot_be_told_apart_are_said_to_be_unread(tmp_path: Path) -> None:
     path = tmp_path / "g.txt"
     path.write_text(lines("Window", "a1-evm: Size(bytes)", "a1-evm: Rate (MB/s)", "8", "1", "16", "2", "3", "32", "4"))
-    guide = reading.read(path)
+    guide = reader.read(path)
     assert guide.tables[0].cells == ()
     assert [part.line for part in guide.unread] == [9]
     assert "cannot be told apart" in guide.unread[0].reason
@@ -148,7 +148,7 @@ def test_rows_that_cannot_be_told_apart_are_said_to_be_unread(tmp_path: Path) ->
 def test_an_announcement_without_a_table_is_said_to_be_unread(tmp_path: Path) -> None:
     path = tmp_path / "g.txt"
     path.write_text("Table 2.1 Nothing\n\nOnly prose follows here.\n")
-    guide = reading.read(path)
+    guide = reader.read(path)
     assert [(part.line, "no header" in part.reason) for part in guide.unread] == [(1, True)]
 
 
@@ -158,7 +158,7 @@ def test_numbered_headings_are_chapters_and_the_guides_is_its_title(tmp_path: Pa
         "2.3. RT-linux 09.03 Performance Guide\n\n2.3.1. System Benchmarks\n\n2.3.1.1. LMBench\n\n"
         + lines("K", "am654x-evm: perf", "a", "1.00")
     )
-    guide = reading.read(path)
+    guide = reader.read(path)
     assert (guide.release, guide.tables[0].chapter) == ("09.03", ("System Benchmarks", "LMBench"))
 
 
@@ -172,7 +172,7 @@ def test_the_modules_and_conditions_are_found(tmp_path: Path) -> None:
         conditions=[(1, "SanDisk 8GB MicroSDHC Class 10 Memory Card")],
     )
     path.write_text(write_text(text), encoding="utf-8")
-    guide = reading.read(path)
+    guide = reader.read(path)
     assert [m.clock_mhz for m in guide.modules] == [800.0]
     assert [c.text for c in guide.conditions] == ["SanDisk 8GB MicroSDHC Class 10 Memory Card"]
 

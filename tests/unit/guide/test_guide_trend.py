@@ -13,8 +13,8 @@ from support.guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
 from lab.figures import write
-from lab.guide import figures, reading, sheet, show, trend
-from lab.guide.sheet import MeasuredGuide
+from lab.guide import figures, measurements, reader, show, trend
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 
 
@@ -26,7 +26,7 @@ def releases(folder: Path, values: Mapping[str, str]) -> list[MeasuredGuide]:
         )
         path = folder / f"{release}.rst"
         path.write_text(guide_family.text(text))
-        found.append(sheet.of_guide(reading.read(path)))
+        found.append(measurements.of_guide(reader.read(path)))
     return found
 
 
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGui
         )
     )
     with pytest.raises(ConfigurationError, match="neither its title nor its name tells the release"):
-        trend.of_guides([sheet.of_guide(reading.read(path))], "lmbench.latency", "a1-fs", {})
+        trend.of_guides([measurements.of_guide(reader.read(path))], "lmbench.latency", "a1-fs", {})
 
 
 def test_a_trend_is_drawn(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:

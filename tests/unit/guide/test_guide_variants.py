@@ -16,9 +16,9 @@ from support.guide_family import GuideText, TableText, import_guide, table
 from support.guide_forms import FORMS
 from support.guide_generator import Generated
 
-from lab.guide import export, reading, sheet, stored, write_rst
+from lab.guide import export, measurements, reader, rst_writer, stored_release
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
-from lab.guide.sheet import MeasuredGuide
 from lab.results import Store, open_store
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
@@ -93,8 +93,8 @@ def shared_keys(one: MeasuredGuide) -> list[object]:
 
 def round_trip(store: Store, path: Path, release: str) -> tuple[MeasuredGuide, MeasuredGuide]:
     import_guide(store, path, release, None, NOW)
-    text = write_rst.write(stored.release(store, release, ()))
-    return sheet.of_guide(reading.read(path)), sheet.of_guide(reading.parse("written", text))
+    text = rst_writer.write(stored_release.release(store, release, ()))
+    return measurements.of_guide(reader.read(path)), measurements.of_guide(reader.parse("written", text))
 
 
 @pytest.mark.parametrize("source", ["inline", "before", "after", "rubric"])
@@ -127,7 +127,7 @@ def test_a_built_guide_comes_back_from_the_store(store: Store, tmp_path: Path, f
 def test_a_history_of_guides_has_a_metric_for_nearly_every_number_and_no_shared_key(
     sheets: Mapping[str, MeasuredGuide], tmp_path: Path
 ) -> None:
-    built = [sheet.of_guide(reading.read(path)) for path in guide_history.write(tmp_path, 10)]
+    built = [measurements.of_guide(reader.read(path)) for path in guide_history.write(tmp_path, 10)]
     for one in (*sheets.values(), *built):
         assert shared_keys(one) == []
         numbers = sum(r.number is not None and r.cell.metric is not None for r in one.readings)
@@ -137,4 +137,4 @@ def test_a_history_of_guides_has_a_metric_for_nearly_every_number_and_no_shared_
 def test_two_cells_that_a_catalogue_gave_one_key_would_be_noticed() -> None:
     """The check above is one: the same words twice are the guide's own repetition and keep their key."""
     twice = [perf("Linpack", "linpack (Kflops)", value) for value in ("300.00", "310.00")]
-    assert len(shared_keys(sheet.of_guide(reading.parse("g", guide_family.mini(*twice))))) == 2
+    assert len(shared_keys(measurements.of_guide(reader.parse("g", guide_family.mini(*twice))))) == 2

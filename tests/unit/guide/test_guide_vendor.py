@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.guide import annotations as guide_annotations
-from lab.guide import reading, vendor
-from lab.guide import sheet as sheets
+from lab.guide import measurements as sheets
+from lab.guide import reader, vendor
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease
 
 
@@ -18,7 +18,7 @@ def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_val
 ) -> None:
     ranges = 0
     for path in paths.values():
-        known = guide_annotations.annotate(sheets.of_guide(reading.read(path)))
+        known = guide_annotations.annotate(sheets.of_guide(reader.read(path)))
         bandwidths = known.sheet.of("lmbench.bw_mem")
         for board in {r.board for r in bandwidths}:
             own = {(r.params["operation"], r.params["size"]): r for r in bandwidths if r.board == board}

@@ -12,7 +12,7 @@ from support.atlength import either
 from support.judge_histories import calls, history, mapped, with_cause
 
 from lab.judge.history import CONSTANTS, Outcome, judge
-from lab.judge.history.bank import Bank, Learned
+from lab.judge.history.kalman import Bank, Learned
 
 pytestmark = pytest.mark.longer
 

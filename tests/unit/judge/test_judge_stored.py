@@ -14,10 +14,10 @@ from support.atlength import either
 from support.judged_store import BOOTS, DAY, Nights
 
 from lab.errors import ConfigurationError
-from lab.judge import stored, text
+from lab.judge import run_judge, text
 from lab.judge.records import CALLED, NewVerdict
+from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, verdicts_with
-from lab.judge.stored import RunVerdicts, judge_run
 from lab.results import Store, open_store
 
 QUIET = 15
@@ -276,10 +276,10 @@ def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, night
     nights.quiet(QUIET)
     judge_run(store, nights.run(), remember=remembered)
     (file,) = remembered.iterdir()
-    walked = stored.load(file).walked
+    walked = run_judge.load(file).walked
     store.finish_run(walked[-1].id, "completed")
     judge_run(store, nights.run(), remember=remembered)
-    again = stored.load(file).walked
+    again = run_judge.load(file).walked
     assert again[len(walked) - 1] != walked[-1]
 
 

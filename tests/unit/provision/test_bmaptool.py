@@ -15,7 +15,7 @@ from test_card_writer import Clock
 from test_linux_writer import PlayedLinux, writer
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageDamagedError,
     ImageTooLargeError,
     MediaVerifyFailedError,

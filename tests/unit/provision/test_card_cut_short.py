@@ -10,7 +10,7 @@ from support.atlength import LONG, either
 from support.cardcut import AHEAD, TOTAL, CutCard, full_at, kill_at, kill_writer
 
 from lab.errors import BoardlabError
-from lab.provision.failures import MediaWriteFailedError
+from lab.provision.errors import MediaWriteFailedError
 
 pytestmark = pytest.mark.longer
 

@@ -19,7 +19,7 @@ from attrs import evolve
 
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageDamagedError,
     ImageTooLargeError,
     MediaMissingError,

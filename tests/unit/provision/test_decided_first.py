@@ -15,7 +15,7 @@ from support.playeduboot import TARGET, PlayedUBoot, content, image, part, write
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageDamagedError,
     ImageTooLargeError,
     MediaMissingError,

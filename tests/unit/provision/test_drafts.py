@@ -15,7 +15,7 @@ from lab import boards
 from lab.boards import Medium
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.provision import drafting
+from lab.provision import drafts
 from lab.provision.history import NewProvision, ProvisionBook
 from lab.provision.releasefile import load
 from lab.results import open_store
@@ -38,7 +38,7 @@ def deploy(tmp_path: Path) -> Path:
     (folder / "tiboot3.bin").symlink_to("tiboot3-am62x-hs-fs-evm.bin")
     (folder / "tispl.bin").write_bytes(b"tispl")
     (folder / "tispl.bin_unsigned").write_bytes(b"tispl unsigned")
-    (folder / "u-boot.img").write_bytes(b"x" * (drafting._BLOCK - 20) + UBOOT)
+    (folder / "u-boot.img").write_bytes(b"x" * (drafts._BLOCK - 20) + UBOOT)
     (folder / "Image").write_bytes(LINUX)
     return folder
 
@@ -258,9 +258,9 @@ def test_parts_go_where_the_board_type_says(two_images: Path, capsys: pytest.Cap
 
 def test_an_empty_folder_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to put on sd"):
-        drafting.draft(tmp_path, BOARD, {"sd": Medium(0, "SD")}, "none", tmp_path)
+        drafts.draft(tmp_path, BOARD, {"sd": Medium(0, "SD")}, "none", tmp_path)
     with pytest.raises(ConfigurationError, match=r"nothing of what sifive_u boots from is there: \*\.wic, board\.dtb"):
-        drafting.draft(tmp_path, "sifive_u", boards.load("sifive_u").media, "none", tmp_path)
+        drafts.draft(tmp_path, "sifive_u", boards.load("sifive_u").media, "none", tmp_path)
 
 
 def changed(path: Path, change: Any) -> Path:

@@ -20,7 +20,7 @@ from attrs import evolve
 
 from lab.errors import ConfigurationError
 from lab.provision import bmap, image
-from lab.provision.failures import ImageDamagedError, ImageUnreachableError
+from lab.provision.errors import ImageDamagedError, ImageUnreachableError
 from lab.provision.image import Hosts, fetched
 from lab.provision.release import File, Image
 

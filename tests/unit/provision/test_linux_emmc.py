@@ -14,7 +14,7 @@ from support.playedwriters import PlayedBoard
 from test_linux_writer import DEVICE, TARGET, PlayedLinux, image, writer
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ExtCsdNotSetError,
     ImageTooLargeError,
     MediaMissingError,

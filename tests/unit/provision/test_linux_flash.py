@@ -12,7 +12,7 @@ import pytest
 from attrs import define, field
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaBadBlockError,
     MediaMissingError,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaMissingError,
     MediaVerifyFailedError,

@@ -9,7 +9,7 @@ from attrs import evolve
 from support.simprovision import NEW, provisioning
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import MediaVerifyFailedError, RecoveryFailedError
+from lab.provision.errors import MediaVerifyFailedError, RecoveryFailedError
 from lab.provision.snagboot import ProgramEnd
 
 

@@ -11,7 +11,7 @@ import yaml
 from support.playedwriters import PlayedBoard, PlayedWriter, a_file
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaVerifyFailedError,
     MediaWriteFailedError,

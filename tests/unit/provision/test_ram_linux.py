@@ -12,7 +12,7 @@ import pytest
 from lab import boards
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
-from lab.provision.failures import RecoveryFailedError
+from lab.provision.errors import RecoveryFailedError
 from lab.provision.ramlinux import PROMPT, RamLinux, Start
 from lab.provision.release import RecoveryStage
 

@@ -18,7 +18,7 @@ from support.simtarget import strategy_on
 from lab.control import provisioning as strategies_provisioning
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
-from lab.provision.failures import RecoveryFailedError, WriteStalledError
+from lab.provision.errors import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
 from lab.provision.writer import WriteProgress
 from lab.virtual.sim import firmware

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision.checking import problems
+from lab.provision.checks import problems
 from lab.provision.image import Hosts, open_image, unpacked_bytes
 from lab.provision.provisioning import content_digest
 from lab.provision.release import Content, Expected, Image, Part, PartPlace, Release

@@ -13,8 +13,8 @@ import requests
 import tftpy
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
-from lab.provision.writers import serving as module
-from lab.provision.writers.serving import serving
+from lab.provision.writers import file_server as module
+from lab.provision.writers.file_server import serving
 
 
 def test_a_folder_is_given_out_over_tftp_and_http(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.provision import snagboot
-from lab.provision.failures import RecoveryFailedError, WriteStalledError
+from lab.provision.errors import RecoveryFailedError, WriteStalledError
 from lab.provision.snagboot import (
     ProgramEnd,
     download_command,

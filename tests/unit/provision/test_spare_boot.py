@@ -14,7 +14,7 @@ from support.simcuts import ENDS, KilledError
 from support.simprovision import NEW, OLD, Provisioning, content, provisioning
 
 from lab.errors import BoardlabError
-from lab.provision.failures import MediaVerifyFailedError
+from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Plan
 from lab.provision.writers.emmc_boot_partitions import SpareBootWriter, boot_partition, from_uboot, moved

@@ -13,7 +13,7 @@ from support.playedwriters import PlayedWriter
 from support.simprovision import NEW, OLD, content
 
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
-from lab.provision.failures import MediaWriteFailedError, ReleaseMismatchError
+from lab.provision.errors import MediaWriteFailedError, ReleaseMismatchError
 from lab.provision.history import ProvisionBook
 from lab.provision.release import Content, PartPlace
 from lab.results import open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaBadBlockError,
     MediaMissingError,

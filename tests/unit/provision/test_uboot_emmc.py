@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import define, field
 
-from lab.provision.failures import ExtCsdNotSetError, MediaWriteFailedError
+from lab.provision.errors import ExtCsdNotSetError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
 from lab.provision.writers import ubootemmc
 from lab.provision.writers.command import irreversible

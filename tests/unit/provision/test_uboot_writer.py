@@ -11,7 +11,7 @@ import pytest
 from support.playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, writer
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import (
+from lab.provision.errors import (
     ImageTooLargeError,
     MediaMissingError,
     MediaVerifyFailedError,

@@ -16,7 +16,7 @@ from support.atlength import either
 from support.simlab import SimLab
 from xmodem import XMODEM
 
-from lab.provision.failures import RecoveryFailedError, WriteStalledError
+from lab.provision.errors import RecoveryFailedError, WriteStalledError
 from lab.provision.ymodem import Sending
 
 S = 1_000_000_000

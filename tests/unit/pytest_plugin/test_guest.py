@@ -12,7 +12,7 @@ from labgrid.factory import target_factory
 from support.strategies import BoardStrategy
 
 from lab.errors import ConfigurationError
-from lab.pytest_plugin import guest
+from lab.pytest_plugin import session_rules
 from lab.pytest_plugin.runs import ITEMS_KEY, chosen
 
 ROOT = Path(__file__).parents[3]
@@ -54,27 +54,27 @@ def config(folder: Path, args: list[str], source: Any = SOURCE.ARGS, **options: 
 )
 def test_a_session_is_ours_by_its_strategy(drivers: object, ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(target_factory.drivers, "WorkshopStrategy", WorkshopStrategy)
-    assert guest.has_board(env(drivers)) is ours
+    assert session_rules.has_board(env(drivers)) is ours
 
 
 @pytest.mark.parametrize(("workers", "dist", "refused"), [(0, "no", False), (1, "load", True), (2, "no", False)])
 def test_a_board_is_measured_by_one_process(workers: int, dist: str, refused: bool) -> None:
     given = config(ROOT, [], tx=["popen"] * workers, dist=dist)
     if not refused:
-        guest.check_one_process(given)
+        session_rules.check_one_process(given)
         return
     with pytest.raises(ConfigurationError, match=r"would start 1 worker \(.*leave -n out, or say -n 0"):
-        guest.check_one_process(given)
+        session_rules.check_one_process(given)
 
 
 def test_without_xdist_there_is_nothing_to_refuse() -> None:
-    guest.check_one_process(config(ROOT, []))
+    session_rules.check_one_process(config(ROOT, []))
 
 
 def test_tests_that_nobody_named_are_those_that_measure_but_in_a_folder_of_the_users_own(tmp_path: Path) -> None:
     def collected(folder: Path, source: Any) -> list[str]:
         given = config(folder, ["what pytest has found"], source)
-        guest.choose_tests(given)
+        session_rules.choose_tests(given)
         return list(given.args)
 
     (tmp_path / "lab" / "tests_perf").mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_the_command_that_goes_on_with_a_run_works_from_any_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = config(tmp_path, ["my tests/test_boot.py::test_boot_time[sd]"], lab_db="results.db", inifilename="lab.ini")
-    assert shlex.split(guest.resume_command(given, 7)) == [
+    assert shlex.split(session_rules.resume_command(given, 7)) == [
         "pytest",
         f"--lg-env={tmp_path}/board.yaml",
         "-c",
@@ -106,7 +106,7 @@ def test_the_command_that_goes_on_with_a_run_works_from_any_folder(
 
 def test_a_database_in_the_command_shows_no_password() -> None:
     given = config(ROOT, ["tests_perf"], lab_db="postgresql://lab:secret@host/lab")
-    assert guest.resume_command(given, 7).endswith("--lab-db 'postgresql://lab:***@host/lab'")
+    assert session_rules.resume_command(given, 7).endswith("--lab-db 'postgresql://lab:***@host/lab'")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTra
 from lab.farm.runner import BROKEN, BUSY
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin.board import _blamed
-from lab.pytest_plugin.guest import ending
+from lab.pytest_plugin.session_rules import ending
 
 AWAY = LabTransientError("lab-2 does not answer", failure="console_link")
 

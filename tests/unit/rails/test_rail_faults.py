@@ -15,9 +15,9 @@ from lab.errors import ConfigurationError
 from lab.metrics import Flag
 from lab.rails import AdcRange, PhasePower, RailConfig, RailsConfig, Trace
 from lab.rails.automation import AutomationInterface, AutomationSensor
-from lab.rails.chips import CHIPS
 from lab.rails.hwmon import HwmonSensor
 from lab.rails.iio import IioSensor
+from lab.rails.ina_chips import CHIPS
 from lab.rails.model import SensorReading
 from lab.rails.phase import cut
 from lab.rails.sampler import SensorRecorder

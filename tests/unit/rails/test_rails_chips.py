@@ -9,8 +9,8 @@ from attrs import evolve
 from support.railbench import MS, S
 
 from lab.rails import AdcRange, RailConfig
-from lab.rails.chips import CHIPS, Setting
 from lab.rails.ina import bus_time_ns, choose
+from lab.rails.ina_chips import CHIPS, Setting
 from lab.virtual.rails.ina231 import BUS, CALIBRATION, CONFIG, CURRENT, MASK, POWER, SHUNT, Ina231
 
 READY, OVERFLOW = 1 << 3, 1 << 2

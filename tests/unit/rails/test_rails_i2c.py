@@ -17,9 +17,9 @@ from smbus2 import i2c_msg
 from support.railbench import BenchClock, RailBench
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.backends import open_bus
 from lab.rails.ftdi import FtdiBus
 from lab.rails.i2c import MAX_MESSAGES, I2cBus, LinuxBus, NackError, Register, SocketBus, read
+from lab.rails.sensors import open_bus
 from lab.virtual.rails.wiring import Wires
 
 CONFIG = Register(0x40, 0)

@@ -12,9 +12,9 @@ from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.rails import AdcRange, RailConfig, RailPower, RailsConfig, Trace, selftest
 from lab.rails.automation import AutomationInterface, AutomationRow
-from lab.rails.backends import open_sensor
 from lab.rails.phase import cut
 from lab.rails.sampler import SensorRecorder
+from lab.rails.sensors import open_sensor
 
 SAMPLES = 6
 MS = 1_000_000

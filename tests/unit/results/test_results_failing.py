@@ -10,13 +10,13 @@ import pytest
 from attrs import define, field
 from sqlalchemy.orm import Session
 
-from exporters.families import StandingFailures
+from exporters.metrics import StandingFailures
 from lab.judge.text import EvidenceLinks, failing_title
 from lab.results import Store, open_store
-from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.models import RunRow
 from lab.results.records import AttemptRecord
 from lab.results.snapshot import SnapshotReader, watch
+from lab.results.standing_failures import Explained, Failing, FailureReader
 
 FIRST = dt.datetime(2026, 11, 24, 2, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

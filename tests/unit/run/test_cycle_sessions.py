@@ -15,7 +15,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTra
 from lab.farm.runner import BUSY
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin import board
-from lab.pytest_plugin.measuring import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
 from lab.results import Store, open_store
 
 

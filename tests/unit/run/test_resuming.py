@@ -11,7 +11,7 @@ import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import ConfigurationError
-from lab.pytest_plugin import resuming
+from lab.pytest_plugin import resume
 from lab.pytest_plugin.runs import STORE_KEY, open_run
 from lab.results import Run, Store, open_store
 from lab.run import plans
@@ -124,7 +124,7 @@ def test_another_board_is_refused(store: Store) -> None:
     run = begun(store)
     other = SimpleNamespace(type=STRATEGY.type, board="b-2")
     with pytest.raises(ConfigurationError, match=r"run 1 is of board b-1 .*, the env is of b-2"):
-        resuming.check(run, session(store, run), other)
+        resume.check(run, session(store, run), other)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_another_board_is_refused(store: Store) -> None:
 def test_a_malformed_plan_is_named_with_its_key(store: Store, kind: str, change: dict[str, Any], says: str) -> None:
     run = begun(store, kind, {**PLANS.get(kind, {}), **change})
     with pytest.raises(ConfigurationError, match=says) as raised:
-        resuming.resumable(session(store, run), store)
+        resume.resumable(session(store, run), store)
     assert "begin a new run" in str(raised.value)
 
 

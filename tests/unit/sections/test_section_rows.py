@@ -14,8 +14,8 @@ from measured_rows import MetricKey, key
 from support import guide_family
 
 from lab import boards
-from lab.guide import reading
-from lab.guide import sheet as sheets
+from lab.guide import measurements as sheets
+from lab.guide import reader
 from lab.guide.catalogue import CellReading
 from lab.guide.layout import guide_name
 from lab.metrics.catalogue import KERNEL_MODES
@@ -46,7 +46,7 @@ def measured() -> dict[str, set[MetricKey]]:
 
 def cells(path: Path) -> Iterator[tuple[CellReading, list[str]]]:
     """The cells of a guide that are no keys, with their board type; with all of the guide where a cell has no board."""
-    sheet = sheets.of_guide(reading.read(path))
+    sheet = sheets.of_guide(reader.read(path))
     types = [board.removesuffix("-fs") for board in sheet.guide.boards]
     for r in sheet.readings:
         if not (r.cell.metric and r.table.columns[r.cell.column].is_key):

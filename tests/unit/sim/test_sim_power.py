@@ -24,7 +24,7 @@ from labgrid.resource import HttpDigitalOutput, NetworkPowerPort
 from support.simruns import SimBench, bench
 from support.simtarget import OUTLET
 
-from lab.drivers import switching
+from lab.drivers import powerdriver
 from lab.errors import LabTransientError
 from lab.metrics.catalogue import BOOT_POWER_ON
 
@@ -94,7 +94,7 @@ def test_a_board_is_measured_whichever_driver_of_labgrid_switches_it(
             assert abs(sample.value - true.from_power_on_s) <= sample.uncertainty
         edge = made.strategy.power.edge
         assert edge.requested_ns <= edge.acknowledged_ns
-        assert switching.last_command(made.strategy.power.outlet) is not None
+        assert powerdriver.last_command(made.strategy.power.outlet) is not None
     assert bool(asked) == (power in {person, persons_output})
 
 
@@ -167,7 +167,7 @@ def test_another_program_of_this_host_that_switched_off_is_found_out(
 
         def told(command: str) -> Any:
             if not made.lab.cut_after:
-                switching.record_command(made.strategy.power.outlet, "off", made.strategy.on_at + 5, 0.1, done=True)
+                powerdriver.record_command(made.strategy.power.outlet, "off", made.strategy.on_at + 5, 0.1, done=True)
             return switch(command)
 
         monkeypatch.setattr(type(made.lab), "switch", lambda _lab, command: told(command))

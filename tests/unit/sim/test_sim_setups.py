@@ -12,7 +12,7 @@ from support.simlab import S, SimLab
 from lab.errors import ConfigurationError
 from lab.virtual.sim import setup
 from lab.virtual.sim.model import model
-from lab.virtual.sim.order import SimOptions, board_specs
+from lab.virtual.sim.options import SimOptions, board_specs
 from lab.virtual.sim.setup import SimConfig, SimSetup, check
 from lab.virtual.truth import Truth, true_boots
 

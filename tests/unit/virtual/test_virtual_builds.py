@@ -10,7 +10,7 @@ import pytest
 from lab import boards
 from lab.errors import ConfigurationError
 from lab.provision import bmap
-from lab.virtual.qemu import packaged, releases, sifive_u
+from lab.virtual.qemu import debian_board, releases, sifive_u
 
 BLOCK = 4096
 
@@ -45,7 +45,7 @@ def test_the_places_on_the_flash_are_those_of_the_board_type() -> None:
 @pytest.mark.parametrize("board_type", ["bpim2u", "sifive_u"])
 def test_media_with_an_image_are_those_of_the_board_type(board_type: str) -> None:
     media = boards.load(board_type).media
-    assert {name for name, medium in media.items() if medium.image} == set(media) & set(packaged.DISKS)
+    assert {name for name, medium in media.items() if medium.image} == set(media) & set(debian_board.DISKS)
 
 
 def test_a_board_without_builds_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lab import boards
 from lab.virtual import environment
 from lab.virtual.board import BoardAccess, BoardFolder
-from lab.virtual.qemu import packaged
+from lab.virtual.qemu import debian_board
 
 ENV = Path(__file__).parents[3] / "envs" / "virtual.yaml"
 
@@ -64,7 +64,7 @@ def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_beh
     board_type: str, scratch: dict[str, str], uboot: dict[str, str]
 ) -> None:
     place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), "127.0.0.1:16500", "127.0.0.1:1", 1.0)
-    site = packaged.text(f"{board_type}.site")
+    site = debian_board.text(f"{board_type}.site")
     plain, whole = (yaml.safe_load(environment.of_board(place, board_type, site=text)) for text in ("", site))
     assert whole["targets"]["main"].pop("options") == {"benchmarks": {"scratch": scratch, "uboot": uboot}}
     (driver,) = whole["targets"].pop("tester")["drivers"]
@@ -82,7 +82,7 @@ def test_every_medium_of_a_board_that_releases_are_put_on_has_somebody_who_write
     board_type: str, media: set[str]
 ) -> None:
     place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), "127.0.0.1:16500", "127.0.0.1:1", 1.0)
-    writers = packaged.text(f"{board_type}.writers")
+    writers = debian_board.text(f"{board_type}.writers")
     target = yaml.safe_load(environment.of_board(place, board_type, writers=writers))["targets"]["main"]
     drivers = {name: settings for driver in target["drivers"] for name, settings in driver.items()}
     assert set(drivers["UBootWriterDriver"]["media"]) == media

@@ -16,8 +16,8 @@ import pytest
 
 from lab.errors import LabTransientError
 from lab.virtual.images import cache, debian
-from lab.virtual.qemu import packaged
-from lab.virtual.qemu.packaged import FILE_SYSTEMS, Software
+from lab.virtual.qemu import debian_board
+from lab.virtual.qemu.debian_board import FILE_SYSTEMS, Software
 
 FILES = {
     "u-boot-board": {"usr/lib/u-boot/board/u-boot.bin": "the boot loader"},
@@ -89,7 +89,7 @@ def test_known_versions_are_taken_where_the_index_cannot_be_used(
     said: list[str] = []
     folder = attrs.evolve(SOFTWARE, known=known).obtain(tmp_path / "cache", said.append)
     assert (folder / "u-boot.bin").read_text() == "the boot loader"
-    assert (folder / packaged.KERNEL).read_text() == "the kernel"
+    assert (folder / debian_board.KERNEL).read_text() == "the kernel"
     assert json.loads((folder / cache.MANIFEST).read_text())["packages"] == dict.fromkeys(FILES, "1.0-1")
     assert "Taking known versions instead: u-boot-board_1.0-1_riscv64, linux-image-6.12-riscv64_1.0-1" in said[-1]
 

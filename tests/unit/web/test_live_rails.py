@@ -17,8 +17,8 @@ from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.runtime import SamplerStatus
 from lab.rails import AdcRange
-from lab.rails.chips import CHIPS
 from lab.rails.ina import InaSensor
+from lab.rails.ina_chips import CHIPS
 from lab.rails.live import STEP_NS
 from lab.rails.sampler import SensorRecorder
 from lab.web import rails as live

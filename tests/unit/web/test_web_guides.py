@@ -12,7 +12,7 @@ import requests
 from support import recorded_run
 from support.web_serving import serving
 
-from lab.guide import importing
+from lab.guide import importer as guide_importer
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.web.site import Site
@@ -24,11 +24,11 @@ GUIDES = Path(__file__).parents[1] / "guide"
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("guides")
     with open_store(str(folder / "results.db")) as store:
-        importer = importing.Importer(store)
+        importer = guide_importer.Importer(store)
         for release, seconds in (("10.01", "15.20"), ("11.01", "13.40")):
             path = folder / f"guide-{release}.rst"
             path.write_text(guide(release, seconds), encoding="utf-8")
-            (made,) = importing.prepared([path], None, None, utc_now())
+            (made,) = guide_importer.prepared([path], None, None, utc_now())
             assert not isinstance(made, Exception), made
             importer.add(made)
         recorded_run.record(store, virtual=False, cycles=2, release="11.02")

@@ -16,8 +16,8 @@ from attrs import define
 from lab.benchmarks.cycles import AWAY
 from lab.errors import BoardlabError
 from lab.jobs.records import JOB_VARIABLE
-from lab.pytest_plugin.guest import exit_code
 from lab.pytest_plugin.runs import record_samples, writer
+from lab.pytest_plugin.session_rules import exit_code
 from lab.results import Run, Store
 from lab.results.records import RunStatus
 from lab.shown import plain_text

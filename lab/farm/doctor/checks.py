@@ -12,7 +12,8 @@ from attrs import evolve, frozen
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
-from lab.farm.doctor import duties, software
+from lab.farm.doctor import services as doctor_services
+from lab.farm.doctor import software
 from lab.farm.doctor.software import DoctorFinding
 from lab.farm.services import SUPERVISORD, HostFile, Service
 from lab.host.runtime import check_owner, recordings_dir
@@ -63,16 +64,16 @@ def examine(who: Patient) -> Iterator[DoctorFinding]:
     yield from software.timing()
     yield from _runtime(who.runtime)
     yield from software.disks(_folders(who))
-    if user := duties.sockets_user(who.host, who.runtime):
-        yield duties.unseen(user)
+    if user := doctor_services.sockets_user(who.host, who.runtime):
+        yield doctor_services.unseen(user)
     else:
-        yield _of_service(duties.console(server, who.host))
-        yield from duties.versions(status, who.host)
+        yield _of_service(doctor_services.console(server, who.host))
+        yield from doctor_services.versions(status, who.host)
     for service in services.listening(who.host):
         yield _of_service(service)
-    yield from duties.check(who.host, who.runtime)
+    yield from doctor_services.check(who.host, who.runtime)
     if who.host.farm is not None and who.host.installed:
-        yield from duties.ssh_file_findings(who.host.farm)
+        yield from doctor_services.ssh_file_findings(who.host.farm)
     yield from software.versions()
     yield from software.results(who.db)
     yield from software.environments(who.folder)

@@ -18,7 +18,7 @@ from lab import boards, shipped
 from lab.boards.hardware import RAIL_OFF_V
 from lab.drivers import calls
 from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, RAILS, STRAP, within
-from lab.drivers.switching import PDUDAEMON_PORT, Switch, is_on, last_command, switch_of
+from lab.drivers.powerdriver import PDUDAEMON_PORT, Switch, is_on, last_command, switch_of
 from lab.env import envfile
 from lab.env.wiring import REMOTE
 from lab.errors import BoardlabError, ConfigurationError
@@ -33,7 +33,7 @@ class Powered:
     """Known state of a board's power.
 
     Attributes:
-        server, pdu, outlet: see `lab.drivers.switching.OutletId`.
+        server, pdu, outlet: see `lab.drivers.powerdriver.OutletId`.
         switch_says: "on", "off", or the reason of its silence.
         volts: of each rail; empty: unknown.
         on: it has power; None: unknown.

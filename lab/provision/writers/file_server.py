@@ -1,4 +1,4 @@
-"""TFTP and HTTP server of a folder: `python -m lab.provision.writers.serving FOLDER ...`.
+"""TFTP and HTTP server of a folder: `python -m lab.provision.writers.file_server FOLDER ...`.
 
 It ends when its standard input is closed, so it never outlives its parent. TFTP (RFC 1350, with the options of RFC
 2347 to 2349) is tftpy's; HTTP is the standard library's. Both only read, and only below the folder.

@@ -30,7 +30,7 @@ from lab.errors import BoardlabError
 from lab.farm import buildbot, services
 from lab.farm.config import HERE, SSH_VARIABLE, Buildbot, Farm
 from lab.farm.doctor.software import APART_S, CLOCKS, SAME_SERVERS, VERSIONS, DoctorFinding
-from lab.farm.loaded import digest, notes
+from lab.farm.loaded_config import digest, notes
 from lab.farm.local import Supervised
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, hint
 from lab.farm.systemd import kept, units
@@ -206,7 +206,7 @@ def exporter_name(farm: Farm, host: str) -> str:
 def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
     """Check that the coordinator lists this host's exports."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.holding import with_port  # noqa: PLC0415
+    from lab.places.lease import with_port  # noqa: PLC0415
 
     name = exporter_name(farm, host.name)
     try:

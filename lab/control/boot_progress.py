@@ -17,7 +17,7 @@ from lab.boards.hardware import RAIL_OFF_V
 from lab.console.moments import MomentFinder, feed_watch
 from lab.drivers import calls
 from lab.drivers.calls import RAILS
-from lab.drivers.switching import is_on, last_command
+from lab.drivers.powerdriver import is_on, last_command
 from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation, RelatedClock

@@ -8,9 +8,9 @@ from pathlib import Path
 from lab import boards
 from lab.boards import registry
 from lab.drivers import calls
-from lab.results.failures import CATALOGUE, DRIVERS, ENDS
+from lab.failures import CATALOGUE, DRIVERS, ENDS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 GIVEN = re.compile(r'(?i:failure)(?:: \w+)? ?= ?"([a-z0-9_]+)"')
 
 

@@ -26,8 +26,8 @@ from attrs import define, evolve, field, frozen
 from lab.errors import ConfigurationError
 from lab.guide import annotations as guide_annotations
 from lab.guide import boards as names
-from lab.guide import layout, model, reading
-from lab.guide import sheet as sheets
+from lab.guide import layout, model, reader
+from lab.guide import measurements as sheets
 from lab.guide.annotations import AnnotatedGuide
 from lab.guide.catalogue import CellReading
 from lab.guide.compare import evidence as evidence_of
@@ -132,7 +132,7 @@ def prepared(
 
     Yields the error of a guide that cannot be imported. Many guides are read on all processors.
 
-    See `lab.guide.importing.prepare` for the arguments.
+    See `lab.guide.importer.prepare` for the arguments.
     """
     one = functools.partial(_prepared, release=release, board=board, now=now, defines=defines)
     workers = min(len(os.sched_getaffinity(0)), len(paths) // _WORTH_A_PROCESS)
@@ -229,7 +229,7 @@ def prepare(
         ConfigurationError: the file cannot be read, names no release or no board and none is given, or has nothing of the
             given board.
     """
-    guide = reading.read(path, defines)
+    guide = reader.read(path, defines)
     found_release = Named(release, "given") if release else Named(guide.kernel_release or "", guide.release_source)
     if not found_release.name:
         raise ConfigurationError(

@@ -17,15 +17,15 @@ from prometheus_client.samples import Sample
 
 from exporters.farm.build import LabelledValue as BuildLabelledValue
 from exporters.farm.build import gauge
-from exporters.figures import ExportedMeasurement, Labels, LatestRun, RunKey, clean
+from exporters.measurements import ExportedMeasurement, Labels, LatestRun, RunKey, clean
 from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
 from exporters.verdicts import Against, MetricChange
 from lab.host.clock import utc_now
 from lab.judge.store import Standing, standing
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
-from lab.results.failing import Explained, Failing, FailureReader
 from lab.results.formatting import label
 from lab.results.snapshot import SnapshotReader
+from lab.results.standing_failures import Explained, Failing, FailureReader
 
 _BOARD: Final = ("board", "board_type", "release")
 _PART: Final = 2000  # samples

@@ -8,8 +8,8 @@ from pathlib import Path
 from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
 
-from exporters.families import StandingFailures, StandingVerdicts
-from exporters.farm.consoles import (
+from exporters.farm.health import Healths, Jobs
+from exporters.farm.host import (
     ConsoleCollector,
     Disks,
     Outlets,
@@ -19,10 +19,10 @@ from exporters.farm.consoles import (
     Usb,
     UsbDevice,
 )
-from exporters.farm.health import Healths, Jobs
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Due, Schedules
-from exporters.polling import FreshMetrics, Poller, SourceHealth
+from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, Page, ResultsSource, Staleness
 from lab.health import DEFAULT_RULE, QuarantineRule

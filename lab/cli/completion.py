@@ -65,7 +65,7 @@ def _environments(_line: Mapping[str, Any]) -> Iterable[Offer]:
 
 
 def _suites(_line: Mapping[str, Any]) -> Iterable[Offer]:
-    from lab.farm.orders import GUIDE  # noqa: PLC0415
+    from lab.farm.job_request import GUIDE  # noqa: PLC0415
 
     files = sorted(shipped.tests(Path.cwd()).glob("test_*.py"))
     own = [(path.stem.removeprefix("test_"), "") for path in files]

@@ -12,8 +12,8 @@ from lab.jobs.records import Job
 from lab.judge import text
 from lab.judge.history import CONSTANTS
 from lab.judge.records import UNSURE
+from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import verdicts_with
-from lab.judge.stored import RunVerdicts, judge_run
 from lab.results import Store
 from lab.results.history import Item
 

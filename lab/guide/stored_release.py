@@ -10,12 +10,12 @@ from attrs import evolve
 
 from lab.errors import ConfigurationError
 from lab.guide import boards as names
-from lab.guide import layout, reading, write_rst
+from lab.guide import layout, reader, rst_writer
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
-from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE
+from lab.guide.importer import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.layout import guide_name
+from lab.guide.measurements import MeasuredGuide, of_guide
 from lab.guide.model import Guide
-from lab.guide.sheet import MeasuredGuide, of_guide
 from lab.judge.labels import release_key
 from lab.judge.store import reviews
 from lab.metrics import Measurement, summarise
@@ -141,15 +141,15 @@ def sheet(store: Store, name: str) -> MeasuredGuide:
     files = {run.provenance.get("sha256") if run.kind == PUBLISHED else None for run in runs}
     if len(files) == 1 and None not in files:
         return of_guide(_published_guide(store, runs[0], name))
-    document = write_rst.document(release(store, name, ()))
-    return of_guide(reading.assembled(f"release {name}", "rst", document, name, "given"))
+    document = rst_writer.document(release(store, name, ()))
+    return of_guide(reader.assembled(f"release {name}", "rst", document, name, "given"))
 
 
 def _published_guide(store: Store, run: Run, name: str) -> Guide:
     ref = store.artifacts_of([run.id], GUIDE_FILE)[run.id][0]
     store.artifacts.read(ref.sha256)  # says so where it is missing or damaged
     label = f"{run.provenance.get('file')} (run {run.id})"
-    return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name, release_source="given")
+    return evolve(reader.read(store.artifacts.path(ref.sha256)), path=label, release=name, release_source="given")
 
 
 def header(accepted: Sequence[Run], run: Run) -> str:

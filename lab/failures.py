@@ -1,6 +1,6 @@
 """The catalogue of all failure classes, so that each counts from 0.
 
-docs/failures.md explains them. `tests/unit/results/test_failure_catalogue.py` holds that none is missing.
+docs/failures.md explains them. `tests/unit/test_failure_catalogue.py` holds that none is missing.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _LAB: Final = (
     "virtual_bench",
     "virtual_board",
 )
-_PROVISION: Final = (  # the classes of lab.provision.failures
+_PROVISION: Final = (  # the classes of lab.provision.errors
     *("media_write_failed", "media_verify_failed", "media_write_protected", "media_bad_block", "media_missing"),
     *("extcsd_not_set", "tftp_timeout", "write_stalled", "multiplexer_failed", "recovery_failed", "release_mismatch"),
     *("image_unreachable", "image_damaged", "image_too_large", "wrong_image_for_board", "target_refused"),
     *("usb_refused", "irreversible"),
 )
 _UNNAMED: Final = ("board", "lab", "test", "configuration", "error")  # by whose fault, see lab.errors
-# labgrid's drivers, see lab.drivers.calls and lab.drivers.calls.
+# labgrid's drivers, see lab.drivers.calls.
 DRIVERS: Final = ("strap", "wake_pin", "power", "console", "rails", "tester", "shell", "uboot", "multiplexer")
 ENDS: Final = ("timeout", "unreachable", "failed", "missing", "refused", "broken")
 

@@ -48,8 +48,8 @@ def open_sensor(config: RailsConfig) -> RailSensor:
         LabError: the sensor does not answer.
     """
     if config.backend in INA:
-        from lab.rails.chips import CHIPS  # noqa: PLC0415
         from lab.rails.ina import InaSensor  # noqa: PLC0415
+        from lab.rails.ina_chips import CHIPS  # noqa: PLC0415
 
         return InaSensor(config, CHIPS[config.backend], open_bus(config))
     if config.backend == "automation":

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from lab.errors import ConfigurationError
-from lab.guide import figures, page, stored, vendor, write_rst
+from lab.guide import figures, page, rst_writer, stored_release, vendor
 from lab.guide.entries import GuideRelease
 from lab.judge.labels import precedes, release_key
 from lab.results.records import PUBLISHED
@@ -41,13 +41,13 @@ def write(
     Raises:
         ConfigurationError: no such release or board, or the folder cannot be written.
     """
-    release = stored.release(store, name, boards)
+    release = stored_release.release(store, name, boards)
     for text in release.failed:
         say(f"left out: {text}")
     if view is GuideView.VENDOR:
         release = vendor.view(release)
     for form in forms:
-        text = write_rst.write(release) if form == "rst" else _page(store, release)
+        text = rst_writer.write(release) if form == "rst" else _page(store, release)
         path = folder / f"performance-guide-{_NOT_IN_NAMES.sub('-', name)}.{form}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -61,19 +61,21 @@ def write(
 
 def _page(store: Store, release: GuideRelease) -> str:
     measured = [
-        stored.measured(store, run)[0]
-        for run in stored.counting(store)
+        stored_release.measured(store, run)[0]
+        for run in stored_release.counting(store)
         if run.kind != PUBLISHED
         and release_key(run.release) == release_key(release.name)
-        and any(stored.is_of(run, board) for board in release.boards)
+        and any(stored_release.is_of(run, board) for board in release.boards)
     ]
     had = {
-        board: {release_key(name): name for name in stored.releases(store, board) if precedes(name, release.name)}
+        board: {
+            release_key(name): name for name in stored_release.releases(store, board) if precedes(name, release.name)
+        }
         for board in release.boards
     }
     earlier = sorted({key for keys in had.values() for key in keys})
     history = [
-        stored.release(
+        stored_release.release(
             store, next(keys[key] for keys in had.values() if key in keys), [b for b in had if key in had[b]]
         )
         for key in earlier

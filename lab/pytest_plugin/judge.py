@@ -13,8 +13,8 @@ import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge.records import CALLED, UNSURE, StoredVerdict
-from lab.pytest_plugin.guest import MEASURERS, measures
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
+from lab.pytest_plugin.session_rules import MEASURERS, measures
 from lab.results.history import Item
 from lab.shown import plain, plain_text
 
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect tests that a confirmed run did not ask for."""
     if config.option.lab_confirms is None or STRATEGY_KEY not in config.stash:
         return
-    from lab.judge.stored import asked_again  # noqa: PLC0415 - numpy
+    from lab.judge.run_judge import asked_again  # noqa: PLC0415 - numpy
 
     store = config.stash[STORE_KEY]
     try:
@@ -85,8 +85,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _judge(item: pytest.Item) -> list[StoredVerdict]:
     """Judge a test's numbers; the verdicts become JUnit properties."""
+    from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy
     from lab.judge.store import verdicts_with  # noqa: PLC0415 - with numpy's user
-    from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy
 
     store = item.config.stash[STORE_KEY]
     fixture = next(name for name in MEASURERS if name in item.fixturenames)  # type: ignore[attr-defined]
