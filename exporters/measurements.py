@@ -14,7 +14,7 @@ from attrs import frozen
 from lab.metrics import Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 
-# --- How a metric of the catalogue is called in Prometheus: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md ---
+# --- Prometheus names of the catalogue's metrics: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md ---
 
 
 PREFIX: Final = "boardlab"

@@ -168,7 +168,7 @@ class Page:
     length: int
 
     def gzipped(self, tail: bytes) -> tuple[int, Iterable[bytes | memoryview]]:
-        """The page and a tail as one gzip file: length in bytes, and pieces; a slow client holds no second copy."""
+        """Length and pieces of the page and tail as gzip file."""
         packer = zlib.compressobj(_LEVEL, wbits=_RAW)
         trailer = struct.pack("<II", zlib.crc32(tail, self.crc), (self.length + len(tail)) & 0xFFFFFFFF)
         end = packer.compress(tail) + packer.flush() + trailer

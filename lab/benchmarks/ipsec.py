@@ -118,7 +118,7 @@ def _algorithms(bench: Bench, engine: str) -> Rows:
     for algorithm in ALGORITHMS:
         commands = tunnel(algorithm, bench.site.board, bench.site.tester)
         if algorithm == "3des" and not _takes(bench, commands[0]):
-            continue  # newer kernels may be built without DES; what they said is in the log
+            continue  # newer kernels may be built without DES; their messages are in the log
         parser = partial(parse, algorithm=algorithm, engine=engine)
         yield Row(partial(_tunnelled, bench, commands, parser), {"algorithm": algorithm})
 

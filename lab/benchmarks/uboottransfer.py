@@ -82,7 +82,7 @@ def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -
     return bench.read(parser, f"time {command}", timeout_s=600)
 
 
-# How a medium is found and chosen, by U-Boot's interface to it.
+# Commands that find and choose a medium, by U-Boot's interface.
 CHOOSE = {
     "mmc": ("mmc dev {device}",),
     "nvme": ("pci enum", "nvme scan", "nvme device {device}"),

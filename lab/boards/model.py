@@ -8,7 +8,7 @@ from lab.boards.hardware import FEATURES, SLEEP_MODES, Benchmarks, Identity, Lin
 from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex, way_of
 from lab.boards.release import SdkRelease
 
-# What has its reference in the table `references`: facts about the board, and patterns.
+# Keys with a reference in the table `references`: facts about the board, and patterns.
 FACTS = ("features", *(f"benchmarks.{each.name}" for each in fields(Benchmarks)))
 REFERENCED = (
     "rom",

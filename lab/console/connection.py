@@ -20,7 +20,7 @@ from lab.console.protocol import (
     encode_message,
 )
 
-BUFFER_BYTES = 1 << 20  # what a slow client may lag behind: over a minute of a console that never pauses
+BUFFER_BYTES = 1 << 20  # backlog of a slow client: over a minute of a console without pauses
 _UNREAD_BYTES = 1 << 20  # of a client that is sent away; more than a socket holds
 _FRAMES_AT_ONCE = 256  # of one sendmsg(2), which takes 1024
 
@@ -139,7 +139,7 @@ class Connection:
         if not self._closed:
             with contextlib.suppress(
                 OSError
-            ):  # what is not read would be a reset for the client, before our last words
+            ):  # unread input would reset the client's connection before our last bytes
                 self._sock.recv(_UNREAD_BYTES)
             self._epoll.unregister(self.fd)
             self._sock.close()

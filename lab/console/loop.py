@@ -101,7 +101,7 @@ class ConsoleServer:
             slept_ns = looked_ns - asked_ns
             if events:
                 self._handle(events, looked_ns, busy_ns, slept_ns, patience_s)
-            else:  # who is stopped while it sleeps wakes up from that alone
+            else:  # a stop during its sleep alone wakes it up
                 still_ns = stood_still_ns(slept_ns, patience_s, 0)
                 self._keep_evidence(looked_ns, max(still_ns, probe.late_ns(looked_ns)))
             if probe_s is not None:
@@ -372,7 +372,7 @@ def _end_ns(step: int) -> int:
 # is late on its way says that others' may have been waiting since the one before it arrived.
 
 
-INTERVAL_NS = 4_000_000  # who is held up for longer is seen, for some hundredths of a core
+INTERVAL_NS = 4_000_000  # a longer delay is noticed, for some hundredths of a core
 OVERDUE_NS = EPOLL_STEP_NS + EVIDENCE_NS  # a byte is sent no later, unless this process was held up itself
 
 

@@ -23,7 +23,7 @@ from lab.errors import LabTransientError
 from lab.host.clock import time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 
-PATIENCE_S: Final = 60.0  # how long a host that does not answer is tried again
+PATIENCE_S: Final = 60.0  # period of retries for a silent host
 # For an answer of another host, as long as ssh waits for one. A link that has to carry more than it can says nothing for some seconds, and would
 # be cut off each time.
 ELSEWHERE_S: Final = 15.0
@@ -263,7 +263,7 @@ class ReconnectingReader:
     def _attach(self) -> PortInfo:
         client = self._connect()
         try:
-            questions = _READINGS if self._position is None else 1  # what was missed waits behind them
+            questions = _READINGS if self._position is None else 1  # the missed events wait behind them
             began_ns = min(self._watch.ask(client).there_ns for _ in range(questions))
             order = self._order
             info = client.open(

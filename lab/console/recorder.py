@@ -31,7 +31,7 @@ from lab.console.recording import (
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import NS_PER_S, utc_now
 
-RETRY_NS = NS_PER_S  # how often a broken recording looks whether there is space again
+RETRY_NS = NS_PER_S  # interval of a broken recording's checks for space
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
 

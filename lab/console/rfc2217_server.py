@@ -85,7 +85,7 @@ class Bridge:
         """Serve one client until it or the console server hangs up."""
         try:
             with guest:
-                keep_alive(guest)  # who is gone without a word gives the port back within a minute
+                keep_alive(guest)  # a vanished client loses the port within a minute
                 try:
                     with ConsoleClient(self._path) as console:
                         info = console.open(self._device(), self._speed_bd)
@@ -133,7 +133,7 @@ class _Guest:
 
     def __init__(self, guest: socket.socket, console: ConsoleClient, name: str, speed_bd: int) -> None:
         self._guest, self._console, self._name = guest, console, name
-        self._began_ns = MonotonicRaw().now_ns()  # what was lost before is told at the first byte, and no news
+        self._began_ns = MonotonicRaw().now_ns()  # earlier losses are reported at the first byte
         self._writes = False
         self._told = False
         self._telnet: Any = rfc2217.PortManager(_Line(speed_bd), SimpleNamespace(write=guest.sendall))

@@ -21,7 +21,7 @@ from lab.host.scheduling import Scheduling
 
 DEFAULT_SPEED_BD = 115200  # of a port that is opened without a speed
 _CONFIGURED = "; latency as configured"
-OUTGOING_BYTES = 65536  # what the port has not taken yet; six seconds at 115200 Bd
+OUTGOING_BYTES = 65536  # unsent bytes; six seconds at 115200 Bd
 
 
 @frozen(str=False)

@@ -23,7 +23,7 @@ from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation, RelatedClock
 from lab.run.board import Board
 
-DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
+DRAIN_S = 5.0  # longest output of a switched-off board while its supplies fall
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 
 
@@ -57,7 +57,7 @@ def follow(board: Board, watch: BootWatch, taken: int | None = None, *, woken: b
             except BoardTransientError:
                 if getattr(console, "relation", None) is None or late:
                     raise
-                console.sync()  # what a slow link to another host still has may speak for the board
+                console.sync()  # bytes on a slow link may still come from the board
                 late, synced = True, False
                 continue
         late = False
@@ -150,7 +150,7 @@ def _volts(board: Board) -> dict[str, float]:
     """Voltages of the rails now; empty: not known."""
     try:
         volts: dict[str, float] = calls.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
-    except BoardlabError:  # what fails is the boot; that its sensors do not answer either changes nothing
+    except BoardlabError:  # the boot failed; silent sensors change nothing
         return {}
     return volts
 

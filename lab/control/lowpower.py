@@ -82,7 +82,7 @@ class SuspendMonitor:
         except BoardTransientError as error:
             if self._has_link and not self._late:
                 self._late = True
-                console.sync()  # what a slow link to another host still has may speak for the board
+                console.sync()  # bytes on a slow link may still come from the board
                 self.step()
                 return
             if watch.done:

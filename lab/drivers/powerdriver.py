@@ -253,7 +253,7 @@ class _Order:
         The record for the lab's watchers is written in each case.
         """
 
-        def obeyed() -> PowerEdge:  # what the limit itself takes stays out of the edge
+        def obeyed() -> PowerEdge:  # the time of the limit itself stays out of the edge
             prepare()
             requested_ns = self.clock.now_ns()
             order()

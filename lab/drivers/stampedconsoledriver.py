@@ -19,7 +19,7 @@ from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation
 
-RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
+RETURN_S = 3.0  # wait for an adapter that went away: a USB device reappears within a second or two
 
 
 @target_factory.reg_driver

@@ -114,7 +114,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             reconnected = self._remote.reconnected()
             if isinstance(error, requests.Timeout) and not reconnected:
                 raise  # the connection is not what did not answer
-            return self._http.get(url, params=params, timeout=self.timeout)  # what was obeyed may be ordered again
+            return self._http.get(url, params=params, timeout=self.timeout)  # a repeated command is harmless
 
 
 def _reason(error: requests.RequestException) -> str:

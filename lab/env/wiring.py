@@ -80,7 +80,7 @@ def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompo
     yield from _rails([entry for entry in resources if not wrong[entry.place]], sound)
     if any(entry.cls.__name__ == REMOTE for entry in resources):
         yield from _elsewhere(resources, drivers)
-        return  # what else the place has is known only once the coordinator has told
+        return  # the place's other resources are known only after the coordinator's answer
     for number, driver in enumerate(drivers):
         yield from _wiring(driver, resources, drivers[:number], drivers[number + 1 :])
 

@@ -21,7 +21,7 @@ from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
 from lab.virtual import pdudaemon
 
-SIMULATED: Final = "sim-"  # how the names of simulated boards' environments begin
+SIMULATED: Final = "sim-"  # prefix of simulated boards' environments
 FARM_FILE: Final = "farm.yaml"
 PARTS: Final = (shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM)
 _PLAIN: Final = re.compile(r"[\w./][\w./+-]*")

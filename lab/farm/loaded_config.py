@@ -21,7 +21,7 @@ from lab.host import process
 from lab.host.runtime import prepare
 
 PROGRAMS: Final = ("exporter", "janitor")  # they load it once; the others read it whenever they need it
-_BEGIN: Final = "loaded-"  # how the names of the notes begin
+_BEGIN: Final = "loaded-"  # prefix of the records' file names
 
 
 @frozen

@@ -84,7 +84,7 @@ class Runner:
     _recalled: bool = field(default=False, init=False)
     _wished: str = field(default="", init=False)  # stored claimant of the labgrid place
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _as_user: dict[str, str] = field(factory=dict, init=False)  # who holds the labgrid place
+    _as_user: dict[str, str] = field(factory=dict, init=False)  # variables with the holder of the labgrid place
 
     def run(self, job: Job, wait_s: float) -> int:
         """Wait for the board, measure and release it; return the exit code.

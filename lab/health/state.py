@@ -229,7 +229,7 @@ def _newer(tail: Sequence[HealthEvent], last: Check | None) -> bool:
 State = Literal["healthy", "suspect", "bad", "maintenance"]
 Outcome = Literal["ok", "failed", "not tried"]
 PARTS: Final = ("power", "console", "medium", "rails", "boot")
-EQUIPMENT: Final = PARTS[:-1]  # what a run needs whatever its release is worth; that the release boots is none of it
+EQUIPMENT: Final = PARTS[:-1]  # requirements of a run for any release; a successful boot is not among them
 
 PROVISION_NEEDS: Final = ("power", "console", "rails")  # the medium may be what a new release mends
 

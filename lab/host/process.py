@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 PROC: Final = Path("/proc")
-PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # how `lab web` tells a program whose it is
+PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # set by `lab web` for its programs
 _MANY_FILES: Final = 1 << 16
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
 _STOPPED: Final = "T"  # of the state, the first of these fields; "t" is a debugger's

@@ -102,7 +102,7 @@ def recordings_dir(runtime: Path) -> Path:
 
 
 # --- Status files, one JSON file each ---
-# Who switches an outlet or samples rails writes one, and forgets it; the exporter reads what is there. Nobody waits for
+# A program that switches an outlet or samples rails writes one; the exporter reads it later. Neither waits for
 # anybody, and a file survives the program that wrote it.
 
 

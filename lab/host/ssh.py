@@ -148,7 +148,7 @@ _SSH_FAILED: Final = 255  # ssh(1): its exit status where it is none of the prog
 _TIMED_OUT: Final = (124, 137)  # timeout(1): it was told to end; it had to be killed
 _KILL_S: Final = 1
 _DRAFT_BYTES: Final = 17  # ".XXXXXXXXXXXXXXXX", which ssh appends to a control socket's name until it listens (mux.c)
-_IDLE_S: Final = 60  # how long the master stays when nothing goes through it any more
+_IDLE_S: Final = 60  # lifetime of an unused master
 _OPTIONS: Final = (
     *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ControlPersist={_IDLE_S}"),
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"),

@@ -217,7 +217,7 @@ class JobQueue:
                     return None
             if self._refused(holds, checks=allowed(mine)):
                 return None
-            session.flush()  # who died gives the board back before we take it
+            session.flush()  # a dead holder's board is released before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
                 mine.after_run = last_run(session, mine.board)
             mine.state, mine.yields_to = "running", ""
@@ -288,7 +288,7 @@ class JobQueue:
         def end(session: Session) -> None:
             row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
-                went_on = state == "refused" and measured(session, row, LEASE_S)  # what it has can be gone on with
+                went_on = state == "refused" and measured(session, row, LEASE_S)  # its runs can be resumed
                 row.state, row.finished_at = ended_as(row, "interrupted" if went_on else state), self.now()
                 holds_of(session, row.board, self.now(), self.rule)
 

@@ -20,12 +20,10 @@ BY_PROVISION: Final = "lab provision"
 BY_HEALTH: Final = "lab health"
 BY_WEB: Final = "lab web"  # which switches a board's power off and on
 HEALTH: Final = "health"  # the option of a job whose board is checked first, where that is due
-JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
-AWAY_VARIABLE: Final = (
-    "BOARDLAB_AWAY"  # seconds: how long that pytest waits for a host that is away before it measures
-)
+JOB_VARIABLE: Final = "BOARDLAB_JOB"  # the job of the runs, from `lab run` to its pytest
+AWAY_VARIABLE: Final = "BOARDLAB_AWAY"  # seconds: wait of that pytest for a host that is away
 LETTER: Final = "j"
-HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
+HasDied = Callable[[str], bool | None]  # True: the holder has died; None: unknown here
 HEARTBEAT_S: Final = 10.0
 LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 _MOST_DIGITS: Final = 12  # of a number that is looked at

@@ -30,7 +30,7 @@ class Flag(enum.StrEnum):
     FLOW_UNVERIFIED = (
         "flow_unverified"  # the boot has this flow's moments, but so would another one that lost characters
     )
-    PROMPT_UNVERIFIED = "prompt_unverified"  # nobody answered a carriage return there, and nothing else came
+    PROMPT_UNVERIFIED = "prompt_unverified"  # a carriage return there got no answer, and no other output came
     KERNEL_ERRORS = (
         "kernel_errors"  # the log shows trouble that the boot survived; lines and counts are in the attempt
     )

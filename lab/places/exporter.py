@@ -181,9 +181,9 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
             )
             with ConsoleClient(self.console.socket) as client:
                 client.open(start_params["path"], self.serial.speed)
-        except OSError as error:  # nobody serves the port until the place is acquired again
+        except OSError as error:  # the port is served again when the place is acquired
             _log.warning("%s: %s: %s", self.serial.port, options.listen, error.strerror or error)
-        except BoardlabError as error:  # who connects is told, too; nobody has to start this program again
+        except BoardlabError as error:  # a client is told, too; this program needs no restart
             _log.warning("%s", error)
 
     def _stop(self, start_params: dict[str, Any]) -> None:  # noqa: ARG002 - labgrid's signature

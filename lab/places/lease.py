@@ -182,7 +182,7 @@ class Place:
         self._acquire(at, user, person)
         try:
             yield user.environ
-        finally:  # what was measured is measured
+        finally:  # measured cycles stay valid
             self._give_back(at, user)
 
     def kept(self, ours: Collection[str]) -> str:
@@ -340,7 +340,7 @@ class WantedPlace:
         place = next((each for each in places if each.name == self.name), None)
         if place is None:
             return ""
-        # What another job has, or has left when it died, is waited for, or taken over, when it is acquired.
+        # Acquiring waits for another job's place, or takes over a dead one's.
         if place.acquired and place.acquired not in ours and not is_a_program(place.acquired):
             return f"{place.acquired} has acquired labgrid's place {self.name}"
         tags = {**place.tags, "name": self.name}

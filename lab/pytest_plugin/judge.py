@@ -18,7 +18,7 @@ from lab.pytest_plugin.session_rules import MEASURERS, measures
 from lab.results.history import Item
 from lab.shown import plain, plain_text
 
-# kind of a run -> (parameter of its tests, parameter of its attempts): what a test measures
+# kind of a run -> (parameter of its tests, parameter of its attempts) with the measured item
 _ITEMS: Final[Mapping[str, tuple[str, str]]] = {
     "boot": ("boot_medium", "medium"),
     "low_power": ("sleep_mode", "mode"),

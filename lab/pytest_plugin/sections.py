@@ -101,7 +101,7 @@ class SectionMeasurer(Measurer):
 
     def measure(self, section: Section) -> None:
         """Measure a section unless the run has it already."""
-        self.eta.done(section.name)  # what is said from now on is about the others
+        self.eta.done(section.name)  # later messages are about the others
         if not self.section_run.pending(section.name):
             return
         with self.failing():

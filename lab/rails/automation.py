@@ -121,7 +121,7 @@ class AutomationInterface:
         Its receiver holds one character.
         """
         while select.select([fd], [], [], 0)[0] and os.read(fd, 4096):
-            pass  # what was said before: the banner, a command that somebody gave up
+            pass  # earlier output: the banner, an abandoned command
         for character in text.encode() + b"\r":
             os.write(fd, bytes([character]))
             if not select.select([fd], [], [], _ECHO_S)[0]:

@@ -72,7 +72,7 @@ def _now(channel: Channel, readings: list[SensorReading]) -> Now:
 
 STEP_NS: Final = 100_000_000
 _HEADER_BYTES: Final = 1 << 20
-_MOST_BYTES: Final = RECORD.size * 200_000  # of one look: what a viewer is behind is left out
+_MOST_BYTES: Final = RECORD.size * 200_000  # of one look: a slow viewer's backlog is dropped
 
 
 @frozen

@@ -19,7 +19,7 @@ class TraceMark(enum.IntFlag):
     SATURATED = 2  # the shunt voltage is at the end of the sensor's range
     RESET = 4  # the sensor had lost its settings, and was given them again
     STALE = 8  # the sensor answers and converts no more: no values
-    IMPLAUSIBLE = 16  # what the sensor says is no number, or beyond what a record holds: no values
+    IMPLAUSIBLE = 16  # the sensor's answer is no number, or too large for a record: no values
 
 
 NO_VALUES: Final = int(TraceMark.NACK | TraceMark.STALE | TraceMark.IMPLAUSIBLE)

@@ -278,7 +278,7 @@ def stages(trace: Trace, moments: Sequence[MomentLike]) -> list[StagePower]:
 
 NEAR: Final = 0.12  # supplies are regulated to some percent, and a step of load droops
 LONG_REPEAT: Final = 32  # samples of a noisy sensor that are all the same
-MOVED_LSB: Final = 40  # what another rail moves when the board's state has changed
+MOVED_LSB: Final = 40  # change of another rail after a change of the board's state
 _MOVED_SHARE: Final = 0.3
 Records = npt.NDArray[Any]
 

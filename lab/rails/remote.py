@@ -32,9 +32,9 @@ from lab.rails.trace import RECORD
 
 
 PATIENCE_S: Final = KEEP_S  # the server keeps the sampler no longer
-SILENT_S: Final = 3 * BEAT_S  # a sampler has a sample each second, at the least: what leads there hangs
+SILENT_S: Final = 3 * BEAT_S  # a sampler has a sample each second, at the least: the connection hangs
 _TRY_AGAIN_S: Final = 0.2
-_AWAY: Final = "console_link"  # what the way there fails with
+_AWAY: Final = "console_link"  # failure classes of the connection
 
 
 class RailsConnection(Protocol):

@@ -176,7 +176,7 @@ class StatusReporter:
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
 READY: Final = b"ready\n"
-LISTEN_NS: Final = 50_000_000  # how often to look whether stdin has ended
+LISTEN_NS: Final = 50_000_000  # interval of checks for the end of stdin
 _STDIN, _STDOUT = 0, 1
 
 
@@ -217,7 +217,7 @@ def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
             due_ns += period_ns
             late_ns = clock.now_ns() - due_ns
             if late_ns >= period_ns:
-                due_ns += late_ns // period_ns * period_ns  # what was missed is missing; the trace shows it
+                due_ns += late_ns // period_ns * period_ns  # missed samples stay missing; the trace shows it
             else:
                 time.sleep(max(0, -late_ns) / 1e9)
             if due_ns - listened_ns >= LISTEN_NS:

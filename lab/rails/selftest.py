@@ -16,7 +16,7 @@ from lab.rails.ina_chips import BUS, CHIPS, CONFIG, SHUNT, Chip
 from lab.rails.model import NO_VALUES, AdcRange
 from lab.rails.sensors import open_bus, open_sensor
 
-ADDRESSES: Final = range(0x40, 0x50)  # what two pins of an INA2xx can select
+ADDRESSES: Final = range(0x40, 0x50)  # addresses that two pins of an INA2xx can select
 NEAR: Final = 0.08  # a measured supply against its nominal voltage
 _SETTLE_S: Final = 0.05
 _PATIENCE_S: Final = 5.0

@@ -140,7 +140,7 @@ class Client(socketserver.StreamRequestHandler):
 
 
 KEEP_S: Final = 60.0  # as long as a console's reader may be away
-BEAT_S: Final = 5.0  # how often a client says that it lives
+BEAT_S: Final = 5.0  # interval of a client's signs of life
 LIVES: Final = b"."
 END: Final = b"e"
 DONE: Final = b"d"

@@ -192,11 +192,11 @@ def meta_of(path: Path, line: bytes) -> TraceMeta:
 # write(2) returns at once most of the time, since it goes to the page cache; but now and then it waits for the file
 # system's journal, on a busy disk for tens of milliseconds, in which the sensors overwrite unread values. So the
 # sampler writes into a pipe, and a fork of it empties the pipe. It ends when the pipe is closed, by the kernel if need be:
-# what a killed sampler had handed on is kept. A thread would not do: it holds Python's lock while it works.
+# a killed sampler's delivered samples are kept. A thread would not do: it holds Python's lock while it works.
 
 
 NAP_S: Final = 0.01  # between two batches: so far behind may a reader of the file be
-PIPE_BYTES: Final = 1 << 20  # what the kernel allows everybody; ten seconds of samples while the disk does not answer
+PIPE_BYTES: Final = 1 << 20  # the kernel's limit for users; ten seconds of samples while the disk does not answer
 
 
 class TraceWriter:

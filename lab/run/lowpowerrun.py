@@ -113,7 +113,7 @@ class LowPowerRun:
 
         def one(_cycle: int, _number: int) -> Cycle:
             recorder.start()
-            self._losses.flags()  # what was lost before is not of this cycle
+            self._losses.flags()  # earlier losses are not of this cycle
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
             with fairly(self.board.console):

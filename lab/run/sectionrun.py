@@ -151,7 +151,7 @@ class SectionRun:
     _whole: AttemptRecorder = field(init=False)
     _rows: AttemptRecorder = field(init=False)
     _session: BoardSession | None = field(default=None, init=False)
-    _row: Mapping[str, str] = field(factory=dict, init=False)  # that is being measured; empty: what is around the rows
+    _row: Mapping[str, str] = field(factory=dict, init=False)  # that is being measured; empty: between the rows
     _stored_bytes: int = field(default=0, init=False)  # so much of the session's transcript is in the store
 
     def __attrs_post_init__(self) -> None:
@@ -272,7 +272,7 @@ class SectionRun:
         return found
 
     def _measured(self, section: Section, row: Row) -> Measured:
-        self.losses()  # what was lost before is not of this row
+        self.losses()  # earlier losses are not of this row
         readings = tuple(row.measure())
         _check(section, readings)
         lost = self.losses()

@@ -193,7 +193,7 @@ async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
         stack.push_async_callback(daemon.stop)
         _prefer_real_time()
         gc.collect()
-        gc.freeze()  # what is there stays; looking through it again and again would hold up the UARTs for milliseconds
+        gc.freeze()  # existing objects stay; repeated collections would delay the UARTs for milliseconds
         ready(BenchState(os.getpid(), switch, daemon.address, bench.states))
         _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
         await stop.wait()
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench process; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asked = parse_arguments(arguments)
-    os.umask(0o077)  # what the bench writes is its user's: the name of the power switch, sockets, what boards said
+    os.umask(0o077)  # the bench's files are its user's: the name of the power switch, sockets, the boards' output
     _allow_open_files()
     lock = hold(asked.folder, LOCK_PATIENCE_S)
     if lock is None:

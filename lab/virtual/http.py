@@ -21,9 +21,7 @@ from lab.virtual import ports
 
 REQUEST_S = 5.0
 REQUEST_BYTES = 8192
-_NAMES = re.compile(
-    r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE
-)  # how we are called; a rebound name is another
+_NAMES = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)  # our name; a rebound name differs
 _PAGES = {"same-origin", "same-site", "cross-site"}  # https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header
 _log = logging.getLogger(__name__)
 

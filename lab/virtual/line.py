@@ -10,7 +10,7 @@ from collections import deque
 from attrs import define, frozen
 
 BITS_PER_BYTE = 10  # 8N1: start bit, 8 data bits, stop bit
-SLIP_BYTES = 2  # how late a hand-over may be before the line slips, in byte times
+SLIP_BYTES = 2  # lateness of a hand-over before the line slips, in byte times
 
 
 @frozen

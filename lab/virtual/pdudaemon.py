@@ -137,7 +137,7 @@ class PduDaemon:
         switch = {"driver": "tasmota", "ip": self._switch, "port_count": self._outlets}
         settings = {
             "daemon": {"hostname": LOOPBACK, "port": house.port, "logging_level": "INFO", "listener": "http"},
-            # One try: whoever asked decides whether to try again, and learns of a failure at once.
+            # One try: the caller decides on another one, and learns of a failure at once.
             "pdus": {house.pdu: {**switch, "retries": 1, "retrydelay": 0}},
         }
         self._conf.touch(mode=0o600)
@@ -165,7 +165,7 @@ class PduDaemon:
 # --- The gate before pdudaemon ---
 
 
-PATIENCE_S: Final = 10.0  # pdudaemon starts within a second or two; who asks meanwhile waits
+PATIENCE_S: Final = 10.0  # pdudaemon starts within a second or two; clients wait meanwhile
 _PIECE_BYTES: Final = 4096
 
 

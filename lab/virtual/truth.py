@@ -241,7 +241,7 @@ def read_truth(path: Path) -> Truth:
 
 
 _START = rb"Starting kernel \.\.\."
-_AFTER_NS = 50 * NS_PER_MS  # how much later than its note a byte may leave, on a bench that is late
+_AFTER_NS = 50 * NS_PER_MS  # largest delay of a byte after its note, on a late bench
 _STAGE = re.compile(r" stage=(\S+)")
 
 

@@ -22,9 +22,9 @@ from lab.virtual.line import UartChannel
 from lab.virtual.truth import TruthLog
 
 TX_FIFO_BYTES = 32  # Arm PL011 r1p5 (DDI 0183G, 2.4.3)
-_HOST_BUFFER_BYTES = 256  # what the adapter holds of the host's bytes; more waits in the pty
+_HOST_BUFFER_BYTES = 256  # bytes of the host in the adapter; more wait in the pty
 _USB_PACKET_BYTES = 512  # bulk, high speed (USB 2.0, 5.8.3)
-_TRUTH_DELAY_S = 0.1  # how long a record may wait before it is in the truth log
+_TRUTH_DELAY_S = 0.1  # longest wait of a record for the truth log
 
 
 def _ignore(_data: bytes) -> None: ...
@@ -134,7 +134,7 @@ class UartAdapter:
         os.set_blocking(self._master, False)
         self.tty = os.ttyname(self._slave)
         self._reading = True
-        # Two links, as udev has them: who looks sees whether it is the same device, whatever the pty's number is.
+        # Two links, as udev has them: they identify the device, whatever the pty's number is.
         _link(self._device, self.tty)
         _link(self.path, self._device.name)
         self._loop.add_reader(self._master, self._host_wrote)
@@ -259,7 +259,7 @@ class Pacer:
         self._timer = TimerFd()
         self._order = itertools.count()
         self._heap: list[tuple[int, int, Paced]] = []
-        self._due: dict[Paced, int] = {}  # what counts; the heap also holds deadlines that were replaced
+        self._due: dict[Paced, int] = {}  # the valid ones; the heap also holds replaced deadlines
         self._armed_ns: int | None = None
         self._firing: Paced | None = None
         loop.add_reader(self._timer.fileno(), self._expired)

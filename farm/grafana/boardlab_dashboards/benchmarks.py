@@ -12,7 +12,7 @@ from boardlab_dashboards.panels import Column, lines, rows, top
 from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, query_variable, regressions, to
 
 _OWN: Final = "job, instance, board_type, kind, version, stat"
-# How a family's name ends -> the unit that Grafana shows; what ends otherwise is a plain number. A metric has one of them.
+# Ending of a family's name -> Grafana's unit; other endings are plain numbers. A metric has one of them.
 _ENDS: Final = {
     "seconds": "s",
     "bytes_per_second": "Bps",
@@ -22,7 +22,7 @@ _ENDS: Final = {
     "hertz": "hertz",
 }
 _OTHER: Final = "short"
-# What tells the columns of different units apart; those that this metric has not are not there.
+# These distinguish the columns by unit; a metric has only its own.
 _SHOWN: Final = {
     "s": " (time)",
     "Bps": " (rate)",

@@ -16,10 +16,10 @@ from lab.benchmarks.boot.records import MomentLike
 
 KEPT_BYTES = 4096  # of what comes behind a prompt
 ANSWERED_NS = 1_000_000_000  # an answer comes sooner; a prompt that comes later may have come by itself
-SILENT_NS = 2_000_000_000  # how long a prompt that ends the output may leave a carriage return unanswered
+SILENT_NS = 2_000_000_000  # longest delay of a final prompt's answer to a carriage return
 UNANSWERED_NS = 5_000_000_000  # and one with something behind it
 QUIET_NS = 100_000_000  # of silence behind a prompt; a program that goes on printing does not pause so long in a line
-TALKS_ON_NS = 2_000_000_000  # how long after the settling time output may go on before the board is asked
+TALKS_ON_NS = 2_000_000_000  # longest further output after the settling time before the board is asked
 # The same where a program printed on behind it. Most likely the boot goes on: what is typed into it would wait for the real
 # prompt, and be answered there.
 REFUTED_QUIET_NS = 5_000_000_000

@@ -13,7 +13,7 @@ from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.benchmarks.lowpower.watch import WakeEdge
 from lab.metrics import uncertainty
 
-CLOCK_PPM = 100.0  # how far a board's crystal may be off
+CLOCK_PPM = 100.0  # largest error of a board's crystal
 STAMP_NS = 1_000  # printk's stamps are cut to microseconds: a difference of two is wrong by less than one
 
 

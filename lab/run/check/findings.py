@@ -95,7 +95,7 @@ FIRST_NS: Final = NS_PER_S  # from power on to the first line
 PREFIX_SHARE: Final = 0.9  # of the lines, that begin with a time of day where a program has put one before each
 TYPED_CHARACTERS: Final = 80
 
-# What programs put before each line: grabserial; tio, minicom; ts, journalctl; an ISO time. The kernel's own is not among them.
+# Prefixes of each line by programs: grabserial; tio, minicom; ts, journalctl; an ISO time. The kernel's own is not among them.
 _PREFIXES = (
     re.compile(rb"\[\d+\.\d{6} \d+\.\d{6}\] "),
     re.compile(rb"\[(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:\.\d+)?\]:? ?"),

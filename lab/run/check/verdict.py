@@ -22,7 +22,7 @@ NEARLY: Final = {
     "starting_kernel": re.compile(r"(?i)^\W*starting kernel"),
     "login": re.compile(r"^\W*[\w.-]+ login:"),
 }
-# Of a live run: what it would have said of a log that just ends.
+# A live run's message for a log that just ends.
 ENDS_EARLY: Final = frozenset({"too_slow", "stopped_at_uboot", "silent"})
 HANGS: Final = "hang_"
 

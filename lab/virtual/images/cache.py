@@ -89,7 +89,7 @@ def obtain(name: str, recipe: str, build: Builder, *, root: Path, report: Report
 
 def _build(target: Path, build: Builder) -> None:
     aside = target.with_name(f".{target.name}.building")
-    shutil.rmtree(aside, ignore_errors=True)  # what a killed builder left
+    shutil.rmtree(aside, ignore_errors=True)  # rest of a killed builder
     aside.mkdir()
     try:
         facts = build(aside)

@@ -31,13 +31,13 @@ _WITH_TOOLS, _WITH_NETWORK = f"qemu-virt{TOOLS}", f"qemu-virt{NETWORK}"
 OTHER_KERNEL_META = "linux-image-cloud-arm64"  # for a second release; of the same version
 ORIGIN = "origin"  # beside a board's media: the name of the images that they are copies of
 FLASH_MODULE = "boardlab_flash"  # lets Linux read the flash (lab/virtual/qemu/data)
-# What a board with benchmark programs loads, in this order: drivers of its disks and its network, file systems, and MTD.
+# Modules of a board with benchmark programs, in this order: drivers of its disks and its network, file systems, and MTD.
 _MODULES = (
     *("crc32c_generic", "crct10dif_common", "crct10dif_generic", "virtio_mmio", "virtio_blk", "crc-t10dif", "crc64"),
     *("crc64-rocksoft", "t10-pi", "nvme-core", "nvme", "jbd2", "mbcache", "crc16", "ext4", "fat", "vfat", "nls_cp437"),
     *("nls_ascii", "e1000e", "mtd"),
 )
-# What a Linux needs that writes media, in this order: drivers of its disks, MTD and UBI; and of its network.
+# Modules of a Linux that writes media, in this order: drivers of its disks, MTD and UBI; and of its network.
 _MEDIA_MODULES = (
     *("crct10dif_common", "crct10dif_generic", "virtio_mmio", "virtio_blk", "crc-t10dif", "crc64", "crc64-rocksoft"),
     *("t10-pi", "nvme-core", "nvme", "mtd", "ubi"),

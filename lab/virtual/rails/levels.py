@@ -120,7 +120,7 @@ def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
 RIPPLE: Final = 0.04  # of the level: a processor's load is not smooth
 _RIPPLE_HZ: Final = 173.0
 _SOURCE_OHM: Final = 0.02  # a supply and its copper: the voltage droops with the current
-_REGULATION: Final = 0.004  # how far a supply's set point is off, at most
+_REGULATION: Final = 0.004  # largest error of a supply's set point
 _KEPT_NS: Final = 40_000_000_000  # longer than the longest averaging of a sensor
 _TWO_PI: Final = 2 * math.pi
 

@@ -56,7 +56,7 @@ def _once(computer: Computer) -> Program[None]:
 # --- From the boot ROM to the kernel ---
 
 
-# What a ROM without a medium prints on its UART, in two public logs of AM62x boards: hexadecimal digits that name the
+# Output of a ROM without a medium on its UART, in two public logs of AM62x boards: hexadecimal digits that name the
 # device, of which this is the beginning, and the "C" with which a receiver asks for XMODEM. The other K3 boards' digits,
 # and how often it asks: assumed. The ROM of the AM437x only asks.
 _ROM_BLOCK: Final = "02000000011a0000616d3632780000000000000048"

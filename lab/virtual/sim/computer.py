@@ -20,7 +20,7 @@ from lab.virtual.sim.storage import Storage
 from lab.virtual.sim.timing import Durations, dice, draw
 from lab.virtual.sim.usb import UsbPort
 
-PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them
+PIECE_BYTES = 32  # bytes that a process hands to the tty at once; the kernel's own lines may come between two of them
 
 
 class KernelLog(Protocol):

@@ -14,7 +14,7 @@ _KILL_WORD = 0x17
 _ENTER = b"\r\n"
 _BACKSPACE = b"\b\x7f"
 _SEQUENCE_NS = 2 * NS_PER_MS  # the bytes of an arrow key follow each other at line rate
-_LINE_BYTES = 1024  # of U-Boot's console buffer; what goes beyond is not taken
+_LINE_BYTES = 1024  # of U-Boot's console buffer; it refuses more
 
 
 class EndOfInputError(Exception):

@@ -17,7 +17,7 @@ from lab.virtual.board import BoardAccess
 from lab.virtual.rails.levels import env_lines
 
 MCU = "mcu"  # the UART, and the wake-up source by a key on it
-DEFAULT_SWITCH_PORT = 16422  # what envs/sim-*.yaml expect; pdudaemon's own is 16421
+DEFAULT_SWITCH_PORT = 16422  # port of envs/sim-*.yaml; pdudaemon's own is 16421
 _HEAD = "# The simulated board {name} of the bench in {folder}; written by `lab virtual up sim`.\n"
 _SHIPPED = (
     "# The simulated {title} that `lab virtual up sim --type {board_type}` starts: as {real}, but for the resources\n"

@@ -21,7 +21,7 @@ from lab.virtual.sim.storage import BOOT_CONFIG, USER, StorageMedium
 MAGIC: Final = b"SIMBOOT1 "
 _HEADER_BYTES: Final = 512
 STAGES: Final = ("tiboot3.bin", "tispl.bin", "u-boot.img")
-SYSTEM: Final = "system"  # a whole image: what else is on a medium, with a kernel in it
+SYSTEM: Final = "system"  # a whole image: everything else on a medium, with a kernel in it
 # Where each begins, by medium, and how much of it a delivered medium has: TI's guides for the SK-AM62, in bytes.
 _EMMC: Final = {"tiboot3.bin": 0x0, "tispl.bin": 0x400 * 512, "u-boot.img": 0x1400 * 512}
 _FLASH: Final = {"tiboot3.bin": 0x0, "tispl.bin": 0x80000, "u-boot.img": 0x280000}

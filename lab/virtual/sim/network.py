@@ -91,7 +91,7 @@ class LoopbackTftp:
                 try:
                     line.sendto(send, to)
                     packet, to = line.recvfrom(65536)
-                except OSError:  # nobody answers, or there is no such port
+                except OSError:  # no answer, or no such port
                     tries += 1
                     continue
                 kind, number = struct.unpack("!HH", packet[:4].ljust(4, b"\0"))

@@ -137,7 +137,7 @@ MIB: Final = 1 << 20
 USER: Final = 0  # the hardware partition of an eMMC that is not a boot partition; other media have no other
 BOOT_BYTES: Final = 4 * MIB  # of each eMMC boot partition; assumed
 BOOT_CONFIG, BOOT_BUS, RST_FUNCTION = 179, 177, 162  # of an eMMC's extended CSD (JESD84-B51, 7.4)
-# What the simulated media hold, in bytes; of the SK-AM62's eMMC and flash, of the card assumed.
+# Capacity of the simulated media in bytes: the SK-AM62's eMMC and flash, an assumed card.
 SIZES: Final = {"sd": 30_436 * MIB, "emmc": 15_155 * MIB, "ospi": 64 * MIB, "qspi": 64 * MIB, "nand": 256 * MIB}
 
 

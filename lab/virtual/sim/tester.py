@@ -39,7 +39,7 @@ def answer(command: str, board_type: str, release: str, seed: int | None) -> NoR
 
 
 _TOOLS = frozenset({"netperf", "netserver", "iperf", "iperf3", "udevadm", "dd", "ip", "mount", "umount"})
-_DISK_BYTES = 16_384_000  # what is left of 16 MiB by the file system
+_DISK_BYTES = 16_384_000  # free part of 16 MiB with a file system
 
 
 @define

@@ -15,7 +15,7 @@ from attrs import define, field
 
 from lab.virtual.sim.program import Hear, Program
 
-PORT = "usb"  # what the programs of the board hear it as
+PORT = "usb"  # its name for the board's programs
 DNLOAD, GETSTATUS, CLRSTATUS, ABORT = 1, 3, 4, 6  # bRequest of USB DFU 1.1, 3
 IDLE, DNLOAD_IDLE, MANIFEST_WAIT, ERROR = 2, 5, 8, 10  # bState of 6.1.2
 _BAD_FILE = 0x02  # errFILE

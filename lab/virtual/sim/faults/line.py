@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
 
 
-_INTACT_LINES = 8  # of the kernel's log, before any is lost: what a boot must show is among them
+_INTACT_LINES = 8  # of the kernel's log, before any is lost: they include the required lines of a boot
 _UNREADABLE = FaultOutcome(("garbled",), "lab", transient=True)
 _DAMAGED = (
     "moment_missing",

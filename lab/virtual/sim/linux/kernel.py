@@ -15,7 +15,7 @@ from lab.virtual.sim.model import Model
 from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.storage import DISK_IDS
 
-TTY_BYTES = 4095  # what the line discipline keeps of the input that nobody reads (drivers/tty/n_tty.c)
+TTY_BYTES = 4095  # unread input that the line discipline keeps (drivers/tty/n_tty.c)
 QUIET, ALL = 4, 7  # console log levels: with `quiet`, and by default
 _RESERVED = ((0x9E80_0000, 24 << 20, "optee"), (0x8000_0000, 512 << 10, "tfa"), (0x9C80_0000, 3 << 20, "ipc-memories"))
 _FLASH = (

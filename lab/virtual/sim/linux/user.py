@@ -36,7 +36,7 @@ class UserSpace:
             yield from self._bare_shell()
         yield from self._services()
         while True:
-            yield Drain(self.computer.console)  # what was said before the prompt has left when the stage begins
+            yield Drain(self.computer.console)  # the output before the prompt has left when the stage begins
             self.computer.enter("login")
             user = yield from self._login()
             if user:

@@ -10,7 +10,7 @@ from lab.virtual.sim.program import Program
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 
 _BYTES = 10_485_760
-_CAN_FRAMES_S = 7400.0  # nobody publishes it; 1 Mbit/s carries about that many frames of eight bytes
+_CAN_FRAMES_S = 7400.0  # unpublished; 1 Mbit/s carries about that many frames of eight bytes
 _LATENCY_US = {"min": 4, "mean": 7, "max": 42}  # the size of a K3 board's; no guide in the family has numbers
 
 
