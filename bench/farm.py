@@ -1,4 +1,4 @@
-"""What a farm's runs cost a host, and how long a board stands idle between two jobs.
+"""Cost of a farm's runs on a host, and idle time between two jobs.
 
     uv run python bench/farm.py [--boards 16] [--cycles 20] [--media sd,emmc,ospi] [--time-scale 0.2] [--alone 1] [--without-queue]
 
@@ -16,28 +16,24 @@ The rest of the machine's time is the simulation, which on a lab host would be h
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import itertools
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
 from attrs import field, frozen
+from common import LAB, parser, print_table
+from support.virtual_bench import running_bench
 
 from lab.host.clock import utc_now
-from lab.host.runtime import server_pid
 from lab.jobs import listing
 from lab.results import Store, open_store
-from lab.virtual.state import running
 
-LAB = Path(sys.executable).with_name("lab")
 TYPE = "am62xx_sk"
 QUEUED = 4  # jobs of one board
 # Without a plugin of our own tests, which no lab host has, and which is a sixth of what a start of pytest takes.
@@ -79,12 +75,6 @@ class Farm:
     def bench(self) -> Path:
         """The folder of the boards."""
         return self.folder / "bench"
-
-    def others_s(self) -> dict[str, float]:
-        """What the simulation and the console server have taken of the processor by now."""
-        state = running(self.bench)
-        pids = {"simulation": state.pid if state else 0, "console server": server_pid(self.folder / "run")}
-        return {name: sum(psutil.Process(pid).cpu_times()[:2]) for name, pid in pids.items() if psutil.pid_exists(pid)}
 
     def start(self, board: int, cycles: int, media: str) -> tuple[int, float]:
         """Begin a run as a timer does: its process, and when."""
@@ -144,70 +134,57 @@ def queue_to_start(store: Store) -> list[tuple[float, float]]:
 
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--boards", type=int, default=16)
-    parser.add_argument("--cycles", type=int, default=20)
-    parser.add_argument("--media", default="sd,emmc,ospi")
-    parser.add_argument("--time-scale", type=float, default=0.2, help="of all waiting but that for the UARTs")
-    parser.add_argument("--alone", type=int, default=1, help="boards that are measured alone; all are alike")
-    parser.add_argument("--without-queue", action="store_true")
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--boards", type=int, default=16)
+    options.add_argument("--cycles", type=int, default=20)
+    options.add_argument("--media", default="sd,emmc,ospi")
+    options.add_argument("--time-scale", type=float, default=0.2, help="of all waiting but that for the UARTs")
+    options.add_argument("--alone", type=int, default=1, help="boards that are measured alone; all are alike")
+    options.add_argument("--without-queue", action="store_true")
+    given = options.parse_args()
+    words = ("--type", TYPE, "--count", str(given.boards), "--time-scale", str(given.time_scale))
     with tempfile.TemporaryDirectory(prefix="f") as name:
         farm = Farm(Path(name))
-        scale, ports = str(options.time_scale), ("--pdu-port", "0", "--switch-port", "0")
-        up = [str(LAB), "virtual", "up", "sim", "--type", TYPE, "--count", str(options.boards), "--time-scale", scale]
-        subprocess.run(
-            [*up, "--dir", str(farm.bench), *ports], check=True, env=farm.environ, stdout=subprocess.DEVNULL
-        )
-        try:
-            with open_store(farm.environ["LAB_DB"]) as store:
-                if not options.without_queue:
-                    queue(farm, store, options.media)
-                costs(farm, store, list(range(1, options.boards + 1)), options.cycles, options.media, options.alone)
-        finally:
-            subprocess.run([LAB, "console", "stop"], check=False, env=farm.environ, stdout=subprocess.DEVNULL)
-            down = [str(LAB), "virtual", "down", "--dir", str(farm.bench)]
-            subprocess.run(down, check=True, env=farm.environ, stdout=subprocess.DEVNULL)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        with running_bench(farm.bench, "sim", *words), open_store(farm.environ["LAB_DB"]) as store:
+            try:
+                rows = [] if given.without_queue else queue(farm, store, given.media)
+                rows += costs(farm, store, given.boards, given.cycles, given.media, given.alone)
+            finally:
+                subprocess.run([LAB, "console", "stop"], check=False, env=farm.environ, stdout=subprocess.DEVNULL)
+    print_table(("", "measured", "aim"), rows)
 
 
-def queue(farm: Farm, store: Store, media: str) -> None:
+def queue(farm: Farm, store: Store, media: str) -> list[list[str]]:
     """Jobs of one board, one after the other."""
     farm.measured(store, [1] * QUEUED, 1, media.split(",", maxsplit=1)[0])
-    waits = queue_to_start(store)
-    had, began = (max(each[n] for each in waits) for n in (0, 1))
-    print(
-        f"queue to start: the board after {had:.2f} s at most, the first attempt after {began:.2f} s ({len(waits)} jobs)",
-        flush=True,
-    )
+    had, began = map(max, zip(*queue_to_start(store), strict=True))
+    return [
+        ["end of a job until the next one has the board", f"{had:.2f} s", "2 s"],
+        ["until its first attempt", f"{began:.2f} s", ""],
+    ]
 
 
-def costs(farm: Farm, store: Store, boards: list[int], cycles: int, media: str, alone: int) -> None:
+def costs(farm: Farm, store: Store, count: int, cycles: int, media: str, alone: int) -> list[list[str]]:
     """One board, and all of them."""
+    boards = range(1, count + 1)
     (first,) = farm.measured(store, boards[:1], 1, media)
     start_s = first.wall_s - first.span_s
     expected_s = start_s + first.span_s * cycles
-    print(
-        f"a run's start and end: {start_s:.1f} s, {first.cpu_s:.1f} s of CPU with its first cycle of each medium; "
-        f"to come: {alone} x {expected_s:.0f} s alone, and {len(boards)} boards at once",
-        flush=True,
-    )
+    print(f"to come: {alone} x {expected_s:.0f} s alone, and {count} boards at once", flush=True)
     single = [farm.measured(store, [board], cycles, media)[0] for board in boards[:alone]]
-    before_s, began_s = farm.others_s(), time.monotonic()
     beside = farm.measured(store, boards, cycles, media)
-    took_s = time.monotonic() - began_s
-    own_s = sum(each.cpu_s for each in beside)
     shares = [(each.cpu_s - first.cpu_s) / (each.span_s - first.span_s) for each in beside]
-    print(
-        f"orchestration: {statistics.mean(shares):.2%} of a core a board (at most {max(shares):.2%}) with {len(boards)} boards; "
-        f"with their start {own_s / took_s:.2f} cores for all; "
-        + ", ".join(f"{name} {(at - before_s[name]) / took_s:.2f}" for name, at in farm.others_s().items())
+    span, whole = (
+        max(getattr(each, name) for each in beside) / max(getattr(each, name) for each in single)
+        for name in ("span_s", "wall_s")
     )
-    for what, of in (("whole runs", "wall_s"), ("from the first attempt to the last", "span_s")):
-        slowest, all_s = (max(getattr(each, of) for each in runs) for runs in (single, beside))
-        print(
-            f"side by side, {what}: {len(boards)} boards {all_s:.1f} s, the slowest of {alone} alone {slowest:.1f} s: {all_s / slowest:.3f}"
-        )
+    return [
+        ["a run's start and end", f"{start_s:.1f} s", ""],
+        ["CPU of a run of one cycle of each medium", f"{first.cpu_s:.1f} s", ""],
+        [f"{count} boards, first to last attempt, against the slowest of {alone} alone", f"{span:.3f}", "1.15"],
+        [f"whole runs of {count} boards, against the slowest of {alone} alone", f"{whole:.3f}", ""],
+        ["`lab run` and pytest, of a core for a board", f"{statistics.mean(shares):.2%}", "2 %"],
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a scrape of a large farm costs: time, bytes, and the exporter's memory.
+"""Time, bytes and memory of a scrape of a large farm.
 
     uv run python bench/farm_scrape.py [--boards 1000] [--metrics 100] [--samples 20] [--scrapes 20] [--interval 15]
 
@@ -10,11 +10,9 @@ Aims: at most 0.3 s and 150 MB with 1,000 boards × 100 metrics.
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import socket
+import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,10 +20,8 @@ from pathlib import Path
 import psutil
 import requests
 from attrs import frozen
+from common import LAB, parser, peak_mb, print_table
 from sqlalchemy.orm import Session
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
 from support.farm_store import AT, fill
 
 from lab.host.clock import utc_now
@@ -34,6 +30,7 @@ from lab.judge.store import MOST as VERDICTS
 from lab.judge.store import write_verdicts
 from lab.results import AttemptRecord, SampleRecord, open_store
 from lab.results.models import RunRow
+from lab.virtual.ports import free_port
 
 AIM_S, AIM_MB = 0.3, 150.0
 START_S = 900.0
@@ -92,39 +89,30 @@ def record(url: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--boards", type=int, default=1000)
-    parser.add_argument("--metrics", type=int, default=100)
-    parser.add_argument("--samples", type=int, default=20)
-    parser.add_argument("--scrapes", type=int, default=20)
-    parser.add_argument(
+    """The program."""
+    options = parser(__doc__)
+    options.add_argument("--boards", type=int, default=1000)
+    options.add_argument("--metrics", type=int, default=100)
+    options.add_argument("--samples", type=int, default=20)
+    options.add_argument("--scrapes", type=int, default=20)
+    options.add_argument(
         "--interval", type=float, default=15.0, help="between two looks at the store, as `lab exporter` has it"
     )
-    given = parser.parse_args()
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as name, requests.Session() as session:
         session.trust_env = False
         folder = Path(name)
-        start = time.perf_counter()
         url = fill(folder / "results.db", boards=given.boards, metrics=given.metrics, samples=given.samples)
         speak(url)
-        size = (folder / "results.db").stat().st_size / 1e6
-        print(
-            f"store: {given.boards} boards × {given.metrics} measurements × {given.samples} samples, {size:.0f} MB, ",
-            end="",
-        )
-        print(f"written in {time.perf_counter() - start:.0f} s")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        metrics = f"http://{address}/metrics"
-        words = [Path(sys.executable).with_name("lab"), "exporter", "--db", url, "--listen", address]
-        words += ["--interval", str(given.interval), "--runtime", str(folder)]
+        address = f"127.0.0.1:{free_port()}"
+        words = [LAB, "exporter", "--db", url, "--listen", address, "--interval", str(given.interval)]
+        words += ["--runtime", str(folder)]
         with (folder / "log").open("wb") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
             try:
                 start = time.perf_counter()
-                ready(session, metrics, process)
+                ready(session, f"http://{address}/metrics", process)
                 first_s = time.perf_counter() - start
-                report(session, metrics, process, given.scrapes, first_s, url)
+                report(session, f"http://{address}/metrics", process, given.scrapes, first_s, url)
             finally:
                 process.terminate()
 
@@ -161,19 +149,19 @@ def report(
         if len(busy) % 10 == 0 and value(session, url, seen) is not None:
             break
     seen_s = time.perf_counter() - start
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    peak_mb = int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
     print(f"series {full.series}, text {full.text / 1e6:.1f} MB, on the wire {full.wire / 1e6:.2f} MB (gzip)\n")
-    print(f"{'':44}{'n':>5}{'p50 s':>9}{'max s':>9}{'aim':>8}")
-    for name, found in (("scrape, store at rest", quiet), ("scrape, while a new run is taken up", busy)):
-        times = sorted(one.seconds for one in found)
-        print(f"{name:44}{len(times):5}{times[len(times) // 2]:9.3f}{times[-1]:9.3f}{AIM_S:8.1f}")
-    print(f"{'scrape without compression':44}{1:5}{plain.seconds:9.3f}{plain.seconds:9.3f}{'':>8}")
-    print(f"{'from start to the first results':44}{1:5}{first_s:9.2f}{first_s:9.2f}")
-    print(f"{'from a new run to its numbers (with interval)':44}{1:5}{seen_s:9.2f}{seen_s:9.2f}\n")
-    print(f"{'':44}{'MB':>9}{'aim':>8}")
-    print(f"{'resident, store at rest':44}{steady_mb:9.1f}{AIM_MB:8.0f}")
-    print(f"{'resident, highest ever':44}{peak_mb:9.1f}{AIM_MB:8.0f}")
+    rows = [
+        [name, str(len(found)), f"{statistics.median(found):.3f}", f"{max(found):.3f}", aim]
+        for name, found, aim in (
+            ("scrape, store at rest", [one.seconds for one in quiet], f"{AIM_S}"),
+            ("scrape, while a new run is taken up", [one.seconds for one in busy], f"{AIM_S}"),
+            ("scrape without compression", [plain.seconds], ""),
+            ("from start to the first results", [first_s], ""),
+            ("from a new run to its numbers (with interval)", [seen_s], ""),
+        )
+    ]
+    print_table(("", "n", "p50 s", "max s", "aim"), rows)
+    print(f"resident: {steady_mb:.1f} MB, store at rest; {peak_mb(process.pid):.1f} MB at most (aim {AIM_MB:.0f})")
 
 
 if __name__ == "__main__":

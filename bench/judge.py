@@ -1,36 +1,37 @@
-"""The history's judge beside others, on a made-up farm with fresh seeds and on measured histories: false alarms and what is caught.
+"""False alarms and caught changes of the history's judge, beside others.
 
-    python bench/judge.py [--seed N] [--series 40] [--peer-series 20] [--real FILE.jsonl.gz] [--skip-otava]
+    uv run python bench/judge.py [--seed N] [--series 40] [--peer-series 20] [--real FILE.jsonl.gz] [--skip-otava]
 
-Ours is judged on --series per kind of change and four times as many without one; the others, which are slow, on --peer-series.
-docs/judge-method.md has a table of it. Exit 1 when an aim of the judge is missed.
+Ours is judged on --series per kind of change and four times as many without one; the others, which are slow and ask for no rerun, on --peer-series.
+docs/judge-method.md has a table of it. Exit 1 when an aim of the judge is missed. Apache Otava comes from an environment of its own (`uv run`).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import secrets
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from attrs import evolve, frozen
+from common import parser, print_table
 from judge_farm import Change, Farm, Truth, made, real
-from judge_peers import PEERS, otava, verdicts
-from judge_score import Score, score
-from stamps_compare import print_table
+from scipy import stats
 
-from lab.judge.history import CONSTANTS, Series, StepVerdict, judge
+from lab.judge.history import CONSTANTS, Outcome, Series, StepVerdict, judge
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Walk
 from lab.judge.replay import replay
 
 Pairs = list[tuple[Series, Truth]]
 Judge = Callable[[Sequence[Series]], Sequence[Sequence[StepVerdict]]]
+Calls = list[tuple[int, int]]  # (run, 1 or -1)
 QUIET = Change("none")
 CHANGES = {
     "+5 %": Change("step", 0.05),
@@ -65,6 +66,35 @@ SHOWN = (
     ("silent +2 %", 6),
 )
 
+AGAIN = 7  # runs after which an alarm that still stands disturbs again
+CALLS = {Outcome.REGRESSION, Outcome.IMPROVEMENT}
+OTAVA = """
+# stdin: series of numbers, as JSON; stdout: the calls [run, 1 or -1] of each. Otava analyses a whole series, so it is given what was known
+# that night; a change point is called when it is first seen, and not again where it moves by a few runs.
+import json, logging, sys
+from otava.series import AnalysisOptions, Metric, Series
+
+LOOKS_BACK, NEAR = 90, 5  # runs; longer series take longer and give the same
+options = AnalysisOptions()  # whose defaults, 50 and 1e-3, alarm twice as often
+options.window_len, options.max_pvalue, options.min_magnitude = 30, 1e-4, 0.0
+
+def calls(values):
+    seen, found = [], []
+    for night in range(10, len(values)):
+        first = max(0, night + 1 - LOOKS_BACK)
+        part = values[first : night + 1]
+        series = Series("series", None, list(range(len(part))), {"m": Metric(1, 1.0, "")}, {"m": part}, {})
+        for point in series.analyze(options).change_points["m"]:
+            where = first + point.index
+            if all(abs(where - other) > NEAR for other in seen):
+                found.append((night, 1 if point.stats.mean_2 > point.stats.mean_1 else -1))
+            seen.append(where)
+    return found
+
+logging.disable(logging.CRITICAL)
+json.dump([calls(values) for values in json.load(sys.stdin)], sys.stdout)
+"""
+
 
 @frozen
 class Aim:
@@ -91,18 +121,104 @@ def without_reruns(series: Sequence[Series]) -> list[list[StepVerdict]]:
     return ours([evolve(one, runs=tuple(evolve(run, reruns=None) for run in one.runs)) for one in series])
 
 
+def verdicts(series: Series, calls: Calls) -> list[StepVerdict]:
+    """Calls as our verdicts."""
+    return [
+        StepVerdict(series.name, run, Outcome.REGRESSION if sign > 0 else Outcome.IMPROVEMENT, since=run)
+        for run, sign in calls
+    ]
+
+
+def lnt(series: Sequence[Series]) -> list[list[StepVerdict]]:
+    """LNT's rule: Mann and Whitney's test of a run's samples against the run's before (p 0.05), and a change of at least 1 %."""
+    return [verdicts(one, _lnt(one)) for one in series]
+
+
+def _lnt(series: Series) -> Calls:
+    runs = [run.samples for run in series.runs]
+    pairs = zip(runs[1:], runs[:-1], strict=True)
+    chances = [stats.mannwhitneyu(now, before, method="asymptotic").pvalue for now, before in pairs]
+    medians = np.array([np.median(run) for run in runs])
+    moved = zip(medians[1:] / medians[:-1] - 1, chances, strict=True)
+    return [(t, int(np.sign(by))) for t, (by, chance) in enumerate(moved, 1) if chance < 0.05 and abs(by) > 0.01]
+
+
+def otava(series: Sequence[Series]) -> list[list[StepVerdict]]:
+    """Apache Otava's calls.
+
+    Raises:
+        RuntimeError: it cannot be had.
+    """
+    given = json.dumps([[float(np.median(run.samples)) for run in one.runs] for one in series])
+    words = [
+        "uv",
+        "run",
+        "--quiet",
+        "--no-project",
+        "--python",
+        "3.11",
+        "--with",
+        "apache-otava",
+        "python",
+        "-c",
+        OTAVA,
+    ]
+    done = subprocess.run(words, input=given, text=True, capture_output=True, check=False, cwd="/")
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+    return [verdicts(one, calls) for one, calls in zip(series, json.loads(done.stdout), strict=True)]
+
+
 def judges(skip_otava: bool) -> Iterator[tuple[str, Judge, bool]]:
     """(name, judge, it is a peer)."""
     yield "boardlab", ours, False
     yield "boardlab, no reruns", without_reruns, False
-    for name, peer in PEERS.items():
-        yield name, (lambda series, peer=peer: [verdicts(one, peer(one)) for one in series]), True
+    yield "LNT, Mann-Whitney", lnt, True
     if not skip_otava:
-        yield "Apache Otava, window 30, p 1e-4", _otava, True
+        yield "Apache Otava, window 30, p 1e-4", otava, True
 
 
-def _otava(series: Sequence[Series]) -> list[list[StepVerdict]]:
-    return [verdicts(one, calls) for one, calls in zip(series, otava(series), strict=True)]
+@frozen
+class Score:
+    """Of one scenario.
+
+    Attributes:
+        false_a_year: false alarms per metric-year. reruns_a_year: reruns used.
+        within: runs -> share of the changes that were called within so many; of silent ones, called environment.
+    """
+
+    false_a_year: float
+    reruns_a_year: float
+    within: dict[int, float]
+
+
+def score(pairs: Sequence[tuple[Series, Truth]], said: Sequence[Sequence[StepVerdict]]) -> Score:
+    """The figures of a judge's verdicts on these series."""
+    years = false = reruns = length = 0.0
+    delays: list[float] = []
+    for (series, truth), verdicts in zip(pairs, said, strict=True):
+        reruns += sum(verdict.reruns for verdict in verdicts)
+        length += len(series.runs) / 365
+        silent = truth.change.kind == "silent"
+        quiet = len(series.runs) if truth.begins is None or silent else truth.begins
+        years += quiet / 365
+        false += _alarms([v.run for v in verdicts if v.outcome in CALLS and v.run < quiet])
+        if truth.begins is None:
+            continue
+        right = Outcome.IMPROVEMENT if truth.change.size < 0 else Outcome.REGRESSION
+        wanted = Outcome.ENVIRONMENT if silent else right
+        hits = [v.run for v in verdicts if v.outcome is wanted and v.run >= truth.begins]
+        delays.append(hits[0] - truth.begins + 1 if hits else float("inf"))
+    within = {runs: sum(delay <= runs for delay in delays) / len(delays) for runs in (1, 3, 6, 10)} if delays else {}
+    return Score(false / years, reruns / length, within)
+
+
+def _alarms(runs: Sequence[int]) -> int:
+    count, last = 0, -AGAIN
+    for run in runs:
+        if run - last >= AGAIN:
+            count, last = count + 1, run
+    return count
 
 
 def farm_scores(judge_: Judge, farm: Farm, count: int, seed: int) -> dict[str, Score]:
@@ -130,7 +246,7 @@ def real_row(name: str, judge_: Judge, path: Path, seed: int) -> list[str]:
 
 def speed(count: int, seed: int) -> tuple[float, float]:
     """(seconds of `lab judge replay` for so many series of a year, without starting Python; seconds for one more run)."""
-    pairs = made(Farm(), QUIET, min(count, 200), seed)
+    pairs = made(Farm(), QUIET, max(60, min(count, 200)), seed)
     lines = [
         json.dumps({"series": s.name, "runs": [{"samples": r.samples.tolist(), **r.provenance} for r in s.runs]})
         for s, _ in pairs
@@ -172,15 +288,15 @@ def aims(found: dict[str, Score], seconds: tuple[float, float]) -> list[Aim]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="default: a fresh one")
-    parser.add_argument("--series", type=int, default=40)
-    parser.add_argument("--peer-series", type=int, default=20)
-    parser.add_argument("--boots", type=int, default=20)
-    parser.add_argument("--real", type=Path, action="append", default=[], metavar="FILE.jsonl.gz")
-    parser.add_argument("--speed", type=int, default=1000, help="series of the timing")
-    parser.add_argument("--skip-otava", action="store_true")
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="default: a fresh one")
+    options.add_argument("--series", type=int, default=40)
+    options.add_argument("--peer-series", type=int, default=20)
+    options.add_argument("--boots", type=int, default=20)
+    options.add_argument("--real", type=Path, action="append", default=[], metavar="FILE.jsonl.gz")
+    options.add_argument("--speed", type=int, default=1000, help="series of the timing")
+    options.add_argument("--skip-otava", action="store_true")
+    asked = options.parse_args()
     print(f"seed {asked.seed}, {asked.series} series a change, {os.cpu_count()} cores\n", flush=True)
     farm, rows, real_rows, mine = Farm(boots=asked.boots), [], [], {}
     for name, judge_, peer in judges(asked.skip_otava):

@@ -1,4 +1,4 @@
-"""Histories of a made-up board farm and what is true of them, for bench/judge.py.
+"""Histories of a made-up board farm and their truth, for judge.py.
 
 What the farm is like is written in docs/judge-method.md. All is drawn from the seed; deviations are relative.
 """

@@ -1,4 +1,4 @@
-"""What measuring costs: the time of N cycles minus the board's own time, beside labgrid's own way to boot a board.
+"""Overhead of measuring a boot, beside labgrid's own way.
 
     uv run python bench/overhead.py [--cycles 20]
 
@@ -11,55 +11,32 @@ boardlab's way verifies off and the medium, waits for the login prompt, judges, 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from attrs import frozen
+from common import LAB, parser, print_table
 from labgrid import Target
 from labgrid.driver import PDUDaemonDriver, SerialDriver, ShellDriver, UBootDriver
 from labgrid.environment import Environment
 from labgrid.resource import PDUDaemonPort, RawSerialPort
 from labgrid.strategy import UBootStrategy
+from support.virtual_bench import BenchProcess, running_bench
 
 from lab import boards
 from lab.host.clock import MonotonicRaw
 from lab.results import open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.virtual.truth import Truth, read_truth
+from lab.virtual.truth import Truth
 
-LAB = Path(sys.executable).with_name("lab")
 TYPE = boards.load("qemu-virt")
 LOGIN = rb"qemu-virt login: "
 SHELL = rb"root@qemu-virt:[^ ]*# "
-
-
-@frozen
-class Result:
-    """Seconds of all cycles together."""
-
-    name: str
-    cycles: int
-    wall_s: float
-    board_s: float
-    dwell_s: float
-
-    @property
-    def overhead(self) -> float:
-        """The share of the time that was neither the board's nor its discharge time."""
-        return (self.wall_s - self.board_s - self.dwell_s) / self.wall_s
-
-    @property
-    def not_board(self) -> float:
-        """The share of the time that was not the board's, the discharge time included."""
-        return (self.wall_s - self.board_s) / self.wall_s
+HEADER = ("", "cycles", "wall s", "board s", "dwell s", "overhead", "with dwell")
 
 
 def board_seconds(truth: Truth, start_ns: int, end_ns: int, prompt: bytes) -> tuple[float, int]:
@@ -77,23 +54,28 @@ def board_seconds(truth: Truth, start_ns: int, end_ns: int, prompt: bytes) -> tu
     return total_ns / 1e9, cycles
 
 
-def measured(name: str, cycles: int, folder: Path, prompt: bytes, dwell_s: float, run: Callable[[], None]) -> Result:
+def measured(
+    name: str, cycles: int, bench: BenchProcess, prompt: bytes, dwell_s: float, run: Callable[[], None]
+) -> list[str]:
+    """Run so many cycles; a row of the table."""
     clock = MonotonicRaw()
     start_ns = clock.now_ns()
     run()
     end_ns = clock.now_ns()
     time.sleep(0.5)  # the truth log is written behind the line by 0.1 s
-    board_s, found = board_seconds(read_truth(folder / "qemu-1" / "truth.log"), start_ns, end_ns, prompt)
+    board_s, found = board_seconds(bench.truth(), start_ns, end_ns, prompt)
     assert found == cycles, f"{name}: the truth log has {found} boots, not {cycles}"
-    return Result(name, cycles, (end_ns - start_ns) / 1e9, board_s, dwell_s * cycles)
+    wall_s, dwell_s = (end_ns - start_ns) / 1e9, dwell_s * cycles
+    shares = (wall_s - board_s - dwell_s) / wall_s, (wall_s - board_s) / wall_s
+    return [name, str(cycles), *(f"{s:.2f}" for s in (wall_s, board_s, dwell_s)), *(f"{s:.1%}" for s in shares)]
 
 
-def labgrid_way(folder: Path, address: str, cycles: int) -> Result:
-    for bit in (0, 1):
-        (folder / "qemu-1" / "straps" / f"bit{bit}").write_text(f"{TYPE.media['sd'].boot_mode >> bit & 1}\n")
+def labgrid_way(bench: BenchProcess, cycles: int) -> list[str]:
+    """Boot as labgrid's own strategy does."""
+    bench.set_straps(TYPE.media["sd"].boot_mode)
     target = Target("peer")
-    PDUDaemonPort(target, None, host=address, pdu="bench", index=1)
-    RawSerialPort(target, None, port=str(folder / "qemu-1" / "uart0"))
+    PDUDaemonPort(target, None, host=bench.state.pdudaemon, pdu="bench", index=1)
+    RawSerialPort(target, None, port=bench.board.uarts["uart0"])
     PDUDaemonDriver(target, None, delay=TYPE.timeouts.discharge_s)
     SerialDriver(target, None)
     UBootDriver(target, None, prompt=TYPE.prompts.uboot, autoboot=TYPE.prompts.autoboot)
@@ -107,16 +89,17 @@ def labgrid_way(folder: Path, address: str, cycles: int) -> Result:
 
     dwell_s = float(-(-TYPE.timeouts.discharge_s // 1))  # pdudaemon's delay is in whole seconds
     try:
-        return measured("labgrid: UBootStrategy, ShellDriver", cycles, folder, SHELL, dwell_s, run)
+        return measured("labgrid: UBootStrategy, ShellDriver", cycles, bench, SHELL, dwell_s, run)
     finally:
         target.cleanup()
 
 
-def our_way(folder: Path, cycles: int) -> Result:
-    env = Environment(config_file=str(folder / "env.yaml"))
+def our_way(bench: BenchProcess, cycles: int) -> list[str]:
+    """Boot as a measurement does."""
+    env = Environment(config_file=str(bench.folder / "env.yaml"))
     strategy = env.get_target().get_strategy()
     clock = MonotonicRaw()
-    with open_store(f"sqlite:///{folder / 'results.db'}") as store:
+    with open_store(f"sqlite:///{bench.folder / 'results.db'}") as store:
         plan = {"cycles": cycles, "media": ["sd"]}
         run = store.begin_run("boot", TYPE.name, "qemu-1", "bench", plan=plan, provenance={})
         progress = Progress(lambda _line: None, clock, total=cycles)
@@ -125,7 +108,7 @@ def our_way(folder: Path, cycles: int) -> Result:
         result = measured(
             "boardlab: BoardStrategy, store",
             cycles,
-            folder,
+            bench,
             LOGIN,
             TYPE.timeouts.discharge_s,
             lambda: boot_run.measure("sd"),
@@ -136,24 +119,18 @@ def our_way(folder: Path, cycles: int) -> Result:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cycles", type=int, default=20)
-    cycles = parser.parse_args().cycles
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "bench"
-        os.environ["BOARDLAB_RUNTIME"] = str(Path(name) / "runtime")
-        subprocess.run([LAB, "virtual", "up", "--dir", folder, "--pdu-port", "0"], check=True)
-        try:
-            address = json.loads((folder / "bench.json").read_text())["pdudaemon"]
-            results = [labgrid_way(folder, address, cycles), our_way(folder, cycles)]
-        finally:
-            subprocess.run([LAB, "console", "stop"], check=False)
-            subprocess.run([LAB, "virtual", "down", "--dir", folder], check=True)
-    print(f"{'':38}{'cycles':>7}{'wall s':>9}{'board s':>9}{'dwell s':>9}{'overhead':>10}{'with dwell':>12}")
-    for r in results:
-        print(
-            f"{r.name:38}{r.cycles:7}{r.wall_s:9.2f}{r.board_s:9.2f}{r.dwell_s:9.2f}{r.overhead:10.1%}{r.not_board:12.1%}"
-        )
+    """The program."""
+    options = parser(__doc__)
+    options.add_argument("--cycles", type=int, default=20)
+    cycles = options.parse_args().cycles
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["BOARDLAB_RUNTIME"] = str(Path(folder) / "runtime")
+        with running_bench(Path(folder) / "bench") as bench:
+            try:
+                rows = [labgrid_way(bench, cycles), our_way(bench, cycles)]
+            finally:
+                subprocess.run([LAB, "console", "stop"], check=False)
+    print_table(HEADER, rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What sampling costs and loses: six rails at the sampler's top rate, on the emulated INA231s of a virtual bench.
+"""Cost and losses of sampling six rails at the sampler's top rate.
 
     uv run python bench/power.py [--minutes 10] [--step 30]
 
@@ -15,28 +15,35 @@ it was woken late. What was lost then is counted on its own.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 from attrs import asdict, frozen
-from power_witness import LATE_NS, witness
+from common import parser, print_table
+from support.virtual_bench import running_bench
 
 from lab.cli.rails import config_of
 from lab.host.clock import MonotonicRaw
 from lab.rails import AdcRange, Sampler, Trace, sampling
-from lab.virtual.state import expect
 
-LAB = Path(sys.executable).with_name("lab")
 TYPE = "am62xx_lp_sk"  # six rails, each with a sensor
 CORE_TARGET = 0.15
+INTERVAL_NS = 250_000
+LATE_NS = 60_000
+PRIORITY = 90
+LISTEN = 400  # wake-ups between two looks at stdin
 Intervals = npt.NDArray[np.int64]  # of shape (n, 2): from, to; in ns
 
 
@@ -124,33 +131,78 @@ def completed_at(times: npt.NDArray[np.int64], period_ns: int) -> int:
     return int(edges[(int(around.argmin()) + bins // 2) % bins])
 
 
+@contextlib.contextmanager
+def witness(core: int) -> Iterator[Callable[[], npt.NDArray[np.int64]]]:
+    """Let it look while the block runs; afterwards the function gives the intervals, of shape (n, 2)."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--witness", str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", "the witness did not start"
+    said: list[int] = []
+    try:
+        yield lambda: np.array(said, dtype=np.int64).reshape(-1, 2)
+    finally:
+        said += map(int, process.communicate()[0].split())
+
+
+def look(core: int) -> None:
+    """The witness: wake every quarter of a millisecond until stdin ends, and print each time at which it was woken late."""
+    os.sched_setaffinity(0, {core})
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    gc.disable()
+    clock = MonotonicRaw()
+    late: list[tuple[int, int]] = []
+    print("ready", flush=True)
+    due_ns = clock.now_ns()
+    rounds = 0
+    while True:
+        due_ns += INTERVAL_NS
+        time.sleep(max(0, due_ns - clock.now_ns()) / 1e9)
+        now_ns = clock.now_ns()
+        if now_ns - due_ns > LATE_NS:
+            late.append((due_ns, now_ns))
+            due_ns = now_ns
+        rounds += 1
+        if rounds % LISTEN == 0 and select.select([sys.stdin], [], [], 0)[0]:
+            break
+    for due, woken in late:
+        print(due, woken)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--step", type=float, default=30.0, help="seconds between two rows")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "bench"
-        ports = ["--pdu-port", "0", "--switch-port", "0"]
-        subprocess.run([LAB, "virtual", "up", "sim", "--type", TYPE, "--dir", folder, *ports], check=True)
-        try:
-            config = config_of(str(folder / "env.yaml"))
-            with sampling(config, Path(name) / "power.trace", AdcRange.ACTIVE) as sampler:
-                meta = sampler.trace().meta
-                print(f"{len(meta.channels)} rails, {meta.settings}: {1e9 / meta.period_ns:.0f} samples/s each")
-                print(f"sampler: {meta.scheduling}")
-                core = alone(sampler.pid, expect(folder).pid)
-                with witness(core) as late:
-                    begin_ns = MonotonicRaw().now_ns()
-                    steps = watch(sampler, given.minutes, given.step)
-                    end_ns = MonotonicRaw().now_ns()
-            found = lost(Trace.open(Path(name) / "power.trace"), late(), begin_ns, end_ns)
-        finally:
-            subprocess.run([LAB, "virtual", "down", "--dir", folder], check=True)
-    print(f"{'s':>8}{'samples':>12}{'CPU s':>9}{'of a core':>11}{'RSS MB':>9}")
-    for step in steps:
-        share = step.cpu_s / step.seconds
-        print(f"{step.seconds:8.0f}{step.samples:12}{step.cpu_s:9.2f}{share:11.1%}{step.rss_bytes / 1e6:9.2f}")
+    """The program."""
+    options = parser(__doc__)
+    options.add_argument("--minutes", type=float, default=10.0)
+    options.add_argument("--step", type=float, default=30.0, help="seconds between two rows")
+    options.add_argument("--witness", type=int, help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.witness is not None:
+        look(given.witness)
+        return
+    with tempfile.TemporaryDirectory() as name, running_bench(Path(name) / "bench", "sim", "--type", TYPE) as bench:
+        config, path = config_of(str(bench.folder / "env.yaml")), Path(name) / "power.trace"
+        with sampling(config, path, AdcRange.ACTIVE) as sampler:
+            meta = sampler.trace().meta
+            print(f"{len(meta.channels)} rails, {meta.settings}: {1e9 / meta.period_ns:.0f} samples/s each")
+            print(f"sampler: {meta.scheduling}")
+            with witness(alone(sampler.pid, bench.state.pid)) as late:
+                begin_ns = MonotonicRaw().now_ns()
+                steps = watch(sampler, given.minutes, given.step)
+                end_ns = MonotonicRaw().now_ns()
+        found = lost(Trace.open(path), late(), begin_ns, end_ns)
+    rows = [
+        [
+            f"{s.seconds:.0f}",
+            str(s.samples),
+            f"{s.cpu_s:.2f}",
+            f"{s.cpu_s / s.seconds:.1%}",
+            f"{s.rss_bytes / 1e6:.2f}",
+        ]
+        for s in steps
+    ]
+    print_table(("s", "samples", "CPU s", "of a core", "RSS MB"), rows)
     grown = steps[-1].rss_bytes - steps[0].rss_bytes
     share = steps[-1].cpu_s / steps[-1].seconds
     print(f"samples {found.there}, lost {found.missing}, longest between two of a rail {found.longest_ms:.2f} ms")

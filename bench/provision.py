@@ -1,15 +1,15 @@
-"""How fast a card and an eMMC are provisioned, against `dd` and bmaptool alone on the same target.
+"""Speed of provisioning a card and an eMMC, beside `dd` and bmaptool.
 
-    uv run python bench/provision.py [--folder DIR] [--mib 512] [--times 3] [--rate 90] [--packed gz]
+    uv run python bench/provision.py [--folder DIR] [--mib 512] [--times 3] [--rate 90]
     uv run python bench/provision.py --emmc [--mib 128] [--times 3]
     uv run python bench/provision.py --linux [--mib 128] [--times 3]
     uv run python bench/provision.py --sparse
 
 The target is a file in DIR (default: the temporary folder), which stands for a card: written past the page cache and synced, as dd does
-with oflag=direct conv=fsync, and no faster than RATE MB/s for all of them (bench/shim/slowcard.c; a UHS-I card reaches 90, 0: as fast as
+with oflag=direct conv=fsync, and no faster than RATE MB/s for all of them (bench/slowcard.c; a UHS-I card reaches 90, 0: as fast as
 the disk is). The ways take turns, so that all meet the same machine; compared are the fastest writes of each. First an image is written
 whole, by `dd`, `bmaptool copy --nobmap` and ours; then only what its block map names, every second MiB, by `bmaptool copy --bmap` and ours.
-With `--packed` bmaptool and ours unpack it on the way, and there is no `dd`. bmaptool is Debian's `bmap-tools`; without it only `dd` is compared.
+bmaptool is Debian's `bmap-tools`; without it only `dd` is compared.
 Aim: at least 90 % of the rate of the fastest of the others.
 
 `--emmc` writes the eMMC of the QEMU board (an NVMe disk) by the board's own U-Boot over TFTP. There is no `dd` in U-Boot: its own
@@ -58,7 +58,7 @@ def slowed(folder: Path, rate_mb: float) -> None:
     """Every program that is started from now on writes no faster than a card."""
     if rate_mb:
         library = folder / "slowcard.so"
-        source = Path(__file__).parent / "shim" / "slowcard.c"
+        source = Path(__file__).with_name("slowcard.c")
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         os.environ |= {"LD_PRELOAD": str(library), "SLOWCARD_BYTES_S": str(rate_mb * 1e6)}
 
@@ -100,22 +100,13 @@ def fastest(works: dict[str, Callable[[], None]], times: int) -> dict[str, float
     return found
 
 
-def packed(image: Path, kind: str) -> Path:
-    """The image as it is fetched: packed by this host's program, in place of the one that is not."""
-    if not kind:
-        return image
-    subprocess.run([{"gz": "gzip", "xz": "xz", "zst": "zstd"}[kind], "-q", "-1", "-k", image], check=True)
-    return image.with_name(f"{image.name}.{kind}")
-
-
-def rates(folder: Path, mib: int, times: int, kind: str) -> bool:
-    bare, target = folder / "image.wic", folder / "target.img"
-    with bare.open("wb") as file:
+def rates(folder: Path, mib: int, times: int) -> bool:
+    image, target = folder / "image.wic", folder / "target.img"
+    with image.open("wb") as file:
         for _ in range(mib):
-            file.write(os.urandom(MIB // 2) + bytes(MIB // 2) if kind else os.urandom(MIB))
+            file.write(os.urandom(MIB))
     bmap = folder / "image.wic.bmap"
-    bmap.write_text(block_map(bare, range(0, mib * MIB // BLOCK, 2 * RUN_BLOCKS), mib * MIB), encoding="utf-8")
-    image = packed(bare, kind)
+    bmap.write_text(block_map(image, range(0, mib * MIB // BLOCK, 2 * RUN_BLOCKS), mib * MIB), encoding="utf-8")
     return all([beside(image, None, target, mib, mib, times), beside(image, bmap, target, mib, -(-mib // 2), times)])
 
 
@@ -126,14 +117,14 @@ def beside(image: Path, bmap: Path | None, target: Path, mib: int, written: int,
     content = Content(Image(source=str(image), sha256=sha256(image), size=mib * MIB, bmap=str(bmap or "")))
     writer, plan = planned(content, target, mib * MIB)
     works: dict[str, Callable[[], None]] = {OURS: lambda: writer.write(plan, lambda _progress: None)}
-    if bmap is None and image.suffix == ".wic":
+    if bmap is None:
         works["dd"] = lambda: dd(image, target)
     if shutil.which("bmaptool"):
         works["bmaptool"] = lambda: bmaptool(image, bmap, target)
     seconds = fastest(works, times)
     verified = writer.verify(plan)
     rows = [[name, f"{each:.2f}", f"{written / each:.0f}"] for name, each in seconds.items()]
-    echo(f"{written} MiB {'by its block map' if bmap else 'of a whole image'}, {image.suffix[1:]}:")
+    echo(f"{written} MiB {'by its block map' if bmap else 'of a whole image'}:")
     echo(*table(["way", "s", "MiB/s"], rows, "<>>"))
     others = [each for name, each in seconds.items() if name != OURS]
     share = min(others, default=seconds[OURS]) / seconds[OURS]
@@ -189,7 +180,6 @@ def main() -> int:
     parser.add_argument("--mib", type=int, help="default: 512, and 128 with --emmc and --linux")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--rate", type=float, default=90.0)
-    parser.add_argument("--packed", choices=("gz", "xz", "zst"), default="", help="of the image")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--sparse", action="store_true")
     kind.add_argument("--emmc", action="store_true")
@@ -205,7 +195,7 @@ def main() -> int:
             is_met = (emmc if given.emmc else linux)(folder, given.mib or 128, given.times, AIM)
         else:
             slowed(folder, given.rate)
-            is_met = rates(folder, given.mib or 512, given.times, given.packed)
+            is_met = rates(folder, given.mib or 512, given.times)
     if not is_met:
         echo(bad("the aim is missed"))
     return 0 if is_met else 1

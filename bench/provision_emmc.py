@@ -1,25 +1,22 @@
-"""The eMMC of the QEMU board, written by its own U-Boot or its own Linux: the part of bench/provision.py that needs a board."""
+"""Provisioning the eMMC of the QEMU board by its U-Boot or Linux, for provision.py."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import resource
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, evolve, field
+from common import LAB
+from support.virtual_bench import running_bench
 
-from lab.console.client import ConsoleClient
 from lab.env.power_state import parts
-from lab.errors import LabTransientError
-from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image
 from lab.provision.writer import WriteTarget
 from lab.provision.writers.command import CommandPrompt
@@ -34,9 +31,6 @@ FLUSH: Final = "dd if=/dev/null"
 COMMANDS: Final = (LOAD, WRITE, "crc32", STREAM, FLUSH)
 DEVICE: Final = "/dev/nvme0n1"
 LIMIT_S: Final = 1200.0
-LAB: Final = Path(sys.executable).with_name("lab")
-
-
 BEFORE: Final = (
     "      - VirtualSDMuxDriver"  # of the board's environment; the first driver that offers a medium writes it
 )
@@ -57,22 +51,18 @@ def qemu_board(folder: Path, emmc_bytes: int, driver: str = "") -> Iterator[Any]
     Args:
         driver: of the environment, before those that it has.
     """
-    where = folder / "bench"
-    up = [LAB, "virtual", "up", "--network", "--dir", where, "--pdu-port", "0"]
     os.environ["BOARDLAB_RUNTIME"] = str(folder / "runtime")
-    subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
-    disk = next(where.rglob("emmc.img"))
-    os.truncate(disk, max(emmc_bytes, disk.stat().st_size))  # the board is off
-    env = where / "env.yaml"
-    text = env.read_text(encoding="utf-8")
-    assert BEFORE in text
-    env.write_text(text.replace(BEFORE, driver + BEFORE, 1), encoding="utf-8")
-    try:
-        yield parts(str(env), "ConsoleProtocol", "console", "console")[1]
-    finally:
-        subprocess.run([LAB, "virtual", "down", "--dir", where], check=True, stdout=subprocess.DEVNULL)
-        with suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
-            client.stop()
+    with running_bench(folder / "bench", "--network") as bench:
+        disk = next(bench.folder.rglob("emmc.img"))
+        os.truncate(disk, max(emmc_bytes, disk.stat().st_size))  # the board is off
+        env = bench.folder / "env.yaml"
+        text = env.read_text(encoding="utf-8")
+        assert BEFORE in text
+        env.write_text(text.replace(BEFORE, driver + BEFORE, 1), encoding="utf-8")
+        try:
+            yield parts(str(env), "ConsoleProtocol", "console", "console")[1]
+        finally:
+            subprocess.run([LAB, "console", "stop"], check=False, stdout=subprocess.DEVNULL)
 
 
 @define
@@ -90,40 +80,52 @@ class Timed:
         return answer
 
 
-def emmc(folder: Path, mib: int, times: int, aim: float) -> bool:
-    image = folder / "image.wic"
-    data = os.urandom(mib * MIB)
+def written(folder: Path, mib: int) -> tuple[Path, Content]:
+    """An image of random bytes."""
+    image, data = folder / "image.wic", os.urandom(mib * MIB)
     image.write_bytes(data)
-    content = Content(Image(source=str(image), sha256=hashlib.sha256(data).hexdigest(), size=mib * MIB))
+    return image, Content(Image(source=str(image), sha256=hashlib.sha256(data).hexdigest(), size=mib * MIB))
+
+
+def timed_write(writer: Any, plan: Any, prompt: Any) -> tuple[dict[str, float], float]:
+    """Write; the seconds of each command, and of all."""
+    timed = Timed(prompt)
+    began = time.monotonic()
+    evolve(writer, begin=lambda: timed).write(plan, lambda _progress: None)
+    return timed.seconds, time.monotonic() - began
+
+
+def report(seconds: dict[str, float], mib: int) -> None:
+    """Print a table."""
+    echo(*table(["what", "s", "MiB/s"], [[name, f"{s:.2f}", f"{mib / s:.1f}"] for name, s in seconds.items()], "<>>"))
+
+
+def verify(writer: Any, plan: Any, mib: int) -> None:
+    """Read back."""
+    began = time.monotonic()
+    verified = writer.verify(plan)
+    echo(f"read back and compared in {time.monotonic() - began:.1f} s: {verified.bytes == mib * MIB}")
+
+
+def emmc(folder: Path, mib: int, times: int, aim: float) -> bool:
+    """Write by U-Boot; whether its own commands take enough of the time."""
+    _, content = written(folder, mib)
     shares = []
     with qemu_board(folder, mib * MIB) as strategy:
-        given = strategy.writers()["emmc"]
-        plan = given.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
+        writer = strategy.writers()["emmc"]
+        plan = writer.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
         for _ in range(times):
-            timed = Timed(given.begin())
-            writer = evolve(given, begin=lambda timed=timed: timed)
-            began = time.monotonic()
-            writer.write(plan, lambda _progress: None)
-            total = time.monotonic() - began
-            rows = {**timed.seconds, "lab provision": total}
-            shares.append((timed.seconds[LOAD] + timed.seconds[WRITE]) / total)
-            echo(
-                *table(
-                    ["what", "s", "MiB/s"], [[name, f"{s:.2f}", f"{mib / s:.1f}"] for name, s in rows.items()], "<>>"
-                )
-            )
+            seconds, total_s = timed_write(writer, plan, writer.begin())
+            shares.append((seconds[LOAD] + seconds[WRITE]) / total_s)
+            report({**seconds, "lab provision": total_s}, mib)
             echo(f"{shares[-1]:.0%} of it is U-Boot's own {LOAD} and {WRITE} (aim: {aim:.0%})")
-        began = time.monotonic()
-        verified = given.verify(plan)
-        echo(f"read back and compared in {time.monotonic() - began:.1f} s: {verified.bytes == mib * MIB}")
+        verify(writer, plan, mib)
     return max(shares) >= aim
 
 
 def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
-    image = folder / "image.wic"
-    data = os.urandom(mib * MIB)
-    image.write_bytes(data)
-    content = Content(Image(source=str(image), sha256=hashlib.sha256(data).hexdigest(), size=mib * MIB))
+    """Write by Linux in turns with its own `wget | dd`; whether the median ratio reaches the aim."""
+    image, content = written(folder, mib)
     shares = []
     with qemu_board(folder, mib * MIB, FROM_LINUX) as strategy:
         writer = strategy.writers()["emmc"]
@@ -132,29 +134,14 @@ def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
         with writer.carrier.server.offered_file("alone", image) as url:
             for _ in range(times):
                 began = time.monotonic()
-                _, _, status = prompt.run(
-                    f"wget -q -O - {url} | dd of={DEVICE} bs=1M conv=notrunc,fsync", timeout=LIMIT_S
-                )
-                alone = time.monotonic() - began
+                alone = f"wget -q -O - {url} | dd of={DEVICE} bs=1M conv=notrunc,fsync"
+                _, _, status = prompt.run(alone, timeout=LIMIT_S)
+                alone_s = time.monotonic() - began
                 assert status == 0
-                timed = Timed(prompt)
-                began = time.monotonic()
-                evolve(writer, begin=lambda timed=timed: timed).write(plan, lambda _progress: None)
-                ours = time.monotonic() - began
-                shares.append(alone / ours)
-                rows = {"wget | dd": alone, **timed.seconds, "lab provision": ours}
-                echo(
-                    *table(
-                        ["what", "s", "MiB/s"],
-                        [[name, f"{s:.2f}", f"{mib / s:.1f}"] for name, s in rows.items()],
-                        "<>>",
-                    )
-                )
-                share = (timed.seconds[STREAM] + timed.seconds[FLUSH]) / ours
-                echo(f"{shares[-1]:.0%} of wget | dd (aim: {aim:.0%}); {share:.0%} of the write is its own wget | dd")
-        began = time.monotonic()
-        verified = writer.verify(plan)
-        echo(f"read back and compared in {time.monotonic() - began:.1f} s: {verified.bytes == mib * MIB}")
-    used_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    echo(f"median {statistics.median(shares):.0%}; at most {used_mib:.0f} MiB of memory")
+                seconds, ours_s = timed_write(writer, plan, prompt)
+                shares.append(alone_s / ours_s)
+                report({"wget | dd": alone_s, **seconds, "lab provision": ours_s}, mib)
+                echo(f"{shares[-1]:.0%} of wget | dd (aim: {aim:.0%})")
+        verify(writer, plan, mib)
+    echo(f"median {statistics.median(shares):.0%}")
     return statistics.median(shares) >= aim

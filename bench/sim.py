@@ -1,7 +1,7 @@
-"""Boot times of many simulated boards at once: within their ± of the truth? Beside labgrid and grabserial.
+"""Boot times of many simulated boards at once, beside labgrid and grabserial.
 
     uv run python bench/sim.py [--boards 16 64] [--cycles 20] [--time-scale 0.1] [--peers boardlab labgrid grabserial]
-    uv run python bench/sim.py --boards 64 --ports 4 --peers boardlab bare labgrid
+    uv run python bench/sim.py --boards 64 --ports 4 --peers boardlab labgrid
 
 Brings up a bench with `lab virtual up sim`, and lets each peer in turn read all of its consoles while every board is
 power-cycled at its own pace. What a peer says is compared with the boards' truth logs:
@@ -10,14 +10,10 @@ power-cycled at its own pace. What a peer says is compared with the boards' trut
   that boardlab states for it; the peers state none;
 - a stamp with the time at which its marker left the UART.
 
-`bare` is a loop of epoll_wait(2), read(2) and the clock (stamps_bare.py): what it is late by is the machine's own.
 grabserial stamps the first character of a marker's line, and is compared with that. The boards have the first core for
 themselves, below everything that the kernel wants to do there, since real boards need no processor of the host. The
 peers have the other cores and SCHED_FIFO 10 where that is permitted. `--time-scale` shortens what a board waits for besides
 its UART: at 0.1 a boot takes some four seconds, and the lines are five times as busy as at 1.
-
-The boards' own process may be held up between the time that it notes and its write(2): the last columns count from the write's
-return, so that what is late by the console server alone lies between the two.
 
 `--ports` gives each board so many UARTs: on one it boots, the others are silent, and the peers read all of them.
 """
@@ -25,26 +21,27 @@ return, so that what is late by the console server alone lies between the two.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
-import shutil
-import subprocess
+import random
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
-from aside import Core, stand_aside
-from attrs import frozen
-from stamps_compare import places, prepare, print_table, share, share_of_core, spread, watch
-from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
+from attrs import define, frozen
+from common import BUSY, Core, go, parser, player, prepare, print_table, share, spread, stand_aside
+from stamps_peers import PEERS, Peer, Stamp, Task, truth_ns, watch
+from support.virtual_bench import running_bench
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.state import BenchState, expect
+from lab.virtual.state import BenchState, BoardState, expect
+from lab.virtual.tasmota import PATH
 from lab.virtual.truth import Truth, read_truth
 
-LAB = Path(sys.executable).with_name("lab")
 START, END = "starting_kernel", "login"
 # Each comes once in a boot of a K3 board, in this order. The prompt ends no line.
 MARKERS = {
@@ -57,16 +54,19 @@ MARKERS = {
     END: r"-evm login: ",
 }
 LATEST_NS = 2_000_000_000  # a stamp later than that is of another boot, or none
-IDLE_S = 10.0
+LOGIN_NOTE = b" stage=login"
+DWELL_S = (0.2, 1.2)  # off; drawn anew each time, so that the boards do not march in step
+LINGER_S = 0.3  # on, behind the note: the prompt still has to be sent, logged and stamped
+POLL_S = 0.1  # the truth is written every tenth of a second
 TARGETS = (
     "targets on an idle machine: boot times in ± at least 99 %, stamps p99 at most 0.2 ms with 16 boards; "
     "console server at most 0.3 and simulation at most 1 core with 64; with 256 ports stamps p99 at most 0.1, p99.9 at most 0.5 ms, "
     "console server at most 0.5 core, memory flat"
 )
 HEADER = (
-    *("peer", "boards", "boots", "boot time p50 ms", "p99 ms", "max ms", "in ±"),
-    *("stamps", "missed", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "early", "in ±", "CPU", "CPU of the boards"),
-    *("ports", "memory MB", "grown MB", "p99 ms since the board's write", "p99.9 ms"),
+    *("peer", "boards", "ports", "boots", "boot time p50 ms", "p99 ms", "max ms", "in ±"),
+    *("stamps", "missed", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "early", "in ±"),
+    *("CPU", "CPU of the boards", "memory MB", "grown MB"),
 )
 
 
@@ -77,71 +77,45 @@ class Error:
     ns: int
     uncertainty_ns: int | None
 
-    @property
-    def stated(self) -> bool:
-        """Whether it is within what the peer says."""
-        return self.uncertainty_ns is not None and abs(self.ns) <= self.uncertainty_ns
-
 
 @frozen
 class Pair:
-    """A marker of one boot: when it left the UART, and what the peer says of it; None: it was missed.
-
-    Attributes:
-        held_ns: so much later at most the board may have handed it on: its process, which stands for hardware, was held up.
-    """
+    """A marker of one boot: when it left the UART, and the peer's stamp; None: it was missed."""
 
     true_ns: int
-    held_ns: int
     stamp: Stamp | None
 
 
 def main() -> int:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--boards", type=int, nargs="+", default=[16, 64], help="how many at once")
-    parser.add_argument("--cycles", type=int, default=20, help="of each board, for each peer")
-    parser.add_argument("--ports", type=int, default=1, help="UARTs of each board, of which one is busy")
-    parser.add_argument(
-        "--busy", action="store_true", help="the machine has other work; absolute times mean little then"
-    )
-    parser.add_argument("--time-scale", type=float, default=0.1)
-    parser.add_argument("--board-type", default="am62xx_sk", help="one of the K3 boards")
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    options = parser.parse_args()
-    core = Core(prepare(), options.busy)
+    options = parser(__doc__)
+    options.add_argument("--boards", type=int, nargs="+", default=[16, 64], help="how many at once")
+    options.add_argument("--cycles", type=int, default=20, help="of each board, for each peer")
+    options.add_argument("--ports", type=int, default=1, help="UARTs of each board, of which one is busy")
+    options.add_argument("--time-scale", type=float, default=0.1)
+    options.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    options.add_argument("--busy", action="store_true", help=BUSY)
+    options.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.drive:
+        asyncio.run(drive(given.drive, given.cycles))
+        return 0
+    core = prepare(busy=given.busy)
     rows = []
-    for boards in options.boards:
+    for boards in given.boards:
+        words = ("--type", "am62xx_sk", "--count", str(boards), "--time-scale", str(given.time_scale))
         with (
-            bench(options.board_type, boards, options.time_scale, core) as (folder, state),
-            silent_ports(boards * (options.ports - 1)) as silent,
+            tempfile.TemporaryDirectory(prefix="sim-") as folder,
+            running_bench(Path(folder) / "bench", "sim", *words) as bench,
+            silent_ports(boards * (given.ports - 1)) as silent,
         ):
-            report_idle(folder, state, core)
-            for name in options.peers:
-                rows.append(measure(name, folder, state, options.cycles, core, silent))
+            stand_aside(core, bench.state.pid)
+            for name in given.peers:
+                rows.append(measure(name, bench.folder, bench.state, given.cycles, core, silent))
                 print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     print_table(HEADER, rows)
     print(TARGETS)
     return 0
-
-
-@contextmanager
-def bench(board_type: str, boards: int, time_scale: float, core: Core) -> Iterator[tuple[Path, BenchState]]:
-    """A bench with these boards, on its core; taken down at the end."""
-    home = Path(tempfile.mkdtemp(prefix="sim-"))
-    folder = home / "bench"
-    words = (
-        *("--type", board_type, "--count", str(boards), "--time-scale", str(time_scale)),
-        *("--pdu-port", "0", "--switch-port", "0"),
-    )
-    try:
-        subprocess.run([LAB, "virtual", "up", "sim", *words, "--dir", folder], check=True, stdout=subprocess.DEVNULL)
-        state = expect(folder)
-        stand_aside(core, state.pid)
-        yield folder, state
-    finally:
-        subprocess.run([LAB, "virtual", "down", "--dir", folder], check=True, stdout=subprocess.DEVNULL)
-        shutil.rmtree(home)
 
 
 @contextmanager
@@ -160,66 +134,29 @@ def silent_ports(count: int) -> Iterator[list[Path]]:
             os.close(board)
 
 
-def report_idle(folder: Path, state: BenchState, core: Core) -> None:
-    """Print what the boards cost while they are off, and while they wait at their login prompts."""
-    off = share_of_core(state.pid, IDLE_S)
-    with driver(folder, 1, core, "--leave-on") as drive:
-        assert drive.stdout is not None
-        assert drive.stdout.readline() == "done\n"
-    on = share_of_core(state.pid, IDLE_S)
-    print(f"{len(state.boards)} boards: {off:.2%} of a core off, {on:.2%} at the login prompt", flush=True)
-
-
-@contextmanager
-def driver(folder: Path, cycles: int, core: Core, *more: str) -> Iterator[subprocess.Popen[str]]:
-    """The hand on the power switch, at work."""
-    command = [sys.executable, str(BENCH / "sim_drive.py"), str(folder), "--cycles", str(cycles)]
-    with subprocess.Popen([*command, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", "the hand on the power switch did not start"
-        stand_aside(core, process.pid)  # a hand takes no time from the kernel either
-        process.stdin.write("go\n")
-        process.stdin.flush()
-        yield process
-
-
-def measure(
-    name: str, folder: Path, state: BenchState, cycles: int, core: Core, silent: Sequence[Path] = ()
-) -> list[str]:
+def measure(name: str, folder: Path, state: BenchState, cycles: int, core: Core, silent: Sequence[Path]) -> list[str]:
     """Let one peer read all consoles while the boards boot; its row of the table."""
     clock = MonotonicRaw()
-    own = Path(tempfile.mkdtemp(prefix=f"sim-{name}-"))
-    peer = PEERS[name](Task(own, MARKERS))
-    begin_ns = clock.now_ns()
-    try:
-        peer.start([Path(next(iter(board.uarts.values()))) for board in state.boards], cycles, silent)
-        before_bytes = memory_bytes(peer.pids())
-        with driver(folder, cycles, core) as drive:
-            assert drive.stdout is not None
-            output = drive.stdout
-            os.set_blocking(output.fileno(), False)
-            reading, boards = watch(peer, lambda: not output.readline(), state.pid)
-        end_ns = clock.now_ns()
-        after_bytes = memory_bytes(peer.pids())
-        stamps = peer.stamps()
-    finally:
-        peer.stop()
-        shutil.rmtree(own)
+    with tempfile.TemporaryDirectory(prefix=f"sim-{name}-") as own:
+        peer = PEERS[name](Task(Path(own), MARKERS))
+        begin_ns = clock.now_ns()
+        try:
+            peer.start([Path(next(iter(board.uarts.values()))) for board in state.boards], cycles, silent)
+            before_bytes = memory_bytes(peer.pids())
+            with player(core, __file__, "--drive", folder, "--cycles", str(cycles)) as hand:
+                cpu = watch(peer, go(hand), state.pid)
+            end_ns = clock.now_ns()
+            after_bytes = memory_bytes(peer.pids())
+            stamps = peer.stamps()
+        finally:
+            peer.stop()
     truths = [read_truth(Path(board.truth)) for board in state.boards]
-    lost = sum(truth.lost for truth in truths)
-    if lost:  # in a pty that nobody read in time: boots and stamps cannot be paired
-        missing = ["-"] * (len(HEADER) - 10)
-        cpu = f"{reading:.1%}", f"{boards:.1%}"
-        return [
-            peer.name,
-            str(len(truths)),
-            f"{lost} bytes lost",
-            *missing,
-            *cpu,
-            str(len(truths) + len(silent)),
-            *4 * ["-"],
-        ]
+    head = [peer.name, str(len(truths)), str(len(truths) + len(silent))]
+    tail = [*(f"{each:.1%}" for each in cpu), *(f"{n / 1e6:.1f}" for n in (after_bytes, after_bytes - before_bytes))]
+    if lost := sum(
+        truth.lost for truth in truths
+    ):  # in a pty that nobody read in time: boots and stamps cannot be paired
+        return [*head, f"{lost} bytes lost", *["-"] * (len(HEADER) - len(head) - len(tail) - 1), *tail]
     pairs = {
         marker: [
             pair
@@ -228,26 +165,20 @@ def measure(
         ]
         for marker in MARKERS
     }
-    memory = [f"{size / 1e6:.1f}" for size in (after_bytes, after_bytes - before_bytes)]
-    return [
-        *row(peer, len(truths), pairs, reading, boards),
-        str(len(truths) + len(silent)),
-        *memory,
-        *since_write(pairs),
-    ]
+    return [*head, *row(pairs), *tail]
 
 
 def memory_bytes(pids: Sequence[int]) -> int:
-    """What these processes have of their own, and their share of what they have together (proportional set size)."""
+    """Memory of these processes, with their share of the memory that they share (proportional set size)."""
     return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
 
 
 def paired(found: Sequence[Stamp], truth: Truth, marker: str, peer: Peer, span: tuple[int, int]) -> list[Pair]:
     """Each time that a marker came, with the peer's stamp of it."""
-    found_at = places(truth, MARKERS[marker].encode(), peer.first_character, *span)
+    first = peer.first_character
+    left_ns = truth_ns(truth, MARKERS[marker], first_character=first, start_ns=span[0], end_ns=span[1])
     own = [stamp for stamp in found if stamp.marker == marker]
-    times = [(truth.left_ns(place), truth.delay_ns(place)) for place in found_at]
-    return [Pair(*at, nearest(own, at[0])) for at in times]
+    return [Pair(t_ns, nearest(own, t_ns)) for t_ns in left_ns]
 
 
 def nearest(stamps: Sequence[Stamp], true_ns: int) -> Stamp | None:
@@ -256,23 +187,17 @@ def nearest(stamps: Sequence[Stamp], true_ns: int) -> Stamp | None:
     return found if found is not None and abs(found.t_ns - true_ns) < LATEST_NS else None
 
 
-def row(peer: Peer, boards: int, pairs: dict[str, list[Pair]], reading: float, simulation: float) -> list[str]:
-    """The cells of a peer."""
+def row(pairs: dict[str, list[Pair]]) -> list[str]:
+    """The cells of a peer's boot times and stamps."""
     boots = list(zip(pairs[START], pairs[END], strict=True))
     times = [error for start, end in boots if (error := boot_error(start, end)) is not None]
     stamps = [pair for marker in pairs.values() for pair in marker]
     errors = [Error(pair.stamp.t_ns - pair.true_ns, pair.stamp.uncertainty_ns) for pair in stamps if pair.stamp]
     return [
-        *(peer.name, str(boards), str(len(boots)), *spread([abs(e.ns) / 1e6 for e in times], [50, 99]), within(times)),
+        *(str(len(boots)), *spread([abs(e.ns) / 1e6 for e in times], [50, 99]), within(times)),
         *(str(len(stamps)), str(len(stamps) - len(errors)), *spread([e.ns / 1e6 for e in errors], [50, 99, 99.9])),
-        *(str(sum(error.ns < 0 for error in errors)), within(errors), f"{reading:.1%}", f"{simulation:.1%}"),
+        *(str(sum(error.ns < 0 for error in errors)), within(errors)),
     ]
-
-
-def since_write(pairs: Mapping[str, Sequence[Pair]]) -> list[str]:
-    """How late stamps are at least: counted from the return of the write(2) with which the board handed the bytes on."""
-    late_ns = [p.stamp.t_ns - p.true_ns - p.held_ns for each in pairs.values() for p in each if p.stamp]
-    return spread([max(0, late) / 1e6 for late in late_ns], [99, 99.9])[:-1]
 
 
 def boot_error(start: Pair, end: Pair) -> Error | None:
@@ -289,7 +214,58 @@ def within(errors: Sequence[Error]) -> str:
     """The share within what the peer says, as a cell; of a peer that says nothing a dash."""
     if not any(error.uncertainty_ns for error in errors):
         return "-"
-    return share(sum(error.stated for error in errors), len(errors))
+    return share(sum(abs(error.ns) <= (error.uncertainty_ns or 0) for error in errors), len(errors))
+
+
+@define
+class Driver:
+    """The hand on a board's power switch.
+
+    A boot has ended when the board's own truth log says so, since a peer that is measured tells nothing while it runs.
+    """
+
+    switch: str
+    board: BoardState
+    dice: random.Random
+
+    async def cycle(self, times: int) -> None:
+        """Boot it so many times."""
+        truth = Path(self.board.truth)
+        for _ in range(times):
+            await self._switch("Off")
+            await asyncio.sleep(self.dice.uniform(*DWELL_S))
+            start = truth.stat().st_size
+            await self._switch("On")
+            seen = b""
+            while LOGIN_NOTE not in seen:
+                await asyncio.sleep(POLL_S)
+                with truth.open("rb") as file:
+                    file.seek(start)
+                    more = file.read()
+                start += len(more)
+                seen = seen[-len(LOGIN_NOTE) :] + more
+            await asyncio.sleep(LINGER_S)
+        await self._switch("Off")
+
+    async def _switch(self, state: str) -> None:
+        host, _, port = self.switch.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        command = quote(f"Power{self.board.outlet} {state}")
+        writer.write(f"GET {PATH}?cmnd={command} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        assert b" 200 " in answer.split(b"\r\n", 1)[0], answer
+
+
+async def drive(folder: Path, cycles: int) -> None:
+    """Boot every board of a bench again and again, each in its own rhythm: a process of its own, as a hand is."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+    bench = expect(folder)
+    dice = random.Random(1)  # noqa: S311  (pauses, not keys)
+    drivers = [Driver(bench.http, board, random.Random(dice.random())) for board in bench.boards]  # noqa: S311
+    await asyncio.gather(*(driver.cycle(cycles) for driver in drivers))
+    print("done", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Many programs write to one store at once: is anything lost, is there an error, how long does a commit take?
+"""Losses, errors and commit times when many programs write to one store.
 
     uv run python bench/store_load.py [--writers 64] [--attempts 50] [--rate 1.0] [--postgresql]
 
@@ -11,22 +11,17 @@ Aim: 64 writers, no error, nothing lost, on both.
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import multiprocessing
 import random
-import sys
 import tempfile
 import time
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 
+import numpy as np
 from attrs import frozen
-from sqlalchemy import create_engine, text
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
+from common import parser, print_table
 from support.postgresql_cluster import cluster
 from support.recorded_run import START, boot
 
@@ -86,8 +81,8 @@ def lost(load: Load, writers: int) -> int:
     return missing
 
 
-def measure(name: str, load: Load, writers: int) -> None:
-    """Run it and print a line."""
+def measure(name: str, load: Load, writers: int) -> list[str]:
+    """Run it; a row of the table."""
     context = multiprocessing.get_context("spawn")
     gate, results = context.Barrier(writers + 1), context.Queue()
     programs = [context.Process(target=write, args=(load, number, gate, results)) for number in range(writers)]
@@ -99,43 +94,32 @@ def measure(name: str, load: Load, writers: int) -> None:
     wall_s = time.perf_counter() - start
     for program in programs:
         program.join()
-    latencies = sorted(seconds for _, taken, _ in found for seconds in taken)
+    latencies = [seconds for _, taken, _ in found for seconds in taken]
     errors = [error for _, _, said in found for error in said]
-    missing = lost(load, writers)
-    p50, p99 = (latencies[min(int(len(latencies) * share), len(latencies) - 1)] for share in (0.5, 0.99))
-    done = len(latencies)
-    print(
-        f"{name:24}{writers:8}{done:10}{done / wall_s:10.1f}{p50:9.3f}{p99:9.3f}{latencies[-1]:9.3f}{len(errors):8}{missing:7}"
-    )
     for error in errors[:3]:
         print(f"    {error}")
+    times = [f"{s:.3f}" for s in (*np.percentile(latencies, (50, 99)), max(latencies))]
+    counts = [str(writers), str(len(latencies)), f"{len(latencies) / wall_s:.1f}"]
+    return [name, *counts, *times, str(len(errors)), str(lost(load, writers))]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--writers", type=int, default=64)
-    parser.add_argument("--attempts", type=int, default=50)
-    parser.add_argument(
+    """The program."""
+    options = parser(__doc__)
+    options.add_argument("--writers", type=int, default=64)
+    options.add_argument("--attempts", type=int, default=50)
+    options.add_argument(
         "--rate", type=float, default=1.0, help="attempts a second of each writer; 0: as fast as it can"
     )
-    parser.add_argument("--postgresql", action="store_true")
-    given = parser.parse_args()
-    print(
-        f"{'store':24}{'writers':>8}{'attempts':>10}{'per s':>10}{'p50 s':>9}{'p99 s':>9}{'max s':>9}{'errors':>8}{'lost':>7}"
-    )
+    options.add_argument("--postgresql", action="store_true")
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure("SQLite, WAL", Load(f"sqlite:///{folder}/results.db", given.attempts, given.rate), given.writers)
+        load = Load(f"sqlite:///{folder}/results.db", given.attempts, given.rate)
+        rows = [measure("SQLite, WAL", load, given.writers)]
     if given.postgresql:
         with cluster(fsync=True) as server:
-            engine = create_engine(
-                server.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
-            )
-            with engine.connect() as connection:
-                version = connection.execute(text("SHOW server_version")).scalar_one().split()[0]
-                connection.execute(text("CREATE DATABASE load"))
-            engine.dispose()
-            url = server.url.rpartition("/")[0] + "/load"
-            measure(f"PostgreSQL {version}", Load(url, given.attempts, given.rate), given.writers)
+            rows.append(measure("PostgreSQL", Load(server.url, given.attempts, given.rate), given.writers))
+    print_table(("store", "writers", "attempts", "per s", "p50 s", "p99 s", "max s", "errors", "lost"), rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long do the pages of `lab web` take over a large store, and how much memory does it need?
+"""Times of the pages of `lab web` over a large store, and its memory.
 
     uv run python bench/web.py [--postgresql] [--boards 1000] [--runs 100] [--metrics 10] [--samples 10] [--requests 100]
 
@@ -15,12 +15,8 @@ that takes is told. Aim: p99 150 ms for each page, at any time; 200 MB.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,16 +24,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import requests
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
+from common import parser, print_table
 from support.farm_store import fill
 from support.postgresql_cluster import cluster
+from support.web_process import running_web
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 
-LAB = Path(sys.executable).with_name("lab")
 ENDED = "/releases/X, one run ended"
 MEANWHILE = ("/", "/runs/R", "/releases/X", "/metrics/M")  # asked for while a release is judged
 LEFT = "comparisons so far"  # on its page until then
@@ -45,12 +39,12 @@ LEFT = "comparisons so far"  # on its page until then
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     for name, default in (("--boards", 1000), ("--runs", 100), ("--metrics", 10), ("--samples", 10)):
-        parser.add_argument(name, type=int, default=default)
-    parser.add_argument("--requests", type=int, default=100, help="Of each page.")
-    parser.add_argument("--postgresql", action="store_true", help="In a PostgreSQL server, not in SQLite.")
-    given = parser.parse_args()
+        options.add_argument(name, type=int, default=default)
+    options.add_argument("--requests", type=int, default=100, help="Of each page.")
+    options.add_argument("--postgresql", action="store_true", help="In a PostgreSQL server, not in SQLite.")
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         at = stack.enter_context(cluster(fsync=True)).url if given.postgresql else Path(folder) / "results.db"
         began = time.monotonic()
@@ -65,16 +59,6 @@ def main() -> None:
 
 def measure(url: str, folder: Path, last: int, releases: int, count: int) -> None:
     """Ask for the pages."""
-    server = subprocess.Popen(
-        [LAB, "web", "--listen", "127.0.0.1:0", "--db", url, "--runtime", str(folder / "runtime")],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert server.stdout is not None
-    address = server.stdout.readline().removeprefix("serving ").strip()
     pages = {
         "/": "/",
         "/runs": f"/runs?before={last // 2}",
@@ -86,36 +70,37 @@ def measure(url: str, folder: Path, last: int, releases: int, count: int) -> Non
         "/search": "/search?q=board-00",
         "/api/v1/runs": "/api/v1/runs?limit=100",
     }
-    try:
-        with requests.Session() as session, open_store(url) as store:
-            running = store.begin_run("boot", "am62xx_sk", "board-0000", "next", plan={}, provenance={}).id
-            cycle = meanwhile(session, address, {name: pages[name] for name in MEANWHILE}, store, running)
-            for name, page in pages.items():
-                times, used_s = [], 0.0
-                for _ in range(count + 1):
-                    cycle += 1
-                    record(store, running, cycle)
-                    if name == ENDED:
-                        of = store.run(max(1, last - len(times)))
-                        ended = store.begin_run("boot", of.board_type, of.board, "next", plan={}, provenance={}).id
-                        record(store, ended, 1)
-                        store.finish_run(ended, "completed")
-                    used_s = sum(psutil.Process(server.pid).cpu_times()[:2]) if len(times) == 1 else used_s
-                    began = time.monotonic()
-                    answer = session.get(address + page, timeout=600)
-                    times.append(1e3 * (time.monotonic() - began))
-                    assert answer.status_code == 200, (page, answer.text[-500:])
-                cpu_ms = 1e3 * (sum(psutil.Process(server.pid).cpu_times()[:2]) - used_s) / count
-                p50, p99 = np.percentile(times[1:], (50, 99))
-                print(
-                    f"{name:26} first {times[0]:7.0f} ms, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms, "
-                    f"processor {cpu_ms:5.1f} ms, {len(answer.content)} bytes"
-                )
-        memory = psutil.Process(server.pid).memory_info().rss / 1e6
-        print(f"memory: {memory:.0f} MB; load of the machine: {os.getloadavg()[0]:.1f}")
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(30)
+    words = ("--db", url, "--runtime", folder / "runtime")
+    with running_web(folder, os.environ, *words) as web, requests.Session() as session, open_store(url) as store:
+        process = psutil.Process(web.pid)
+        running = store.begin_run("boot", "am62xx_sk", "board-0000", "next", plan={}, provenance={}).id
+        cycle = meanwhile(session, web.url, {name: pages[name] for name in MEANWHILE}, store, running)
+        rows = []
+        for name, page in pages.items():
+            times, used_s = [], 0.0
+            for _ in range(count + 1):
+                cycle += 1
+                record(store, running, cycle)
+                if name == ENDED:
+                    of = store.run(max(1, last - len(times)))
+                    ended = store.begin_run("boot", of.board_type, of.board, "next", plan={}, provenance={}).id
+                    record(store, ended, 1)
+                    store.finish_run(ended, "completed")
+                used_s = sum(process.cpu_times()[:2]) if len(times) == 1 else used_s
+                times.append(asked_ms(session, web.url + page)[0])
+            cpu_ms = 1e3 * (sum(process.cpu_times()[:2]) - used_s) / count
+            rows.append([name, *(f"{t:.1f}" for t in (times[0], *np.percentile(times[1:], (50, 99)), cpu_ms))])
+        print_table(("page", "first ms", "p50 ms", "p99 ms", "processor ms"), rows)
+        print(f"memory: {process.memory_info().rss / 1e6:.0f} MB")
+
+
+def asked_ms(session: requests.Session, url: str) -> tuple[float, str]:
+    """Ask for a page; the time that it took, and its text."""
+    began = time.monotonic()
+    answer = session.get(url, timeout=600)
+    taken_ms = 1e3 * (time.monotonic() - began)
+    assert answer.status_code == 200, (url, answer.text[-500:])
+    return taken_ms, answer.text
 
 
 def meanwhile(session: requests.Session, address: str, pages: dict[str, str], store: Store, run: int) -> int:
@@ -126,15 +111,14 @@ def meanwhile(session: requests.Session, address: str, pages: dict[str, str], st
         for name, page in pages.items():
             count += 1
             record(store, run, count)
-            asked = time.monotonic()
-            answer = session.get(address + page, timeout=600)
-            times[name].append(1e3 * (time.monotonic() - asked))
-            assert answer.status_code == 200, (page, answer.text[-500:])
-            left = LEFT in answer.text if name == "/releases/X" else left
+            taken_ms, text = asked_ms(session, address + page)
+            times[name].append(taken_ms)
+            left = LEFT in text if name == "/releases/X" else left
     print(f"while the newest release is judged, {time.monotonic() - began:.1f} s:")
-    for name, found in times.items():
-        p50, p99 = np.percentile(found, (50, 99))
-        print(f"{name:26} first {found[0]:7.0f} ms, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms of {len(found)}")
+    rows = [
+        [name, str(len(t)), *(f"{x:.1f}" for x in (t[0], *np.percentile(t, (50, 99))))] for name, t in times.items()
+    ]
+    print_table(("page", "n", "first ms", "p50 ms", "p99 ms"), rows)
     return count
 
 

@@ -1,4 +1,4 @@
-"""Does a live console keep up, and do viewers delay a stamp?
+"""Delay of a live console on the web, and of stamps under viewers.
 
     uv run python bench/web_live.py [--viewers 200] [--seconds 15] [--lines 1500] [--rounds 3]
 
@@ -22,7 +22,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -32,19 +31,20 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
-
-import page_looks
-from page_looks import Look
+from common import parser, print_table, spread
+from page_looks import Look, look
+from support.web_process import running_web
 
 from lab.console import ConsoleClient, ensure_server
 from lab.console.recording import Recording
 from lab.host import scheduling
 from lab.host.clock import MonotonicRaw
 
-LAB = Path(sys.executable).with_name("lab")
 PERIOD_S, BOARD = 0.02, "bench-1"
+HEADER = (
+    *("viewers", "of a core", "stamp after the write p50 ms", "p99 ms", "max ms"),
+    *("first line of a piece after its stamp p50 ms", "p99 ms", "max ms"),
+)
 LINE = re.compile(rb"(\d+) ns +\r\n")
 FIRST = re.compile(rb'"lines": \[(?:null, )*([\d.]+)')  # when the first line of a piece was stamped, in microseconds
 # In the page: relate the clocks, then note of each piece when it is about to be painted.
@@ -93,16 +93,16 @@ def step_aside() -> None:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-async def view(address: str, count: int, seconds: float) -> tuple[int, list[float]]:
-    """So many viewers for so long; how many bytes came, and how old the first line of a piece was when it came, in milliseconds."""
+async def view(address: str, count: int, seconds: float) -> list[float]:
+    """So many viewers for so long; how old the first line of a piece was when it came, in milliseconds, of each tenth of them."""
     host, port = address.removeprefix("http://").split(":")
     clock = MonotonicRaw()
     begun_ms, ages = clock.now_ns() / 1e6, list[float]()
 
-    async def one(number: int) -> int:
+    async def one(number: int) -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(f"GET /events/consoles/{BOARD} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        total, end = 0, time.monotonic() + seconds
+        end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
                 data = await asyncio.wait_for(reader.read(1 << 16), left)
@@ -111,14 +111,11 @@ async def view(address: str, count: int, seconds: float) -> tuple[int, list[floa
             assert data, "lab web ended the stream"
             if number % 10 == 0:
                 stamps = [float(match[1]) / 1e3 for match in FIRST.finditer(data)]
-                ages.extend(
-                    clock.now_ns() / 1e6 - stamp for stamp in stamps if stamp > begun_ms
-                )  # earlier ones are what came before
-            total += len(data)
+                ages.extend(clock.now_ns() / 1e6 - stamp for stamp in stamps if stamp > begun_ms)  # earlier: the past
         writer.close()
-        return total
 
-    return sum(await asyncio.gather(*(one(number) for number in range(count)))), ages
+    await asyncio.gather(*(one(number) for number in range(count)))
+    return ages
 
 
 def late_ms(recording: Path, begin_ns: int, end_ns: int) -> np.ndarray:
@@ -135,14 +132,14 @@ def late_ms(recording: Path, begin_ns: int, end_ns: int) -> np.ndarray:
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--viewers", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--lines", type=int, default=1500)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--role", choices=["speaker", "viewers"], help=argparse.SUPPRESS)
-    parser.add_argument("--address", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--viewers", type=int, default=200)
+    options.add_argument("--seconds", type=float, default=15.0)
+    options.add_argument("--lines", type=int, default=1500)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--role", choices=["speaker", "viewers"], help=argparse.SUPPRESS)
+    options.add_argument("--address", help=argparse.SUPPRESS)
+    given = options.parse_args()
     if given.role == "speaker":
         speak()
     elif given.role == "viewers":
@@ -161,67 +158,39 @@ def measure(folder: Path, viewers: int, seconds: float, lines: int, rounds: int)
     assert board.stdout is not None
     client = ConsoleClient(ensure_server(runtime))
     client.open(Path(board.stdout.readline().strip()), name=BOARD, board=BOARD)
-    web = subprocess.Popen(
-        [LAB, "web", "--listen", "127.0.0.1:0", "--db", str(folder / "none.db"), "--runtime", str(runtime)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        start_new_session=True,
-    )
-    assert web.stdout is not None
     try:
-        address = web.stdout.readline().removeprefix("serving ").strip()
-        board.stdin.write("go\n")
-        board.stdin.flush()
-        (seen,) = page_looks.look([Look(address, f"/boards/{BOARD}", ask=BEHIND % lines)])
-        p50, p99 = np.percentile(seen.answer["found"], (50, 99))
-        about = seen.answer["about"]
-        print(f"on the screen after the stamp: p50 {p50:.1f} ms, p99 {p99:.1f} ms, ± {about:.1f} ms, {lines} pieces")
-        process, clock = psutil.Process(web.pid), MonotonicRaw()
-        found: dict[int, list[np.ndarray]] = {0: [], viewers: []}
-        for count in (0, viewers) * rounds:
-            looking = None
-            if count:
-                words = [
-                    "--role",
-                    "viewers",
-                    "--address",
-                    address,
-                    "--viewers",
-                    str(count),
-                    "--seconds",
-                    str(seconds + 4),
-                ]
-                looking = subprocess.Popen([*own, *words], stdout=subprocess.PIPE, text=True, start_new_session=True)
-                time.sleep(3)  # they connect
-            used_s, begin_ns = sum(process.cpu_times()[:2]), clock.now_ns()
-            time.sleep(seconds)
-            share = (sum(process.cpu_times()[:2]) - used_s) / (clock.now_ns() - begin_ns) * 1e9
-            late = late_ms(runtime / "recordings" / f"{BOARD}.log", begin_ns, clock.now_ns())
-            found[count].append(late)
-            p50, p99 = np.percentile(late, (50, 99))
+        words = ("--db", folder / "none.db", "--runtime", runtime)
+        with running_web(folder, os.environ, *words) as web:
+            board.stdin.write("go\n")
+            board.stdin.flush()
+            (seen,) = look([Look(web.url, f"/boards/{BOARD}", ask=BEHIND % lines)])
+            p50, p99 = np.percentile(seen.answer["found"], (50, 99))
             print(
-                f"{count:4} viewers: {100 * share:5.1f} % of a core; stamps after the write: p50 {p50:.3f} ms, "
-                f"p99 {p99:.3f} ms, most {late.max():.3f} ms, {len(late)} lines"
+                f"on the screen after the stamp: p50 {p50:.1f} ms, p99 {p99:.1f} ms, ± {seen.answer['about']:.1f} ms"
             )
-            if looking is not None:
-                total, ages = json.loads(looking.communicate()[0])
-                p50, p99 = np.percentile(ages, (50, 99))
-                print(
-                    f"              {total / (seconds + 4) / count / 1000:.1f} kB/s each; the first line of a piece after its stamp: "
-                    f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {len(ages)} pieces"
-                )
-        for count, each in found.items():
-            p50, p99 = np.percentile(np.concatenate(each), (50, 99))
-            print(f"{count:4} viewers, all rounds: stamps after the write: p50 {p50:.3f} ms, p99 {p99:.3f} ms")
-        print(
-            f"load of the machine: {os.getloadavg()[0]:.1f}; memory of lab web: {process.memory_info().rss / 1e6:.0f} MB"
-        )
+            process, clock = psutil.Process(web.pid), MonotonicRaw()
+            found: dict[int, list[np.ndarray]] = {0: [], viewers: []}
+            rows = []
+            for count in (0, viewers) * rounds:
+                looking = None
+                if count:
+                    words = ["--address", web.url, "--viewers", str(count), "--seconds", str(seconds + 4)]
+                    command = [*own, "--role", "viewers", *words]
+                    looking = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+                    time.sleep(3)  # they connect
+                used_s, begin_ns = sum(process.cpu_times()[:2]), clock.now_ns()
+                time.sleep(seconds)
+                share = (sum(process.cpu_times()[:2]) - used_s) / (clock.now_ns() - begin_ns) * 1e9
+                found[count].append(late_ms(runtime / "recordings" / f"{BOARD}.log", begin_ns, clock.now_ns()))
+                first = spread(json.loads(looking.communicate()[0]), [50, 99]) if looking is not None else ["-"] * 3
+                rows.append([str(count), f"{share:.1%}", *spread(found[count][-1], [50, 99]), *first])
+            rows += [
+                [f"{n}, all rounds", "", *spread(np.concatenate(each), [50, 99]), *[""] * 3]
+                for n, each in found.items()
+            ]
+            print_table(HEADER, rows)
+            print(f"memory of lab web: {process.memory_info().rss / 1e6:.0f} MB")
     finally:
-        web.send_signal(signal.SIGINT)
-        web.wait(30)
         client.stop()
         board.kill()
         board.wait()

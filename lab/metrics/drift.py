@@ -6,7 +6,7 @@ compared with the best matches of shuffled ranks. Pettitt's test (Applied Statis
 that are not standardised, misses most changes near the ends, and a climb is no step. Ranks make single slow boots count no
 more than others.
 
-The rate of false alarms is CHANCE, which the shuffles ensure. bench/drift.py measures it on the noise of real runs.
+The rate of false alarms is CHANCE, which the shuffles ensure.
 """
 
 from __future__ import annotations

@@ -101,4 +101,4 @@ if __name__ == "__main__":
         kept_without_builds(prepared=True),
         kept_without_builds(prepared=False),
     ):
-        print(*found)  # noqa: T201 - for the test
+        print(*found)

@@ -20,12 +20,12 @@ import yaml
 from attrs import define, field
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
-from netlab import inside
 
 from lab.farm import buildbot
 from lab.farm.local import LocalFarm, Program, Supervised
 from support.buildbot_farm import DEADLINE_S, LAB, BuildbotFarm, Listener
 from support.hostnet import Host, await_ssh, left, network, ssh_config
+from support.netlab import inside
 
 COORDINATOR, RUNNER = "coordinator", "runner"
 TYPE = "am62xx_sk"

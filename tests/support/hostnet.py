@@ -16,7 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from attrs import define, field
-from netlab import SSHD, inside, missing, serve_by
+
+from support.netlab import SSHD, inside, missing, serve_by
 
 DEADLINE_S = 120.0
 AHEAD_S = 100_000  # of the next host's clock

@@ -35,6 +35,7 @@ def running_web(folder: Path, environ: Mapping[str, str], *words: str | Path) ->
         cwd=folder,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # as under systemd
     )
     try:
         assert server.stdout is not None

@@ -1,6 +1,4 @@
-"""A minute of bench/chaos.py, five with `./run soak`: processes killed and stopped, adapters pulled, disks full, switches that
-refuse or hang.
-"""
+"""Five minutes of tests/support/chaos.py: processes killed and stopped, adapters pulled, disks full, switches that refuse or hang."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from support.atlength import either
 
 pytestmark = pytest.mark.soak
 
-PROGRAM = Path(__file__).parents[2] / "bench" / "chaos.py"
+TESTS = Path(__file__).parents[1]
 MINUTES = either(1.0, 5.0)  # each kind strikes once in the first minute
 BOARDS = 4  # another test runs beside this one
 SEED = 20261122
@@ -32,7 +30,11 @@ def cells(table: str) -> dict[str, int]:
 def test_after_havoc_counts_are_exact_times_are_true_and_nothing_is_left_behind() -> None:
     words = ("--minutes", str(MINUTES), "--boards", str(BOARDS), "--seed", str(SEED), "--verbose")
     process = subprocess.Popen(
-        [sys.executable, PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-m", "support.chaos", *words],
+        cwd=TESTS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         said, _ = process.communicate(timeout=DEADLINE_S)

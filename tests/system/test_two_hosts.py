@@ -12,11 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
-import netlab
 import psutil
 import pytest
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
+from support import netlab
 from support.console_bench import ConsoleBench, running_bench, taken, wait_for
 from support.otherhost import AHEAD_S, console_server_with_another_clock
 from support.railsserved import hwmon, running_rails_server

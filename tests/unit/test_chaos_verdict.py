@@ -1,4 +1,4 @@
-"""What bench/chaos.py finds wrong, and what it lets pass: a judge that sees nothing would call everything well."""
+"""Checks after the chaos test: violations are found, and the rest passes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from chaos_verdict import (
+from support.chaos_verdict import (
     Judged,
     Kind,
     Story,

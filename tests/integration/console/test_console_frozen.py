@@ -1,6 +1,6 @@
 """What the console server's stamps are worth when it stands still, its disk does, or the host's clocks do.
 
-The truth is when the test wrote to the adapter; the bench of many such boots is bench/freeze.py.
+The truth is when the test wrote to the adapter; tests/support/freeze.py freezes many boots.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 from support.console_bench import DEADLINE_S, Adapter, ConsoleBench, wait_for
+from support.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, Event, Moment, Suspended, find_moments

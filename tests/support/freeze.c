@@ -1,4 +1,4 @@
-/* What a frozen disk and a suspended host look like to a process, for bench/freeze.py. Preloaded (ld.so(8), LD_PRELOAD).
+/* What a frozen disk and a suspended host look like to a process, for frozen_host.py. Preloaded (ld.so(8), LD_PRELOAD).
  *
  * BOARDLAB_FREEZE names a file of 80 bytes that whoever freezes writes and every process with this library maps:
  *

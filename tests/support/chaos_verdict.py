@@ -1,4 +1,4 @@
-"""What must hold after bench/chaos.py: each function returns what does not, in words."""
+"""Checks after chaos.py: each function returns the violations, in words."""
 
 from __future__ import annotations
 

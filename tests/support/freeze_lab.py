@@ -1,4 +1,9 @@
-"""What bench/freeze.py freezes: simulated boards, the console server that reads them and a process that measures each."""
+"""The lab that freeze.py freezes: simulated boards, the console server, and a process that measures each board.
+
+`python -m support.freeze_lab ENV DATABASE` is that process. It is what `pytest tests_perf/test_boot.py` does, without pytest: labgrid's target,
+BoardStrategy, BootRun and a results store. A line on stdin is a command: `boot` measures one more cycle and prints the attempt as a line of JSON;
+`leave` gives the console back, and `enter` takes it again, from a console server that it finds or starts.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +20,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from attrs import define, field, frozen
-from freeze_judge import Number
-from shim.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
+from attrs import define, evolve, field, frozen
+from labgrid.environment import Environment
 
 from lab.console import Chunk, ConsoleClient
-from lab.errors import LabTransientError
+from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import recordings_dir, socket_path
-from lab.virtual.state import BenchState, BoardState, expect
+from lab.results import Attempt, Store, open_store
+from lab.run.bootrun import BootRun
+from lab.run.progress import Progress
+from lab.virtual.state import BenchState, BoardState
+from support.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
+from support.virtual_bench import running_bench
 
-LAB = Path(sys.executable).with_name("lab")
-WORKER = Path(__file__).resolve().parent / "freeze_worker.py"
+TESTS = Path(__file__).parents[1]
 SERVER, DISK, BOARDS, SESSION = "console server", "disk", "bench", "session"
 HOST, MACHINE, MACHINE_SET, CLOCK = "suspended host", "paused machine", "paused machine, then set", "clock"
 CLOCKS_BEHIND: Mapping[str, tuple[int, ...]] = {
@@ -39,6 +48,8 @@ CLOCKS_BEHIND: Mapping[str, tuple[int, ...]] = {
 KINDS = (SERVER, DISK, BOARDS, SESSION, HOST, MACHINE, MACHINE_SET, CLOCK)
 PATIENCE_S = 120.0  # for a boot; no time limit of its own is larger
 POLL_S = 0.001
+OFF_SILENCE_S = 0.1  # a simulated board is off when it is told so
+MEDIUM = "sd"
 TAIL_BYTES = 256  # of a console that are kept to find a text in
 
 
@@ -58,6 +69,21 @@ class Frozen:
 
     begin_ns: int
     end_ns: int
+
+
+@frozen
+class Number:
+    """One number of an attempt.
+
+    Attributes:
+        metric, stage: which it is; only stages of a boot have the second.
+    """
+
+    metric: str
+    stage: str
+    value_s: float
+    uncertainty_s: float
+    flags: frozenset[str]
 
 
 @frozen
@@ -236,39 +262,39 @@ class FreezeLab:
 @contextlib.contextmanager
 def freeze_lab(boards: int, board_type: str, time_scale: float, seed: int) -> Iterator[FreezeLab]:
     """A lab with these boards; everything of it ends with the context."""
-    folder = Path(tempfile.mkdtemp(prefix="freeze-"))
-    bench = folder / "bench"
     words = ["--type", board_type, "--count", str(boards), "--time-scale", str(time_scale), "--seed", str(seed)]
-    words += ["--pdu-port", "0", "--switch-port", "0", "--dir", str(bench)]
-    shim = Shim(folder)
     sessions: list[Session] = []
-    try:
-        subprocess.run([LAB, "virtual", "up", "sim", *words], check=True, stdout=subprocess.DEVNULL)
-        state = expect(bench)
-        sessions = [_session(folder, board, shim) for board in state.boards]
-        for session in sessions:
-            assert session.answer() == "ready\n"
-        lab = FreezeLab(folder, state, shim, sessions)
-        lab.look()
-        yield lab
-    finally:
-        shim.block_disk(blocked=False)
-        for session in sessions:
-            session.process.kill()
-            session.process.wait()
-        _end_server(folder / "run")
-        subprocess.run([LAB, "virtual", "down", "--dir", bench], check=False, stdout=subprocess.DEVNULL)
-        shim.close()
-        shutil.rmtree(folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="freeze-") as name,
+        running_bench(Path(name) / "bench", "sim", *words) as bench,
+    ):
+        folder = Path(name)
+        shim = Shim(folder)
+        try:
+            sessions += [_session(folder, board, shim) for board in bench.state.boards]
+            for session in sessions:
+                assert session.answer() == "ready\n"
+            lab = FreezeLab(folder, bench.state, shim, sessions)
+            lab.look()
+            yield lab
+        finally:
+            shim.block_disk(blocked=False)
+            for session in sessions:
+                session.process.kill()
+                session.process.wait()
+            _end_server(folder / "run")
+            shim.close()
 
 
 def _session(folder: Path, board: BoardState, shim: Shim) -> Session:
     env = folder / "bench" / board.name / "env.yaml"
-    command = [sys.executable, str(WORKER), str(env), str(folder / f"{board.name}.db")]
+    command = [sys.executable, "-m", "support.freeze_lab", str(env), str(folder / f"{board.name}.db")]
     environ = {**shim.environ, "BOARDLAB_RUNTIME": str(folder / "run")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with (folder / f"{board.name}.log").open("wb") as log:
-        return Session(board, subprocess.Popen(command, text=True, bufsize=0, stderr=log, env=environ, **pipes))
+        return Session(
+            board, subprocess.Popen(command, text=True, bufsize=0, cwd=TESTS, stderr=log, env=environ, **pipes)
+        )
 
 
 def _stop(pids: Sequence[int]) -> None:
@@ -292,3 +318,63 @@ def _end_server(runtime: Path) -> None:
             assert select.select([process], [], [], PATIENCE_S)[0], "the console server did not end"
         finally:
             os.close(process)
+
+
+def main() -> None:
+    """Measure as stdin says."""
+    env = Environment(config_file=sys.argv[1])
+    database = Path(sys.argv[2])
+    strategy: Any = env.get_target().get_strategy()
+    limits = evolve(strategy.type.timeouts, off_silence_s=OFF_SILENCE_S, discharge_s=OFF_SILENCE_S)
+    strategy.type = evolve(strategy.type, timeouts=limits)
+    strategy.shell = None  # nobody logs in to see which board it is: that is after the boot
+    with open_store(f"sqlite:///{database}") as store:
+        strategy.check_lab()
+        print("ready", flush=True)
+        for command in sys.stdin:
+            if command == "leave\n":
+                strategy.target.deactivate(strategy.console)
+                print("left", flush=True)
+            elif command == "enter\n":
+                strategy.check_lab()
+                print("entered", flush=True)
+            else:
+                print(json.dumps(_described(_boot(store, strategy))), flush=True)
+    env.cleanup()
+
+
+def _boot(store: Store, strategy: Any) -> Attempt:
+    """One attempt at one cycle, in a run of its own: what another one did is no reason to refuse this one."""
+    clock = MonotonicRaw()
+    plan = {"cycles": 1, "media": [MEDIUM]}
+    run = store.begin_run("boot", strategy.board_type, strategy.board, "", plan=plan, provenance={"virtual": True})
+    progress = Progress(lambda _line: None, clock, total=1)
+    try:
+        BootRun(store, run, strategy, progress, clock, time.sleep, 0).measure(MEDIUM)
+    except BoardlabError as error:
+        if not store.attempts(run.id):
+            raise AssertionError(f"an attempt was not recorded: {error}") from error
+    (attempt,) = store.attempts(run.id)
+    return attempt
+
+
+def _described(attempt: Attempt) -> dict[str, object]:
+    return {
+        "outcome": attempt.outcome,
+        "message": attempt.message,
+        "clocks": {name: value for name, value in attempt.details.items() if name.startswith("clock_")},
+        "numbers": [
+            {
+                "metric": sample.metric,
+                "stage": sample.params.get("stage", ""),
+                "value_s": sample.value,
+                "uncertainty_s": sample.uncertainty,
+                "flags": sorted(sample.flags),
+            }
+            for sample in attempt.samples
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main()

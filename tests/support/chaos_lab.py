@@ -1,4 +1,4 @@
-"""The lab that bench/chaos.py makes havoc of: simulated boards, their switches, the disks, and every process of it."""
+"""The lab of the chaos test: simulated boards, their switches, the disks, and every process of it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,204 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import psutil
 import requests
 from attrs import define, field, frozen
-from chaos_disk import Disk
-from chaos_switch import Switch
 
 from lab.host.clock import MonotonicRaw
 from lab.results import open_store
 from lab.virtual.ports import LOOPBACK, free_port
 from lab.virtual.state import BenchState, running
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LAB = Path(sys.executable).with_name("lab")
 BOARD_TYPE = "am62xx_sk"
 START_S, UP_S, DOWN_S = 180.0, 60.0, 40.0
 ASK_S = 2.0
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+ROOM_BYTES = 1 << 30  # an hour of eight boards needs a third of it
+MARK = "BOARDLAB_CHAOS_MOUNTS"  # set where we are in our own namespace
+# As root; else as a user whom the kernel lets be root over mounts of its own (user_namespaces(7)).
+_WAYS = (("unshare", "--mount"), ("unshare", "--user", "--map-root-user", "--mount"))
+_TRIES = 5
+Mood = Literal["well", "refusing", "hanging", "failing"]
+_PATIENCE_S = 120.0  # longer than anybody waits for a switch
+
+
+def with_own_mounts() -> None:
+    """Start this program again where it may mount, and where what it mounts goes away with it.
+
+    Raises:
+        SystemExit: the host lets us mount nothing.
+    """
+    if os.environ.get(MARK):
+        return
+    for way in _WAYS:
+        trial = subprocess.run([*way, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False, capture_output=True)
+        if trial.returncode == 0:
+            os.environ[MARK] = "1"
+            os.execvp(way[0], [*way, sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
+    raise SystemExit(
+        "the chaos test fills disks of its own, and this host lets it mount none. Run it as root, in a container with "
+        "--cap-add SYS_ADMIN, or allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    )
+
+
+@define
+class Disk:
+    """A file system at `path`; while it is `full`, every write that needs a further page fails with ENOSPC."""
+
+    path: Path
+    full: bool = field(default=False, init=False)
+
+    def mount(self) -> None:
+        """Make it."""
+        self.path.mkdir()
+        _mount("-t", "tmpfs", "-o", f"size={ROOM_BYTES},mode=700", "tmpfs", str(self.path))
+
+    def fill(self, spare_bytes: int) -> None:
+        """Leave so much room, in whole pages, that others may use up meanwhile."""
+        self.full = True
+        for _ in range(_TRIES - 1):
+            try:
+                self._resize(self.used_bytes + spare_bytes)
+            except subprocess.CalledProcessError:  # somebody wrote since we looked
+                continue
+            return
+        self._resize(self.used_bytes + spare_bytes + (1 << 16))
+
+    def empty(self) -> None:
+        """Have room again."""
+        self._resize(ROOM_BYTES)
+        self.full = False
+
+    def unmount(self) -> str:
+        """Give it back, whatever else; why that did not go at once, or nothing."""
+        done = subprocess.run(["umount", str(self.path)], check=False, capture_output=True, text=True)
+        if done.returncode:
+            subprocess.run(["umount", "--lazy", str(self.path)], check=False, capture_output=True)
+        return done.stderr.strip()
+
+    @property
+    def used_bytes(self) -> int:
+        """What is in use."""
+        found = os.statvfs(self.path)
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+    def _resize(self, size: int) -> None:
+        _mount("-o", f"remount,size={max(size, 1 << 12)}", str(self.path))  # 0 would mean: no limit
+
+
+def _mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True, capture_output=True)
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Where something is mounted in this folder."""
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    return [point for line in lines if (point := line.split()[4]).startswith(f"{folder}/")]
+
+
+class Switch:
+    """One address for many outlets or straps, in front of the bench's own.
+
+    `refusing` closes the port. `hanging` takes requests, and passes them on when it is over: whoever asked may have given
+    up by then, as with a real switch that obeys late. `failing` answers with HTTP 500.
+    """
+
+    def __init__(self, upstream: int) -> None:
+        """Listen, in threads of our own; `upstream` is a port of loopback."""
+        self.port = free_port()
+        self.mood: Mood = "well"
+        self._upstream = upstream
+        self._goes_on = threading.Event()
+        self._goes_on.set()
+        self._server: ThreadingHTTPServer | None = None
+        self._listen()
+
+    def become(self, mood: Mood) -> None:
+        """Change the mood; what hangs goes on."""
+        self.mood = mood
+        if mood == "hanging":
+            self._goes_on.clear()
+        else:
+            self._goes_on.set()
+        if mood == "refusing":
+            self.close()
+        elif self._server is None:
+            self._listen()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._goes_on.set()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def pass_on(self, method: str, path: str, body: bytes) -> requests.Response | None:
+        """The answer to a request; None: the connection ends without one."""
+        if self.mood == "failing":
+            failed = requests.Response()
+            failed.status_code = HTTPStatus.INTERNAL_SERVER_ERROR
+            return failed
+        self._goes_on.wait(_PATIENCE_S)
+        try:
+            with requests.Session() as session:
+                session.trust_env = False
+                url = f"http://{LOOPBACK}:{self._upstream}{path}"
+                return session.request(method, url, data=body, timeout=_PATIENCE_S)
+        except requests.RequestException:
+            return None
+
+    def _listen(self) -> None:
+        switch = self
+
+        class Handler(_Handler):
+            behind = switch
+
+        server = _Server((LOOPBACK, self.port), Handler)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        self._server = server
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+
+class _Handler(BaseHTTPRequestHandler):
+    behind: ClassVar[Switch]
+
+    def do_GET(self) -> None:
+        self._pass_on(b"")
+
+    def do_PUT(self) -> None:
+        self._pass_on(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    def _pass_on(self, body: bytes) -> None:
+        answer = self.behind.pass_on(self.command, self.path, body)
+        if answer is None:
+            return
+        try:
+            self.send_response_only(answer.status_code)
+            self.send_header("Content-Length", str(len(answer.content or b"")))
+            self.end_headers()
+            self.wfile.write(answer.content or b"")
+        except OSError:
+            return  # whoever asked has gone
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+        """Say nothing."""
 
 
 @frozen

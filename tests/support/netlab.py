@@ -6,9 +6,15 @@ outside: neither namespace has another device than the wire and its own loopback
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import heapq
 import os
+import random
+import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -19,12 +25,16 @@ from typing import Final
 
 import psutil
 from attrs import define
-from netlab_wire import enter
 
-WIRE: Final = Path(__file__).with_name("netlab_wire.py")
 DEADLINE_S: Final = 60.0
 SSHD: Final = "/usr/sbin/sshd"
 HOST, RUNNER = "10.77.0.1", "10.77.0.2"
+_CLONE_NEWNET = 0x40000000  # <linux/sched.h>
+_TUNSETIFF = 0x400454CA  # <linux/if_tun.h>
+_IFF_TUN, _IFF_NO_PI = 1, 0x1000
+_PACKET_BYTES = 65536
+_QUEUED = 20000  # packets on their way; more are lost, as in netem's `limit`
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def missing() -> str:
@@ -71,7 +81,7 @@ class Hosts:
     sshd: subprocess.Popen[bytes]
 
     def tell(self, order: str) -> None:
-        """Obey before going on: see netlab_wire.py."""
+        """Let the wire obey before going on: see `carry`."""
         assert self.wire.stdin is not None
         assert self.wire.stdout is not None
         self.wire.stdin.write(f"{order}\n")
@@ -118,7 +128,7 @@ def hosts(folder: Path, congestion: str = "reno", ssh_options: Sequence[str] = (
                 Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(congestion)
         wire = stack.enter_context(
             subprocess.Popen(
-                [sys.executable, WIRE, names[0], HOST, names[1], RUNNER],
+                [sys.executable, "-P", __file__, names[0], HOST, names[1], RUNNER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -146,13 +156,7 @@ def inside(namespace: str) -> Iterator[None]:
         try:
             yield
         finally:
-            os.setns(before.fileno()) if hasattr(os, "setns") else _back(before.fileno())
-
-
-def _back(fd: int) -> None:
-    import ctypes  # noqa: PLC0415 - Python 3.12 has os.setns
-
-    ctypes.CDLL(None).setns(fd, 0)
+            _LIBC.setns(before.fileno(), 0)  # Python 3.12 has os.setns
 
 
 def _keys(folder: Path, ssh_options: Sequence[str]) -> Path:
@@ -187,3 +191,64 @@ def _end(found: Hosts) -> None:
     found.cut()
     found.sshd.send_signal(signal.SIGTERM)
     found.sshd.wait(DEADLINE_S)
+
+
+def enter(namespace: str) -> None:
+    """Let this thread be in a network namespace."""
+    with open(f"/run/netns/{namespace}", "rb") as entered:  # noqa: PTH123 - its number is what is wanted
+        if _LIBC.setns(entered.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"namespace {namespace}: {os.strerror(ctypes.get_errno())}")
+
+
+def device(namespace: str, address: str, peer: str) -> int:
+    """A TUN device in the namespace, up, with this address."""
+    enter(namespace)
+    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", b"wire", _IFF_TUN | _IFF_NO_PI))
+    for words in (
+        ("addr", "add", address, "peer", peer, "dev", "wire"),
+        ("link", "set", "wire", "up"),
+        ("link", "set", "lo", "up"),
+    ):
+        subprocess.run(["ip", *words], check=True)
+    return fd
+
+
+def carry(one: str, one_address: str, other: str, other_address: str) -> None:
+    """Carry IP packets between two TUN devices of two namespaces, as standard input says.
+
+    It prints "ready", and then obeys lines: `DELAY_MS LOSS` (the delay from the first to the second, the share of packets that each direction
+    loses), `down` and `up`. It ends at the end of its input. `tc netem` does this where the kernel has it; this does it everywhere.
+    """
+    ends = device(one, one_address, other_address), device(other, other_address, one_address)
+    print("ready", flush=True)
+    chance = random.Random(19)
+    delay_s, loss, up = 0.0, 0.0, True
+    queue: list[tuple[float, int, int, bytes]] = []
+    number = 0
+    while True:
+        wait_s = max(0.0, queue[0][0] - time.monotonic()) if queue else None
+        ready, _, _ = select.select([0, *ends], [], [], wait_s)
+        if 0 in ready:
+            words = sys.stdin.readline().split()
+            if not words:
+                return
+            if words[0] in {"up", "down"}:
+                up = words[0] == "up"
+            else:
+                delay_s, loss = float(words[0]) / 1000, float(words[1])
+            print("done", flush=True)
+        now = time.monotonic()
+        for at, fd in enumerate(ends):
+            if fd in ready:
+                packet = os.read(fd, _PACKET_BYTES)
+                if up and chance.random() >= loss and len(queue) < _QUEUED:
+                    number += 1
+                    heapq.heappush(queue, (now + (delay_s if at == 0 else 0.0), number, ends[1 - at], packet))
+        while queue and queue[0][0] <= time.monotonic():
+            _, _, fd, packet = heapq.heappop(queue)
+            os.write(fd, packet)
+
+
+if __name__ == "__main__":
+    carry(*sys.argv[1:])
