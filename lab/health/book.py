@@ -18,7 +18,7 @@ from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH
 from lab.jobs.reservations import QUARANTINE, Hold, standing
 from lab.results.models import AttemptRow, HealthCheckRow, JobRow, ReservationRow, RunRow
 from lab.results.records import OK
-from lab.results.rows import json_of
+from lab.results.rows import columns_of, json_of, record_of
 from lab.results.store import Store
 
 
@@ -164,33 +164,13 @@ _OUTCOMES: Final = frozenset(get_args(Outcome))
 def row_of(check: Check) -> HealthCheckRow:
     """The row of a check to store."""
     found = json_of("found", {"parts": [asdict(part) for part in check.parts]})
-    return HealthCheckRow(
-        board=check.board,
-        board_type=check.board_type,
-        host=check.host,
-        env=check.env,
-        person=check.person,
-        job_id=check.job_id,
-        found=found,
-        duration_s=check.duration_s,
-        at=check.at,
-    )
+    return HealthCheckRow(**columns_of(check, "parts", "id"), found=found)
 
 
 def check_of(row: HealthCheckRow) -> Check:
     """The check of a row, without unreadable parts."""
-    return Check(
-        board=row.board,
-        board_type=row.board_type,
-        host=row.host,
-        at=row.at,
-        parts=tuple(_part(part) for part in row.found.get("parts", []) if part.get("outcome") in _OUTCOMES),
-        duration_s=row.duration_s,
-        env=row.env,
-        person=row.person,
-        job_id=row.job_id,
-        id=row.id,
-    )
+    parts = tuple(_part(part) for part in row.found.get("parts", []) if part.get("outcome") in _OUTCOMES)
+    return record_of(Check, row, parts=parts)
 
 
 def _part(found: Mapping[str, Any]) -> CheckedPart:

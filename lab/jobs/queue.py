@@ -37,7 +37,7 @@ from lab.jobs.records import (
 )
 from lab.jobs.reservations import QUARANTINE, Hold, standing
 from lab.results.models import AttemptRow, JobRow, RunRow
-from lab.results.rows import json_of
+from lab.results.rows import columns_of, json_of
 from lab.results.store import Store
 
 # --- Order of waiting jobs ---
@@ -98,13 +98,9 @@ class JobQueue:
         def insert(session: Session) -> Job:
             now = self.now()
             row = JobRow(
-                board_type=order.board_type,
-                board=order.board,
+                **columns_of(order, "suites", "options"),
                 suites=",".join(order.suites),
                 done=0,
-                env=order.env,
-                release=order.release,
-                cycles=order.cycles,
                 state="queued",
                 holder=self.holder,
                 after_run=last_run(session, order.board),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.results.models import JobRow
 from lab.results.records import LAST_ID
+from lab.results.rows import record_of
 
 JobState = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled", "refused"]
 BY_LAB_RUN: Final = "lab run"
@@ -119,30 +120,7 @@ def number(text: str) -> int:
 
 def job_of(row: JobRow) -> Job:
     """Convert a row to a record."""
-    return Job(
-        id=row.id,
-        board_type=row.board_type,
-        board=row.board,
-        suites=tuple(row.suites.split(",")),
-        done=row.done,
-        env=row.env,
-        release=row.release,
-        cycles=row.cycles,
-        state=cast(JobState, row.state),
-        holder=row.holder,
-        after_run=row.after_run,
-        queued_at=row.queued_at,
-        heartbeat_at=row.heartbeat_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        options=row.options,
-        person=row.person,
-        program=row.program,
-        cancelled_by=row.cancelled_by,
-        priority=row.priority,
-        yields_to=row.yields_to,
-        request=row.request,
-    )
+    return record_of(Job, row, suites=tuple(row.suites.split(",")))
 
 
 def ended_as(row: JobRow, state: JobState) -> JobState:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from attrs import fields, frozen
+from attrs import frozen
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session, joinedload
 
@@ -237,8 +237,10 @@ def _mutes(session: Session) -> list[Mute]:
 
 
 def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
-    values = {each.name: getattr(verdict, each.name) for each in fields(NewVerdict)}
-    return values | {"differs": {what: list(both) for what, both in verdict.differs.items()}, "judged_at": now}
+    return rows.columns_of(verdict) | {
+        "differs": {what: list(both) for what, both in verdict.differs.items()},
+        "judged_at": now,
+    }
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str, int, Item], int]:
@@ -275,25 +277,13 @@ def _verdict(
     rows.whole(row)
     run, metric = rows.run(row.run), rows.metric(row.definition)
     number = (run.board_type, run.board, row.metric, row.version, item_of(row.params))
-    return StoredVerdict(
-        metric=row.metric,
-        version=row.version,
-        params=row.params,
-        outcome=cast(OutcomeName, row.outcome),
-        direction=row.direction,
-        since_run=row.since_run,
-        n=row.n,
-        effect=row.effect,
-        low=row.low,
-        high=row.high,
-        mode=row.mode,
-        reruns=row.reruns,
+    return rows.record_of(
+        StoredVerdict,
+        row,
         differs={what: (str(was), str(now)) for what, (was, now) in row.differs.items()},
-        id=row.id,
         run=run,
         unit=metric.unit,
         better=metric.better,
-        judged_at=row.judged_at,
         outdated=row.outcome == UNSURE and latest.get(number, row.run_id) > row.run_id,
         review=reviews.get(row.run_id),
         muted=next((each for each in mutes if each.covers(run.board, row.metric, row.params, at)), None),
@@ -302,12 +292,12 @@ def _verdict(
 
 def _review(row: ReviewRow) -> Review:
     rows.whole(row)
-    return Review(row.id, row.run_id, cast(Decision, row.decision), row.by, row.reason, row.at)
+    return rows.record_of(Review, row)
 
 
 def _mute(row: MuteRow) -> Mute:
     rows.whole(row)
-    return Mute(row.id, row.metric, row.board, row.params, row.until, row.reason, row.by, row.at)
+    return rows.record_of(Mute, row)
 
 
 # --- Standing verdicts ---

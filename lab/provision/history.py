@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from attrs import field, frozen
 from sqlalchemy import func, select
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from lab.host.clock import utc_now
 from lab.results.models import ProvisionRow
-from lab.results.rows import json_of
+from lab.results.rows import columns_of, json_of, record_of
 from lab.results.store import Store
 
 ProvisionState = Literal["writing", "written", "booted", "failed", "forgotten"]
@@ -92,22 +92,13 @@ class ProvisionBook:
 
         def insert(session: Session) -> int:
             row = ProvisionRow(
-                board_type=new.board_type,
-                board=new.board,
-                medium=new.medium,
-                release=new.release,
-                content=new.content,
-                way=new.way,
+                **columns_of(new, "spare", "identity"),
                 state="writing",
                 digest="",
                 method="",
                 bytes=0,
                 software={},
                 message="",
-                person=new.person,
-                job_id=new.job_id,
-                boots=new.boots,
-                kept=new.kept,
                 spare=json_of("spare", new.spare),
                 identity=json_of("identity", dict(new.identity)),
                 at=self.now(),
@@ -215,25 +206,6 @@ class ProvisionBook:
 
 
 def _record(row: ProvisionRow) -> Provision:
-    return Provision(
-        id=row.id,
-        board_type=row.board_type,
-        board=row.board,
-        medium=row.medium,
-        release=row.release,
-        content=row.content,
-        way=row.way,
-        person=row.person,
-        job_id=row.job_id,
-        boots=row.boots,
-        kept=row.kept,
-        spare=row.spare,
-        identity={str(name): str(pattern) for name, pattern in row.identity.items()},
-        state=cast(ProvisionState, row.state),
-        at=row.at,
-        digest=row.digest,
-        method=row.method,
-        bytes=row.bytes,
-        software={str(name): str(line) for name, line in row.software.items()},
-        message=row.message,
-    )
+    identity = {str(name): str(pattern) for name, pattern in row.identity.items()}
+    software = {str(name): str(line) for name, line in row.software.items()}
+    return record_of(Provision, row, identity=identity, software=software)

@@ -204,16 +204,8 @@ def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Meas
 
 
 def _samples(session: Session, measurement_ids: Select[Any]) -> dict[int, list[Sample]]:
-    columns = select(
-        SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags
-    )
-    wanted = columns.join(SampleRow.attempt).where(SampleRow.measurement_id.in_(measurement_ids))
-    found: dict[int, list[Sample]] = {}
-    for measurement_id, value, uncertainty, cycle, names in session.execute(
-        wanted.order_by(AttemptRow.cycle, SampleRow.id)
-    ):
-        found.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, results_rows.flags(names)))
-    return found
+    wanted = results_rows.READINGS.where(SampleRow.measurement_id.in_(measurement_ids))
+    return results_rows.by_measurement(session.execute(wanted.order_by(AttemptRow.cycle, SampleRow.id)))
 
 
 # --- Boards' last boot times ---

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar, cast, get_args
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast, get_args
 
+from attrs import AttrsInstance, fields
 from sqlalchemy import Table, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
@@ -56,24 +57,11 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
                 f"cycle {record.cycle} of run {run_id} with {dict(record.params)} was measured already, "
                 f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC; does another program go on with the same run?"
             )
-    row = AttemptRow(
-        run_id=run_id,
-        cycle=record.cycle,
-        number=max([record.number, *(a.number + 1 for a in earlier)]),  # a resumed run goes on counting
-        params=record.params,
-        outcome=record.outcome,
-        fault=record.fault,
-        transient=record.transient,
-        message=record.message,
-        started_at=record.started_at,
-        duration_s=record.duration_s,
-        details=dict(record.details),
-    )
+    number = max([record.number, *(a.number + 1 for a in earlier)])  # a resumed run goes on counting
+    more = {"run_id": run_id, "number": number, "details": dict(record.details)}
+    row = AttemptRow(**columns_of(record, "samples", "artifacts", "moments") | more)
     ids = _measurements(session, run_id, record.samples)
-    row.moments = [
-        MomentRow(name=m.name, t_ns=m.t_ns, uncertainty_ns=m.uncertainty_ns, position=m.position, text=m.text)
-        for m in record.moments
-    ]
+    row.moments = [MomentRow(**columns_of(moment)) for moment in record.moments]
     for ref in record.artifacts:
         _insert_if_absent(session, ArtifactRow, {"sha256": ref.sha256, "size": ref.size})
     row.artifacts = [AttemptArtifactRow(kind=ref.kind, sha256=ref.sha256) for ref in record.artifacts]
@@ -104,11 +92,7 @@ def _sample(attempt_id: int, sample: SampleRecord, ids: Mapping[_Identity, int])
     return {
         "attempt_id": attempt_id,
         "measurement_id": ids[_identity(by_name(sample.metric), sample.params)],
-        "value": sample.value,
-        "uncertainty": sample.uncertainty,
-        "flags": sample.flags,
-        "log_start": sample.log_start,
-        "log_end": sample.log_end,
+        **columns_of(sample, "metric", "params"),
     }
 
 
@@ -126,15 +110,7 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
     if not missing:
         return known
     definitions = [
-        {
-            "metric": metric.name,
-            "version": metric.version,
-            "unit": metric.unit,
-            "better": metric.better,
-            "definition": metric.definition,
-            "resolution": metric.resolution,
-            "source": metric.source,
-        }
+        {"metric": metric.name, **columns_of(metric, "name", "quantum", "vendor")}
         for metric in {(metric.name, metric.version): metric for metric, _ in missing.values()}.values()
     ]
     _insert_if_absent(session, DefinitionRow, *definitions)
@@ -162,6 +138,19 @@ def _insert_if_absent(session: Session, model: type[Base], *values: dict[str, An
 # --- From rows to records ---
 
 
+Record = TypeVar("Record", bound=AttrsInstance)
+
+
+def record_of(kind: type[Record], row: Base, **others: object) -> Record:
+    """The record of a row. `others`: fields without a column of their name and type."""
+    return kind(**{each.name: getattr(row, each.name) for each in fields(kind) if each.name not in others}, **others)
+
+
+def columns_of(record: AttrsInstance, *without: str) -> dict[str, Any]:
+    """The fields of a record as a row's columns, but for some."""
+    return {each.name: getattr(record, each.name) for each in fields(type(record)) if each.name not in without}
+
+
 StoredRow = TypeVar("StoredRow", bound=Base)
 
 
@@ -186,19 +175,7 @@ def run(row: RunRow) -> Run:
         raise DamagedValueError(
             f"run {row.id} has the status {row.status!r}; known are {', '.join(get_args(RunStatus))}"
         )
-    return Run(
-        id=row.id,
-        kind=row.kind,
-        board_type=row.board_type,
-        board=row.board,
-        release=row.release,
-        status=cast(RunStatus, row.status),
-        plan=row.plan,
-        provenance=row.provenance,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        job_id=row.job_id,
-    )
+    return record_of(Run, row)
 
 
 def attempts(session: Session, run_id: int) -> list[Attempt]:
@@ -246,18 +223,9 @@ def _attempt(row: AttemptRow) -> Attempt:
     whole(row)
     for part in (*row.samples, *row.moments, *row.artifacts):
         whole(part)
-    return Attempt(
-        id=row.id,
-        run_id=row.run_id,
-        cycle=row.cycle,
-        number=row.number,
-        params=row.params,
-        outcome=row.outcome,
-        fault=row.fault,
-        transient=row.transient,
-        message=row.message,
-        started_at=row.started_at,
-        duration_s=row.duration_s,
+    return record_of(
+        Attempt,
+        row,
         samples=tuple(
             SampleRecord(
                 s.measurement.metric,
@@ -272,7 +240,6 @@ def _attempt(row: AttemptRow) -> Attempt:
         ),
         artifacts=tuple(ArtifactRef(a.kind, a.sha256, a.artifact.size) for a in row.artifacts),
         moments=tuple(MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position, m.text) for m in row.moments),
-        details=row.details,
     )
 
 
@@ -319,15 +286,8 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
         "board": its_run.board,
         "release": its_run.release,
     }
-    readings = (
-        select(SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags)
-        .join(SampleRow.attempt)
-        .where(AttemptRow.run_id == its_run.id)
-        .order_by(AttemptRow.cycle, SampleRow.id)
-    )
-    taken: dict[int, list[Sample]] = {}
-    for measurement_id, value, uncertainty, cycle, names in session.execute(readings):
-        taken.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, flags(names)))
+    its = READINGS.where(AttemptRow.run_id == its_run.id).order_by(AttemptRow.cycle, SampleRow.id)
+    taken = by_measurement(session.execute(its))
     rows = (
         select(MeasurementRow)
         .where(MeasurementRow.run_id == its_run.id)
@@ -340,20 +300,25 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
     ]
 
 
+READINGS: Final = select(
+    SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags
+).join(SampleRow.attempt)
+
+
+def by_measurement(readings: Iterable[Any]) -> dict[int, list[Sample]]:
+    """The samples of rows of `READINGS`, by the id of their measurement."""
+    found: dict[int, list[Sample]] = {}
+    for measurement_id, value, uncertainty, cycle, names in readings:
+        found.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, flags(names)))
+    return found
+
+
 def metric(row: DefinitionRow) -> Metric:
     """A metric as it was defined when it was measured."""
     whole(row)
     if row.better not in {"higher", "lower"}:
         raise DamagedValueError(f"{row.metric}: better is {row.better!r}, and must be higher or lower")
-    return Metric(
-        name=row.metric,
-        unit=row.unit,
-        better="higher" if row.better == "higher" else "lower",
-        definition=row.definition,
-        resolution=row.resolution,
-        source=row.source,
-        version=row.version,
-    )
+    return record_of(Metric, row, name=row.metric, quantum="", vendor="")
 
 
 def flags(names: frozenset[str]) -> frozenset[Flag]:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, Executable, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
-from lab.metrics import Measurement, Metric, Sample
+from lab.metrics import Measurement, Metric
 from lab.results import averages, database, schema
 from lab.results import rows as results_rows
 from lab.results.artifacts import ArtifactStore
@@ -158,14 +158,9 @@ class StoreSnapshot:
         """Numbers of these runs with samples by cycle, read in parts."""
         definitions = self._definitions()
         rows = select(MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version)
-        samples = select(
-            SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags
-        )
         for ids in _chunks(run_ids, _RUNS):
-            taken: dict[int, list[Sample]] = {}
-            of_these = samples.join(SampleRow.attempt).where(AttemptRow.run_id.in_(ids))
-            for number, value, uncertainty, cycle, flags in self.rows(of_these.order_by(AttemptRow.cycle)):
-                taken.setdefault(number, []).append(Sample(value, uncertainty, cycle, results_rows.flags(flags)))
+            samples = results_rows.READINGS.where(AttemptRow.run_id.in_(ids)).order_by(AttemptRow.cycle)
+            taken = results_rows.by_measurement(self.rows(samples))
             found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
             wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
             for run_id, number, metric, version, params in self.rows(wanted.order_by(MeasurementRow.id)):

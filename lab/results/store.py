@@ -343,10 +343,7 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
         ids, now = [], database.now(session)
         for run in runs:
             row = RunRow(
-                kind=run.kind,
-                board_type=run.board_type,
-                board=run.board,
-                release=run.release,
+                **rows.columns_of(run, "plan", "provenance", "attempts"),
                 status="completed",
                 plan=rows.json_of("plan", run.plan),
                 provenance=rows.json_of("provenance", run.provenance),
