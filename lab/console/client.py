@@ -18,7 +18,7 @@ from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_frame, encode_message, raise_refusal
 from lab.console.serial_line import is_tty, require_own_pty
-from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
+from lab.console.status import PortInfo, ServerStatus, port_info, server_status
 from lab.console.transport import Transport, UnixTransport, left_s
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -111,8 +111,6 @@ class ConsoleClient:
         try:
             answer = self._ask("open", fields)
         except LabStableError as error:
-            if speed_bd is None and "missing or wrong field: 'speed_bd'" in str(error):
-                raise of_another_boardlab("how to open a port without a speed") from error
             if elsewhere and error.failure == "port_missing":
                 raise LabTransientError(str(error), failure=error.failure) from error
             if error.failure != "port_in_use" or elsewhere:
@@ -205,10 +203,7 @@ class ConsoleClient:
             name: only this port; no port in the answer if it is not open.
         """
         if name is not None:
-            found = server_status(self._ask("status", {"name": name}))
-            return evolve(
-                found, ports=[port for port in found.ports if port.info.name == name]
-            )  # an older server names all
+            return server_status(self._ask("status", {"name": name}))
         found = server_status(self._ask("status", {"after": 0}))
         while found.more is not None:
             page = server_status(self._ask("status", {"after": found.more}))
@@ -350,19 +345,10 @@ class ClockQuery:
         self._answer = answer
 
     def reading(self) -> ClockReading | None:
-        """Return the server's clock reading, bracketed by ours; None before the answer.
-
-        Raises:
-            LabStableError: the server is of another boardlab and does not know the query.
-        """
+        """Return the server's clock reading, bracketed by ours; None before the answer."""
         if self._answer is None:
             return None
-        try:
-            raise_refusal(self._answer)
-        except LabStableError as error:
-            if "unknown request" not in str(error):
-                raise
-            raise of_another_boardlab("what its clock shows") from error
+        raise_refusal(self._answer)
         return ClockReading(self._asked_ns, int(self._answer["t_ns"]), self._told_ns, str(self._answer["line"]))
 
 

@@ -27,7 +27,7 @@ from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
 from lab.host.tcp import is_own
-from lab.rails.remote import RailsServer, by_socket
+from lab.rails.remote import RailsServer
 
 AUTO: Final = "auto"
 SSH: Final = "ssh"
@@ -111,9 +111,9 @@ class RemotePort:
             )
         runtime = self._runtime
         if self.transport != SSH and self._is_here:
-            return RailsServer(by_socket(lambda: Path(published.rails)), published.host, runtime)
+            return RailsServer(lambda: Path(published.rails), published.host, runtime)
         link = self._link()
-        return RailsServer(by_socket(partial(link.forwarded, published.rails)), published.host, runtime)
+        return RailsServer(partial(link.forwarded, published.rails), published.host, runtime)
 
     @property
     def _is_here(self) -> bool:

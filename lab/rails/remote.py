@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from attrs import asdict, define, field, frozen
 
@@ -37,19 +37,6 @@ _TRY_AGAIN_S: Final = 0.2
 _AWAY: Final = "console_link"  # failure classes of the connection
 
 
-class RailsConnection(Protocol):
-    """A socket-like connection with a rails server.
-
-    One thread may read it while another one writes.
-    """
-
-    def recv(self, size: int, /) -> bytes: ...
-    def sendall(self, data: bytes, /) -> None: ...
-    def settimeout(self, timeout_s: float | None, /) -> None: ...
-    def shutdown(self, how: int, /) -> None: ...
-    def close(self) -> None: ...
-
-
 class SilentServerError(LabTransientError):
     """The server does not answer now."""
 
@@ -59,17 +46,17 @@ class Copier:
     """A thread that writes the received trace.
 
     Attributes:
-        name: of the sampling at its server; empty: an earlier boardlab's server, where a cut ends it.
+        name: of the sampling at its server.
         again: returns a new connection to a sampling, by its name and the next byte.
         ended: the trace has its end. begun: it has its first line, or never will. cuts: number of cuts.
         why: reason of an incomplete trace; None: unknown.
         silent_s: a connection without data for so long is cut: it may hang.
     """
 
-    stream: RailsConnection
+    stream: socket.socket
     file: Any
     name: str
-    again: Callable[[str, int], RailsConnection]
+    again: Callable[[str, int], socket.socket]
     patience_s: float = PATIENCE_S
     silent_s: float = SILENT_S
     ended: bool = field(default=False, init=False)
@@ -80,6 +67,7 @@ class Copier:
     _first: int = field(default=0, init=False)  # where the records begin
     _last: bytes = field(default=b"", init=False)
     _cut_at: float | None = field(default=None, init=False)  # nothing came since then
+    _given_up: bool = field(default=False, init=False)
     _finishing: threading.Event = field(factory=threading.Event, init=False)
     _changing: threading.Lock = field(factory=threading.Lock, init=False)
     _thread: threading.Thread = field(init=False)
@@ -106,7 +94,7 @@ class Copier:
         self._thread.join(STOP_S + self.patience_s)
         if self._thread.is_alive():
             with self._changing, contextlib.suppress(OSError):
-                self.name = ""
+                self._given_up = True
                 self.stream.shutdown(socket.SHUT_RDWR)  # wakes the thread
             self._thread.join()
         self.stream.close()
@@ -115,7 +103,7 @@ class Copier:
         try:
             while not self._came_to_its_end():
                 self.begun.set()
-                if not self.name or not self._resumed():
+                if not self._resumed():
                     return
         except LabStableError as error:
             self.why = error
@@ -125,7 +113,7 @@ class Copier:
     def _came_to_its_end(self) -> bool:
         """Receive the rest; True at the trace's end."""
         beat_s = heard_s = time.monotonic()
-        self.stream.settimeout(min(BEAT_S, self.silent_s) if self.name else None)
+        self.stream.settimeout(min(BEAT_S, self.silent_s))
         with contextlib.suppress(OSError):
             while not self.ended:
                 try:
@@ -137,10 +125,10 @@ class Copier:
                 except TimeoutError:
                     if time.monotonic() - heard_s >= self.silent_s:
                         break
-                if self.name and time.monotonic() - beat_s >= BEAT_S:
+                if time.monotonic() - beat_s >= BEAT_S:
                     beat_s = time.monotonic()
                     self.stream.sendall(LIVES)
-            if self.ended and self.name:
+            if self.ended:
                 self.stream.sendall(DONE)
         return self.ended
 
@@ -171,7 +159,7 @@ class Copier:
             self._cut_at = time.monotonic()
         else:
             time.sleep(_TRY_AGAIN_S)  # the last connection brought nothing
-        while self.name and time.monotonic() < self._cut_at + self.patience_s:
+        while not self._given_up and time.monotonic() < self._cut_at + self.patience_s:
             try:
                 stream = self.again(self.name, self._written)
             except BoardlabError as error:
@@ -195,10 +183,7 @@ class Copier:
 
     def _say_end(self) -> None:
         with contextlib.suppress(OSError):
-            if self.name:
-                self.stream.sendall(END)
-            else:
-                self.stream.shutdown(socket.SHUT_WR)
+            self.stream.sendall(END)
 
 
 # --- The remote rails server ---
@@ -214,12 +199,12 @@ class RailsServer:
     """The rails server of another host.
 
     Attributes:
-        connect: makes a new connection to it within some seconds. host: for messages.
+        reach: the path of its socket on this host. host: for messages.
         runtime: this host's runtime folder, for the status of the growing trace; None: no status.
         patience_s: maximum length of a cut of the connection.
     """
 
-    connect: Callable[[float], RailsConnection]
+    reach: Callable[[], Path]
     host: str
     runtime: Path | None = None
     patience_s: float = PATIENCE_S
@@ -246,7 +231,7 @@ class RailsServer:
             raise ConfigurationError(
                 f"{trace_path}: cannot be written: {error.strerror}; choose another place"
             ) from error
-        question = {"config": asdict(config), "range": wanted.value, "keeps": True}
+        question = {"config": asdict(config), "range": wanted.value}
         with file, self._asked(question, START_S) as (stream, answer):
             here_ns = MonotonicRaw().now_ns()
             if line and answer.get("line") != line:
@@ -255,7 +240,7 @@ class RailsServer:
                     "or ran before the host was restored. Start both anew, side by side",
                     failure="clock_unrelated",
                 )
-            copier = Copier(stream, file, str(answer.get("trace", "")), self._again, self.patience_s)
+            copier = Copier(stream, file, str(answer["trace"]), self._again, self.patience_s)
             copier.start()
             try:
                 copier.begun.wait(_ANSWER_S)  # a trace without its first line is none
@@ -285,13 +270,13 @@ class RailsServer:
             return {str(rail): float(volts) for rail, volts in answer.get("volts", {}).items()}
 
     @contextlib.contextmanager
-    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[RailsConnection, dict[str, Any]]]:
+    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
         """A connection with the server's answer; it is closed at the end."""
         stream, answer = self._answered(question, takes_s)
         with contextlib.closing(stream):
             yield stream, answer
 
-    def _again(self, name: str, offset: int) -> RailsConnection:
+    def _again(self, name: str, offset: int) -> socket.socket:
         """A new connection to a sampling, from this byte on.
 
         Raises:
@@ -299,10 +284,10 @@ class RailsServer:
         """
         return self._answered({"resume": name, "offset": offset}, 0.0)[0]
 
-    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[RailsConnection, dict[str, Any]]:
+    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[socket.socket, dict[str, Any]]:
         with contextlib.ExitStack() as unless_good:
             try:
-                stream = unless_good.enter_context(contextlib.closing(self.connect(CONNECT_S)))
+                stream = unless_good.enter_context(connected(self.reach(), CONNECT_S))
                 stream.sendall(json.dumps(question).encode() + b"\n")
                 stream.settimeout(takes_s + _ANSWER_S)
                 answer = json.loads(first_line(stream.recv, _LINE_BYTES) or b"{}")
@@ -338,9 +323,3 @@ class RailsServer:
             yield
         finally:
             runtime.forget(folder, status.board, status)
-
-
-def by_socket(reach: Callable[[], Path]) -> Callable[[float], socket.socket]:
-    """A connector through a local socket that `reach` provides."""
-
-    return lambda timeout_s: connected(reach(), timeout_s)

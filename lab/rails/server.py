@@ -123,7 +123,7 @@ class Client(socketserver.StreamRequestHandler):
         def begin(name: str) -> None:
             self._begin({"line": time_line(), "trace": name, "now_ns": MonotonicRaw().now_ns()})
 
-        self.server.kept.sample(config, wanted, self.connection, begin, keeps=bool(asked.get("keeps")))
+        self.server.kept.sample(config, wanted, self.connection, begin)
 
     def _begin(self, document: dict[str, object]) -> None:
         self._say(document)
@@ -136,7 +136,7 @@ class Client(socketserver.StreamRequestHandler):
 # --- Samplings that outlive their client's connection ---
 # After its line of JSON a client says single bytes: `.` that it lives, `e` that the sampler shall end, `d` that it has the whole trace.
 # A connection that ends without `d`, or on which nothing was said for KEEP_S, was cut. The sampler goes on for KEEP_S then, and another
-# connection takes it over by its name. A client that knows nothing of this (`keeps` false) ends the sampler by closing its side.
+# connection takes it over by its name.
 
 
 KEEP_S: Final = 60.0  # as long as a console's reader may be away
@@ -166,13 +166,12 @@ class _Sampling:
     """One sampler with its trace and reader.
 
     Attributes:
-        keeps: its client reconnects after a cut. error: the sampler's failure. gone: it has ended.
+        error: the sampler's failure. gone: it has ended.
     """
 
     board: str
     line: _Line
     keep_s: float
-    keeps: bool
     error: BoardlabError | None = field(default=None, init=False)
     gone: threading.Event = field(factory=threading.Event, init=False)
     _heard_s: float = field(factory=time.monotonic, init=False)
@@ -183,7 +182,7 @@ class _Sampling:
     @property
     def is_left(self) -> bool:
         """True if its client is away, or silent for long."""
-        return self.keeps and (self._away or time.monotonic() - self._heard_s > _SILENT_S)
+        return self._away or time.monotonic() - self._heard_s > _SILENT_S
 
     def take_over(self, line: _Line) -> None:
         """Serve this connection from now on."""
@@ -230,14 +229,12 @@ class _Sampling:
             if not self._over and not sampler.alive:
                 self._end(end)
             _copy(file, connection)
-            if self._over and not self.keeps:
-                return True
-            if self.error is not None or (self.keeps and time.monotonic() - self._heard_s > self.keep_s):
+            if self.error is not None or time.monotonic() - self._heard_s > self.keep_s:
                 return False  # the client comes back and is told of the error
             if not select.select([connection], [], [], NAP_S)[0]:
                 continue
             message = connection.recv(1)
-            if (not message and self.keeps) or message == DONE:
+            if not message or message == DONE:
                 return message == DONE
             self._heard_s = time.monotonic()
             if message != LIVES and not self._over:
@@ -253,8 +250,6 @@ class _Sampling:
 
     def _next(self) -> _Line | None:
         """The connection of a client that came back; None: none did."""
-        if not self.keeps:
-            return None
         try:
             return self._back.get(timeout=self.keep_s)
         except queue.Empty:
@@ -276,13 +271,7 @@ class KeptSamplings:
             return list(self._by_name.values())
 
     def sample(
-        self,
-        config: RailsConfig,
-        wanted: AdcRange,
-        connection: socket.socket,
-        begin: Callable[[str], None],
-        *,
-        keeps: bool,
+        self, config: RailsConfig, wanted: AdcRange, connection: socket.socket, begin: Callable[[str], None]
     ) -> None:
         """Sample for a client until it has the whole trace.
 
@@ -294,7 +283,7 @@ class KeptSamplings:
             OSError: the client was gone before it began.
         """
         self._clear(config.board)
-        name, kept = secrets.token_hex(16), _Sampling(config.board, _Line(connection, 0), self.keep_s, keeps)
+        name, kept = secrets.token_hex(16), _Sampling(config.board, _Line(connection, 0), self.keep_s)
         with tempfile.TemporaryDirectory(prefix="boardlab-rails-") as folder, contextlib.ExitStack() as files:
             path = Path(folder, "power.trace")
             running = contextlib.ExitStack()

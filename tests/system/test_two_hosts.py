@@ -35,7 +35,7 @@ from lab.provision.writers import blockdevice
 from lab.provision.writers.planning import WritePiece
 from lab.provision.writers.sd_mux import CardHost
 from lab.rails import Sampler, Trace
-from lab.rails.remote import RailsServer, by_socket
+from lab.rails.remote import RailsServer
 from lab.rails.server import rails_socket
 
 pytestmark = pytest.mark.soak
@@ -218,14 +218,14 @@ def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_costs_
     sensor, address = hwmon(tmp_path), rails_socket(tmp_path / "run")
     hosts.tell("20 0.01")
     with running_rails_server(tmp_path / "run"):
-        with RailsServer(by_socket(partial(link.forwarded, str(address))), netlab.HOST).sampling(
+        with RailsServer(partial(link.forwarded, str(address)), netlab.HOST).sampling(
             sensor, tmp_path / "power.trace", line=time_line()
         ) as sampler:
             until_ns = MonotonicRaw().now_ns()
             wait_for(lambda: len(sampler.trace(until_ns).records) > 3, "the trace grows")
         assert Trace.open(tmp_path / "power.trace").ended
         assert len(hosts.connections()) == 1
-        server = RailsServer(by_socket(partial(link.forwarded, str(address))), netlab.HOST)
+        server = RailsServer(partial(link.forwarded, str(address)), netlab.HOST)
         with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             for _ in range(3):
                 assert hosts.cut() == 1
@@ -234,7 +234,7 @@ def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_costs_
         trace = Trace.open(tmp_path / "power.trace")
         assert trace.ended
         assert all(earlier < later for earlier, later in pairwise(trace.records["t_ns"])), "none twice"
-        volts = RailsServer(by_socket(partial(link.forwarded, str(address))), netlab.HOST).volts(sensor, 0.1)
+        volts = RailsServer(partial(link.forwarded, str(address)), netlab.HOST).volts(sensor, 0.1)
         assert volts == {"vdd_core": pytest.approx(0.85)}
 
 

@@ -31,7 +31,7 @@ from lab.host.clock import MonotonicRaw
 from lab.host.runtime import socket_path
 from lab.host.ssh import SshLink
 from lab.rails import Trace, remote
-from lab.rails.remote import Copier, RailsServer, by_socket
+from lab.rails.remote import Copier, RailsServer
 from lab.rails.server import rails_socket
 
 SSH = """\
@@ -173,7 +173,7 @@ def test_rails_go_on_at_the_sample_that_is_missing(
     (tmp_path / "sensor").mkdir()
     sensor, address = hwmon(tmp_path / "sensor"), rails_socket(tmp_path / "run")
     with running_rails_server(tmp_path / "run"):
-        server = RailsServer(by_socket(partial(host.link.forwarded, str(address))), "lab")
+        server = RailsServer(partial(host.link.forwarded, str(address)), "lab")
         with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             wait_for(lambda: len(sampler.trace().records) > 3, "the trace grows")
             host.hang("master")

@@ -33,12 +33,6 @@ PORT: Message = {
     "recording_broken": "",
 }
 STATUS: Message = {"pid": 1, "started": "", "scheduling": "", "log": "", "ports": [PORT]}
-# As lab/console/protocol.py has refused it until a speed might be left to the server.
-REFUSAL: Message = {
-    "error": "LabStableError",
-    "failure": None,
-    "message": "request 'open': missing or wrong field: 'speed_bd': expected a whole number from 1 to 100000000, got None",
-}
 MEND = r"started by another boardlab, and does not know {}: end it with `lab console stop`"
 
 
@@ -95,14 +89,3 @@ def test_a_field_that_an_old_server_does_not_tell_is_named_with_the_mend(
 
 def test_a_field_that_has_a_value_of_its_own_may_be_missing(client_of: Callable[..., ConsoleClient]) -> None:
     assert client_of(status=lacking("scheduling_ns")).status().ports[0].board == ""
-
-
-def test_a_server_that_opens_no_port_without_a_speed_says_so_and_one_with_a_speed_is_its_own_refusal(
-    client_of: Callable[..., ConsoleClient],
-) -> None:
-    client = client_of(open=REFUSAL)
-    with pytest.raises(LabStableError, match=MEND.format("how to open a port without a speed")) as caught:
-        client.open("/nowhere/tty")
-    assert caught.value.failure == "console_protocol"
-    with pytest.raises(LabStableError, match="missing or wrong field"):
-        client.open("/nowhere/tty", speed_bd=115200)

@@ -21,7 +21,7 @@ from lab.host.runtime import SamplerStatus, prepare
 from lab.rails import AdcRange, RailsConfig, remote
 from lab.rails import server as rails_server
 from lab.rails.process import Sampler
-from lab.rails.remote import Copier, RailsServer, by_socket
+from lab.rails.remote import Copier, RailsServer
 from lab.rails.server import Client, SamplingServer
 from lab.rails.trace import END, RECORD
 
@@ -139,7 +139,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
         listener.listen()
         wire = Wire(listener, address)
         threading.Thread(target=wire.run, daemon=True).start()
-        yield Far(wire, RailsServer(by_socket(lambda: behind), "lab-2"), server.kept, samplers, hwmon(tmp_path))
+        yield Far(wire, RailsServer(lambda: behind, "lab-2"), server.kept, samplers, hwmon(tmp_path))
         wire.cut()
         server.shutdown()
 
@@ -191,7 +191,7 @@ def test_a_client_that_takes_nothing_and_does_not_come_back_holds_no_sampler(far
     far.kept.keep_s = 0.3
     with socket.socket(socket.AF_UNIX) as stopped:
         stopped.connect(str(far.wire.server))
-        question = {"config": asdict(far.config), "range": AdcRange.ACTIVE.value, "keeps": True}
+        question = {"config": asdict(far.config), "range": AdcRange.ACTIVE.value}
         stopped.sendall(json.dumps(question).encode() + b"\n")
         wait_for(lambda: bool(far.samplers))
         far.samplers[0].take(100_000)  # more than a socket takes
@@ -240,7 +240,7 @@ def test_what_a_sampler_failed_of_is_told_to_who_waits_for_it(far: Far, tmp_path
 
 
 def test_a_client_that_was_killed_makes_room_for_the_next_one_of_its_board(far: Far, tmp_path: Path) -> None:
-    question = {"config": json.loads(far.config.dumps()), "range": "active", "keeps": True}
+    question = {"config": json.loads(far.config.dumps()), "range": "active"}
     with socket.socket(socket.AF_UNIX) as killed:
         killed.connect(str(far.wire.server))
         killed.sendall(json.dumps(question).encode() + b"\n")
@@ -250,19 +250,6 @@ def test_a_client_that_was_killed_makes_room_for_the_next_one_of_its_board(far: 
         first, second = far.samplers
         assert first.ended.is_set()
         assert not second.ended.is_set()
-
-
-def test_a_client_of_an_earlier_boardlab_ends_its_sampler_by_closing_its_side(far: Far) -> None:
-    question = {"config": json.loads(far.config.dumps()), "range": "active"}
-    with socket.socket(socket.AF_UNIX) as stream:
-        stream.connect(str(far.wire.server))
-        stream.sendall(json.dumps(question).encode() + b"\n")
-        wait_for(lambda: bool(far.samplers))
-        far.samplers[0].take(3)
-        stream.shutdown(socket.SHUT_WR)
-        with stream.makefile("rb") as answer:
-            answer.readline()
-            assert answer.read() == far.samplers[0].whole
 
 
 def test_who_looks_on_here_is_told_of_the_trace_while_it_grows(far: Far, tmp_path: Path) -> None:

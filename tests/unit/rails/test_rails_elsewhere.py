@@ -16,7 +16,7 @@ from support.railsserved import DEADLINE_S, hwmon, running_rails_server
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.rails import RailsConfig, Trace
-from lab.rails.remote import RailsServer, by_socket
+from lab.rails.remote import RailsServer
 from lab.rails.server import rails_socket
 
 
@@ -29,7 +29,7 @@ def sensor(tmp_path: Path) -> RailsConfig:
 def served(tmp_path: Path) -> Iterator[tuple[RailsServer, subprocess.Popen[bytes]]]:
     runtime = tmp_path / "run"
     with running_rails_server(runtime) as process:
-        yield RailsServer(by_socket(lambda: rails_socket(runtime)), "lab-2"), process
+        yield RailsServer(lambda: rails_socket(runtime), "lab-2"), process
 
 
 def wait_for(what: Callable[[], bool]) -> None:
