@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import define, field
 from prometheus_client import CollectorRegistry, Metric
@@ -84,19 +84,6 @@ class Poller(Generic[Outcome]):
             self._stop.wait(self.interval_s)
 
 
-class Source(Protocol):
-    """State of a source, as `SourceHealth` exports it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def fresh(self) -> bool: ...
-    @property
-    def answered_at(self) -> float: ...
-    @property
-    def duration_s(self) -> float: ...
-
-
 class FreshMetrics(Collector):
     """Collector of sources' current metrics; those down have none."""
 
@@ -113,7 +100,7 @@ class FreshMetrics(Collector):
 class SourceHealth(Collector):
     """Collector of the sources' state."""
 
-    def __init__(self, registry: CollectorRegistry, sources: Sequence[Source]) -> None:
+    def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[Any]]) -> None:
         self._sources = sources
         registry.register(self)
 

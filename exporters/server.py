@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from anyio import to_thread
@@ -37,22 +37,10 @@ _PAGES_AT_ONCE: Final = 2
 _INDEX: Final = '<!doctype html><title>boardlab</title><h1>boardlab exporter</h1><p><a href="/metrics">metrics</a>\n'
 
 
-class ExpositionProtocol(Protocol):
-    """All metrics, as text or compressed."""
-
-    def gzipped(self) -> tuple[int, Iterable[bytes | memoryview]]:
-        """All metrics, compressed: length in bytes, and pieces of it."""
-        ...
-
-    def plain(self) -> tuple[int, Iterable[bytes]]:
-        """All metrics: length in bytes, and pieces of it."""
-        ...
-
-
 class ExporterServer:
     """Serves an exposition, in the thread that calls `serve_forever`."""
 
-    def __init__(self, host: str, port: int, exposition: ExpositionProtocol, config: WebConfig | None) -> None:
+    def __init__(self, host: str, port: int, exposition: Exposition, config: WebConfig | None) -> None:
         """Listen.
 
         Raises:
@@ -98,7 +86,7 @@ class ExporterServer:
         return PlainTextResponse("a password is needed\n", 401, {"WWW-Authenticate": "Basic"})
 
 
-def application(exposition: ExpositionProtocol) -> Starlette:
+def application(exposition: Exposition) -> Starlette:
     """The ASGI application of an exposition."""
     limiters: list[anyio.CapacityLimiter] = []  # made when the server runs
 

@@ -7,7 +7,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import pyudev
 import requests
@@ -183,18 +182,6 @@ class UsbDevice:
     id_path: str
 
 
-class Udev(Protocol):
-    """The questions to udev."""
-
-    def present(self, id_path: str) -> bool:
-        """True while a device is plugged in there."""
-        ...
-
-    def added(self) -> Sequence[str]:
-        """The ID_PATH of devices that were plugged in since the last question."""
-        ...
-
-
 class RealUdev:
     """udev of this host."""
 
@@ -225,7 +212,7 @@ class Usb:
     """The devices that shall be there."""
 
     devices: Sequence[UsbDevice]
-    udev: Udev
+    udev: RealUdev
     _added: Counter[str] = field(factory=Counter, init=False)
 
     def read(self) -> list[Metric]:

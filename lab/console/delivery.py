@@ -11,35 +11,17 @@ import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from lab.console.connection import Connection
 from lab.console.model import Gap, RecordKind
 from lab.console.protocol import HEADER, FrameType, encode_event
-from lab.console.recording import INDEX_SUFFIX, MAX_HEADER_BYTES, RECORD, RecordingMeta, parse_header, paths
+from lab.console.recorder import RecordingWriter
+from lab.console.recording import INDEX_SUFFIX, MAX_HEADER_BYTES, RECORD, parse_header, paths
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 
 STEP_RECORDS: Final = 32  # of one step: some ten microseconds
 ROOM_BYTES: Final = 1 << 18  # of a connection's buffer, beyond which it is left alone
-
-
-class Growing(Protocol):
-    """The recording that is being written.
-
-    Attributes:
-        base: path of its files without suffix. broken: why it does not record now; empty: it records.
-        position: of the next byte in the stream. index_bytes, size_bytes: written size of its index and log.
-    """
-
-    base: Path
-    meta: RecordingMeta
-    broken: str
-    position: int
-
-    @property
-    def index_bytes(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
 
 
 class Cursor:
@@ -119,7 +101,7 @@ class Backfill:
     """One reader's way through the recordings of its port."""
 
     def __init__(
-        self, reader: Connection, recording: Callable[[], Growing], arrived: Callable[[Connection], None]
+        self, reader: Connection, recording: Callable[[], RecordingWriter], arrived: Callable[[Connection], None]
     ) -> None:
         """Use `since` or `at_last`.
 
@@ -132,7 +114,7 @@ class Backfill:
         self._arrived = arrived
         self._sought: int | None = None
         self._position = 0
-        self._live: Growing | None = recording()
+        self._live: RecordingWriter | None = recording()
         self._cursor = Cursor(recording().base)
 
     def since(self, position: int) -> None:
@@ -196,7 +178,7 @@ class Backfill:
         """Give the files back."""
         self._cursor.close()
 
-    def _go_on(self, live: Growing) -> None:
+    def _go_on(self, live: RecordingWriter) -> None:
         """Continue with the following recording."""
         here = self._cursor.begins()
         newest = Cursor(live.base)
@@ -225,7 +207,7 @@ class Backfill:
         return LabTransientError(f"{self._recording().meta.name}: {why}. Attach again", failure="console_overrun")
 
 
-def _older(live: Growing) -> list[Cursor]:
+def _older(live: RecordingWriter) -> list[Cursor]:
     """Return the earlier recordings of the same boot of the host."""
     found = []
     for index in (live.base.parent / "older" / live.base.name).glob(f"*{INDEX_SUFFIX}"):

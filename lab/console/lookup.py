@@ -154,27 +154,15 @@ _NAMED: Final = validators.and_(_TEXT, validators.min_len(1))
 
 
 @frozen
-class PublishedPort:
-    """A port behind a console server.
+class PublishedHost:
+    """The host on whose loopback our exporter offers something.
 
     Attributes:
-        socket: path of the console server's socket on its host.
-        host: name or address by which other hosts reach that host.
-        machine: its machine-id(5); empty: none. line: the time line of the stamps, see `time_line`.
-        pty: a pseudo terminal: no real board hangs on it.
-        rails: path of the rails server's socket on that host; empty: none runs.
-        device: path of the port on that host. id_path, serial: udev's ID_PATH and ID_SERIAL_SHORT of its adapter; empty: unknown.
+        host: name or address by which other hosts reach it. line: its time line, see `time_line`.
     """
 
-    socket: str = field(validator=validators.matches_re(r"/[^:\x00-\x1f]+"))  # a colon would end it in ssh's -L
     host: str = field(validator=_NAMED)
-    machine: str = field(validator=_TEXT)
     line: str = field(validator=_TEXT)
-    device: str = field(validator=_NAMED)
-    id_path: str = field(default="", validator=_TEXT)
-    serial: str = field(default="", validator=_TEXT)
-    pty: bool = field(default=False, validator=validators.instance_of(bool))
-    rails: str = field(default="", validator=validators.matches_re(r"(/[^:\x00-\x1f]+)?"))
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
@@ -191,7 +179,7 @@ class PublishedPort:
             return cls(**known)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"the exporter of this port says too little of it ({error}): it is of another boardlab than this one; update both"
+                f"the exporter of this resource says too little of it ({error}): it is of another boardlab than this one; update both"
             ) from error
 
     def extra(self) -> dict[str, str | bool | int]:
@@ -200,46 +188,31 @@ class PublishedPort:
 
     @property
     def is_here(self) -> bool:
-        """True if the port belongs to this host (its boot identity)."""
+        """True if it belongs to this host (its boot identity)."""
         return self.line == time_line()
 
 
 @frozen
-class PublishedHost:
-    """The host on whose loopback our exporter offers something.
+class PublishedPort(PublishedHost):
+    """A port behind a console server.
 
     Attributes:
-        host: name or address by which other hosts reach it. line: its time line.
+        socket: path of the console server's socket on its host.
+        machine: its machine-id(5); empty: none.
+        pty: a pseudo terminal: no real board hangs on it.
+        rails: path of the rails server's socket on that host; empty: none runs.
+        device: path of the port on that host. id_path, serial: udev's ID_PATH and ID_SERIAL_SHORT of its adapter; empty: unknown.
     """
 
+    socket: str = field(validator=validators.matches_re(r"/[^:\x00-\x1f]+"))  # a colon would end it in ssh's -L
     host: str = field(validator=_NAMED)
+    machine: str = field(validator=_TEXT)
     line: str = field(validator=_TEXT)
-
-    @classmethod
-    def of(cls, extra: Mapping[str, object]) -> Self | None:
-        """Read it from `extra`; None if our exporter did not write it.
-
-        Raises:
-            ConfigurationError: our exporter wrote it, and a field is wrong.
-        """
-        host, line = (extra.get(f"{PREFIX}{name}") for name in ("host", "line"))
-        if not isinstance(host, str) or not isinstance(line, str):
-            return None
-        try:
-            return cls(host, line)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"the exporter of this outlet says something wrong of it ({error}): it is of another boardlab than this one; update both"
-            ) from error
-
-    def extra(self) -> dict[str, str | int]:
-        """Return it as labgrid's `extra`."""
-        return {PREFIX + name: value for name, value in asdict(self).items()}
-
-    @property
-    def is_here(self) -> bool:
-        """True if it is this host."""
-        return self.line == time_line()
+    device: str = field(validator=_NAMED)
+    id_path: str = field(default="", validator=_TEXT)
+    serial: str = field(default="", validator=_TEXT)
+    pty: bool = field(default=False, validator=validators.instance_of(bool))
+    rails: str = field(default="", validator=validators.matches_re(r"(/[^:\x00-\x1f]+)?"))
 
 
 def machine_id() -> str:

@@ -18,36 +18,6 @@ from lab.host.runtime import check_owner
 RECEIVE_BYTES: Final = 65536
 
 
-class Stream(Protocol):
-    """A connection to a server.
-
-    Attributes:
-        pid: of the server's process; 0: it is on another host.
-    """
-
-    pid: int
-
-    def send(self, data: bytes, timeout_s: float) -> None:
-        """Send all of it.
-
-        Raises:
-            OSError: it is not taken, or not in time.
-        """
-
-    def receive(self, timeout_s: float) -> bytes | None:
-        """Return received bytes; None: time-out; b"": the peer has hung up.
-
-        Raises:
-            OSError: the connection has failed.
-        """
-
-    def fileno(self) -> int:
-        """For select(2): readable when something may have come."""
-
-    def close(self) -> None:
-        """Hang up."""
-
-
 class Transport(Protocol):
     """The address of a server."""
 
@@ -63,7 +33,7 @@ class Transport(Protocol):
     def hint(self) -> str:
         """Remedy for a vanished server: a sentence without its full stop."""
 
-    def connect(self, timeout_s: float) -> Stream:
+    def connect(self, timeout_s: float) -> UnixStream:
         """A new connection.
 
         Raises:
@@ -162,8 +132,10 @@ def start_there(host: str) -> str:
 class UnixStream:
     """A connection over a socket of this host.
 
+    Its methods raise OSError when the connection has failed.
+
     Attributes:
-        socket: which it takes over.
+        socket: which it takes over. pid: of the server's process; 0: it is on another host.
     """
 
     def __init__(self, opened: socket.socket, pid: int) -> None:
@@ -171,13 +143,16 @@ class UnixStream:
         self.pid = pid
 
     def send(self, data: bytes, timeout_s: float) -> None:
+        """Send all of it, or raise OSError."""
         self.socket.settimeout(timeout_s)
         self.socket.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes | None:
+        """Return received bytes; None: time-out; b"": the peer has hung up."""
         return self.socket.recv(RECEIVE_BYTES) if ready(self.socket, select.POLLIN, timeout_s) else None
 
     def fileno(self) -> int:
+        """For select(2): readable when something may have come."""
         return self.socket.fileno()
 
     def close(self) -> None:

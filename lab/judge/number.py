@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from attrs import asdict, field, fields_dict, frozen
 
-from lab.metrics import Measurement, Metric, Summary, summarise
+from lab.metrics import Metric, Summary
 from lab.results.averages import Average
 from lab.results.records import EVIDENCE
 from lab.results.snapshot import RunHead, StoreSnapshot
@@ -113,19 +113,6 @@ class Number:
         if not self.value or self.uncertainty is None:
             return 0.0
         return abs(self.uncertainty / self.value)
-
-
-def of_measurement(measurement: Measurement, source: str, evidence: NumberEvidence | None = None) -> Number:
-    """The number of a measured or imported measurement.
-
-    Without the readings behind a published number (its range is the evidence), its ± means nothing.
-    """
-    if not measurement.samples:
-        return Number(source, measurement.metric, measurement.params, None)
-    summary = summarise(measurement.samples)
-    if evidence is not None:
-        return Number(source, measurement.metric, measurement.params, summary.mean, None, evidence)
-    return of_summary(measurement.metric, measurement.params, summary, source)
 
 
 def of_summary(metric: Metric, params: Mapping[str, str], summary: Summary, source: str) -> Number:

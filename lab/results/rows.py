@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast, get_args
 
 from attrs import AttrsInstance, fields
-from sqlalchemy import Table, func, insert, select
+from sqlalchemy import Select, Table, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
@@ -144,6 +144,11 @@ Record = TypeVar("Record", bound=AttrsInstance)
 def record_of(kind: type[Record], row: Base, **others: object) -> Record:
     """The record of a row. `others`: fields without a column of their name and type."""
     return kind(**{each.name: getattr(row, each.name) for each in fields(kind) if each.name not in others}, **others)
+
+
+def select_fields(model: type[Base], kind: type[AttrsInstance]) -> Select[Any]:
+    """The query for a record's fields alone."""
+    return select(*(getattr(model, each.name) for each in fields(kind)))
 
 
 def columns_of(record: AttrsInstance, *without: str) -> dict[str, Any]:

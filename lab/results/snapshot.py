@@ -31,10 +31,6 @@ from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, require
 LOCK_TIMEOUT_S: Final = 2.0
 _CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
 _RUNS: Final = 5  # whose samples are in memory at once
-HEADS: Final = select(  # a RunHead
-    *(RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status),
-    *(RunRow.started_at, RunRow.finished_at, RunRow.job_id),
-)
 Params = Mapping[str, str]
 _Read = TypeVar("_Read")
 
@@ -52,6 +48,9 @@ class RunHead:
     started_at: dt.datetime
     finished_at: dt.datetime | None
     job_id: int | None = None
+
+
+HEADS: Final = results_rows.select_fields(RunRow, RunHead)
 
 
 @frozen
@@ -252,16 +251,12 @@ class StoreSnapshot:
 
     def jobs(self) -> list[JobHead]:
         """The jobs that wait or run, the oldest first."""
-        columns = (JobRow.id, JobRow.board_type, JobRow.board, JobRow.suites, JobRow.state)
-        wanted = select(*columns, JobRow.queued_at, JobRow.heartbeat_at)
-        wanted = wanted.where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
-        return [JobHead(*row) for row in self.rows(wanted)]
+        wanted = results_rows.select_fields(JobRow, JobHead).where(JobRow.state.in_(("queued", "running")))
+        return [JobHead(*row) for row in self.rows(wanted.order_by(JobRow.id))]
 
     def past_jobs(self, since: dt.datetime) -> list[PastJob]:
         """Jobs queued since then, in any state, the oldest first."""
-        columns = (JobRow.id, JobRow.board, JobRow.suites, JobRow.release, JobRow.state)
-        times = (JobRow.started_at, JobRow.heartbeat_at, JobRow.finished_at)
-        wanted = select(*columns, *times, JobRow.cycles, JobRow.options, JobRow.program)
+        wanted = results_rows.select_fields(JobRow, PastJob)
         return [PastJob(*row) for row in self.rows(wanted.where(JobRow.queued_at >= since).order_by(JobRow.id))]
 
     def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
