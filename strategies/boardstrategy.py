@@ -65,7 +65,7 @@ class BoardStrategy(Strategy):
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
         on_at: when it was switched on last, seconds since 1970.
         from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.control.provisioning.recover_by.
-        ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.ramboot.
+        ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.linuxwriterdriver.
     """
 
     bindings = {

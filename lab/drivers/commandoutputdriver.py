@@ -6,17 +6,20 @@ It does what no driver of labgrid can do, e.g. a CAN frame, or a strap of anothe
 from __future__ import annotations
 
 import subprocess
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import attr
 from labgrid.driver import Driver
+from labgrid.exceptions import NoStrategyFoundError
 from labgrid.factory import target_factory
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
-from lab.drivers.consolehost import link_of
 from lab.drivers.railsdriver import AT_CONSOLE
+from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
 
 _ASSERTED: Final = {"1": True, "0": False}
@@ -115,3 +118,34 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise LabTransientError(f"{label}: exit status {done.returncode}: {last}", failure="output_failed")
         return done.stdout
+
+
+# --- Host of a board's console, for drivers with `at: console` ---
+
+
+def console_of(target: Any) -> StampedConsoleDriver | None:
+    """Console of a target's strategy; None: none that names its host."""
+    try:
+        console = getattr(target.get_strategy(), "console", None)
+    except NoStrategyFoundError:
+        return None
+    return console if isinstance(console, StampedConsoleDriver) else None
+
+
+def link_of(target: Any, what: str) -> SshLink | None:
+    """ssh connection to the console's host; None: it is this host.
+
+    Args:
+        what: the caller's name, for messages.
+
+    Raises:
+        ConfigurationError: the console does not name its host.
+    """
+    console = console_of(target)
+    if console is None:
+        raise ConfigurationError(
+            f"{what}: `at: console` needs a BoardStrategy with a StampedConsoleDriver as its console"
+        )
+    if not console.elsewhere:
+        return None
+    return SshLink.to(console.elsewhere, prepare(Path(console.runtime) if console.runtime else runtime_dir()))

@@ -15,7 +15,7 @@ from labgrid import Target
 
 from lab import boards
 from lab.drivers import LinuxWriterDriver
-from lab.drivers.ramboot import RamBoot
+from lab.drivers.linuxwriterdriver import RamBoot
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.ramlinux import PROMPT, RamLinux
@@ -120,7 +120,7 @@ class PlayedBoard:
 @pytest.fixture(autouse=True)
 def _no_labgrid(monkeypatch: pytest.MonkeyPatch) -> None:
     """The drivers here are no labgrid drivers, which could be deactivated."""
-    monkeypatch.setattr("lab.drivers.ramboot.calls.deactivate", lambda *_words: None)
+    monkeypatch.setattr("lab.drivers.linuxwriterdriver.calls.deactivate", lambda *_words: None)
 
 
 def boot(board: PlayedBoard) -> None:

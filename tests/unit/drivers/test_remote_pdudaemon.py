@@ -17,7 +17,7 @@ from labgrid.resource import PDUDaemonPort
 
 from lab.console.lookup import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
-from lab.drivers.remote_pdudaemon import RemotePdudaemon
+from lab.drivers.stampedpdudaemondriver import RemotePdudaemon
 from lab.host.ssh import SshLink
 
 DEADLINE_S = 60.0

@@ -14,7 +14,6 @@ from lab.errors import ConfigurationError
 from lab.pytest_plugin import resume
 from lab.pytest_plugin.runs import STORE_KEY, open_run
 from lab.results import Run, Store, open_store
-from lab.run import plans
 
 STRATEGY = SimpleNamespace(medium="sd", type=SimpleNamespace(name="am62xx_sk"), board="b-1")
 PLANS: dict[str, dict[str, Any]] = {
@@ -117,7 +116,7 @@ def test_repeats_may_be_said_again_and_a_run_from_before_them_goes_on(store: Sto
 def test_a_plan_whose_repeats_are_damaged_is_refused(store: Store, repeats: object) -> None:
     run = begun(store, "sections", {"sections": ["lmbench"], "destructive": False, "repeats": repeats})
     with pytest.raises(ConfigurationError, match=r"repeats: expected section: whole number from 1 to"):
-        plans.check(run)
+        resuming.check_plan(run)
 
 
 def test_another_board_is_refused(store: Store) -> None:
@@ -155,4 +154,4 @@ def test_a_malformed_plan_is_named_with_its_key(store: Store, kind: str, change:
 def test_a_plan_that_lacks_something_is_refused(store: Store, kind: str, key: str) -> None:
     plan = {name: value for name, value in PLANS[kind].items() if name != key}
     with pytest.raises(ConfigurationError, match=f"the plan of run 1 has no '{key}'"):
-        plans.check(begun(store, kind, plan))
+        resuming.check_plan(begun(store, kind, plan))
