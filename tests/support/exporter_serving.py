@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from exporters import server
 from exporters.poller import Poller
 from exporters.server import ExporterServer, Exposition
-from exporters.server import ExpositionProtocol as Served
+from exporters.server import Exposition as Served
 from lab.host.clock import MonotonicRaw
 from lab.http.access import WebConfig
 
