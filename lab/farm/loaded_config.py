@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,18 +9,17 @@ from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from attrs import asdict, define, field, frozen
+from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
 from lab.farm import config
 from lab.farm.config import Farm
 from lab.host import process
-from lab.host.runtime import prepare
+from lab.host.runtime import prepare, read_all, write
 
-PROGRAMS: Final = ("exporter", "janitor")  # they load it once; the others read it whenever they need it
-_BEGIN: Final = "loaded-"  # prefix of the records' file names
+LOADED: Final = "loaded"  # folder of the records, in the runtime folder
 
 
 @frozen
@@ -75,25 +73,19 @@ def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
     Nothing is recorded in another user's folder.
 
     Args:
-        program: one of PROGRAMS.
+        program: "exporter" or "janitor": they load it once; the others read it whenever they need it.
     """
     note = LoadRecord(program, str(file.absolute()), digest(farm), process.identity(), version("boardlab"))
-    with suppress(OSError, BoardlabError):
-        path = prepare(runtime) / f"{_BEGIN}{program}.json"
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(note)), encoding="utf-8")
-        draft.replace(path)
+    with suppress(BoardlabError):
+        write(prepare(runtime) / LOADED, program, note)
     return LoadedFile(file.absolute(), note.digest)
 
 
 def notes(runtime: Path) -> Iterator[LoadRecord]:
     """Records of the running programs, if this user may read them."""
-    for program in PROGRAMS:
-        with suppress(OSError, ValueError, TypeError):
-            found: dict[str, Any] = json.loads((runtime / f"{_BEGIN}{program}.json").read_text(encoding="utf-8"))
-            note = LoadRecord(**found)
-            if process.has_died(note.holder) is not True:
-                yield note
+    with suppress(OSError):
+        found = sorted(read_all(runtime / LOADED, LoadRecord), key=lambda note: note.program)
+        yield from (note for note in found if process.has_died(note.holder) is not True)
 
 
 def start_anew() -> NoReturn:

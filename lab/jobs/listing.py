@@ -102,14 +102,7 @@ def job_of_run(store: Store, run_id: int) -> Job | None:
     """
     with store._read() as session:
         run = session.get(RunRow, run_id)
-        if run is None:
-            return None
-        if run.job_id is not None:
-            row = session.get(JobRow, run.job_id)
-            return None if row is None else job_of(row)
-        # A run of before it was kept: of the job that had its board when it began.
-        had = select(JobRow).where(JobRow.board == run.board, JobRow.started_at <= run.started_at)
-        row = session.scalars(had.where(JobRow.after_run < run.id).order_by(JobRow.id.desc()).limit(1)).one_or_none()
+        row = None if run is None or run.job_id is None else session.get(JobRow, run.job_id)
         return None if row is None else job_of(row)
 
 

@@ -41,6 +41,7 @@ from lab.pytest_plugin.runs import (
 )
 from lab.pytest_plugin.session_rules import ending, measures, refuse
 from lab.results import open_store
+from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.bootrun import BootRun
 from lab.run.options import MAX_CYCLES
@@ -48,8 +49,7 @@ from lab.run.progress import Progress
 from lab.shown import plain_text
 
 RUN_KEY = MeasurerKey()
-_LAST_ID: Final = 2**31 - 1  # of the databases' integers
-LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, _LAST_ID), "confirms": (1, _LAST_ID)}
+LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, LAST_ID), "confirms": (1, LAST_ID)}
 LONGEST_NUMBER: Final = 24
 LAB_LOOK_S: Final = 5.0  # between two looks for a host that is away
 

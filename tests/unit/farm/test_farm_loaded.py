@@ -74,7 +74,7 @@ def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(fil
 
 def test_a_program_that_has_ended_runs_with_nothing(file: Path) -> None:
     noted("exporter", file, config.load(file), file.parent / "run")
-    note = file.parent / "run" / "loaded-exporter.json"
+    (note,) = (file.parent / "run" / "loaded").iterdir()
     said = json.loads(note.read_text())
     note.write_text(json.dumps({**said, "holder": said["holder"].rpartition("/")[0] + "/1"}))
     file.write_text(NEWER)
@@ -85,7 +85,7 @@ def test_a_program_that_has_ended_runs_with_nothing(file: Path) -> None:
 
 def test_a_program_of_before_an_upgrade_is_named(file: Path) -> None:
     noted("exporter", file, config.load(file), file.parent / "run")
-    note = file.parent / "run" / "loaded-exporter.json"
+    (note,) = (file.parent / "run" / "loaded").iterdir()
     note.write_text(json.dumps({**json.loads(note.read_text()), "version": "0.0.7"}))
     (found,) = outdated(file)
     assert (found.subject, found.level) == ("exporter", "doubtful")
