@@ -193,17 +193,13 @@ class AutomationSensor:
             shunt = rail.shunt_mohm or row.shunt_mohm
             self._shunts.append(shunt)
             channels.append(
-                Channel(
-                    rail=rail.name,
-                    volts=rail.volts,
+                Channel.of(
+                    rail,
                     shunt_mohm=shunt,
-                    tolerance=rail.tolerance,
                     gain=_CHIP.gain,
                     bus_lsb_uv=1.0,
                     shunt_lsb_nv=_CHIP.shunt_lsb_nv,
-                    offset_nv=(rail.offset_uv or 0.0) * 1000,
                     offset_bound_nv=_CHIP.offset_bound_nv(rail.offset_uv),
-                    max_w=rail.max_w,
                 )
             )
         text = f"auto measure power {self._iterations} {_PAUSE_MS}; averaging of the firmware"

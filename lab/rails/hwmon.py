@@ -88,15 +88,11 @@ def _channel(rail: RailConfig, folder: Path, shunt_mohm: float) -> Channel:
     step_nv = shunt_mohm * 1000  # 1 mA
     named = folder / "name"
     chip = CHIPS.get(named.read_text().strip() if named.is_file() else "", CHIPS["ina226"])
-    return Channel(
-        rail=rail.name,
-        volts=rail.volts,
+    return Channel.of(
+        rail,
         shunt_mohm=shunt_mohm,
-        tolerance=rail.tolerance,
         gain=GAIN,
         bus_lsb_uv=1000,
         shunt_lsb_nv=step_nv,
-        offset_nv=(rail.offset_uv or 0.0) * 1000,
         offset_bound_nv=chip.offset_nv if rail.offset_uv is None else step_nv / 2,
-        max_w=rail.max_w,
     )

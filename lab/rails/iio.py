@@ -71,17 +71,13 @@ class IioSensor:
         for rail, found in zip(self.rails, self._attributes, strict=True):
             chip = CHIPS.get(found.chip, CHIPS["ina226"])
             channels.append(
-                Channel(
-                    rail=rail.name,
-                    volts=rail.volts,
+                Channel.of(
+                    rail,
                     shunt_mohm=found.shunt_mohm,
-                    tolerance=rail.tolerance,
                     gain=chip.gain,
                     bus_lsb_uv=found.bus_mv * 1e3,
                     shunt_lsb_nv=found.shunt_mv * 1e6,
-                    offset_nv=(rail.offset_uv or 0.0) * 1000,
                     offset_bound_nv=chip.offset_bound_nv(rail.offset_uv),
-                    max_w=rail.max_w,
                 )
             )
         return SampleSchedule(

@@ -136,18 +136,14 @@ class InaSensor:
             )
 
     def _channel(self, rail: RailConfig, setting: Setting) -> Channel:
-        return Channel(
-            rail=rail.name,
-            volts=rail.volts,
+        return Channel.of(
+            rail,
             shunt_mohm=rail.shunt_mohm,
-            tolerance=rail.tolerance,
             gain=self._chip.gain,
             bus_lsb_uv=self._chip.bus_lsb_uv,
             shunt_lsb_nv=self._chip.shunt_lsb_nv,
-            offset_nv=(rail.offset_uv or 0.0) * 1000,
             offset_bound_nv=self._chip.offset_bound_nv(rail.offset_uv),
             noise_nv=setting.noise_nv,
-            max_w=rail.max_w,
         )
 
 

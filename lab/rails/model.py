@@ -87,6 +87,12 @@ class Channel:
     noise_nv: float = 0.0
     max_w: float = 0.0
 
+    @classmethod
+    def of(cls, rail: RailConfig, **sensor: float) -> Self:
+        """A rail's channel; `sensor`: the fields that the environment does not tell."""
+        offset_nv = (rail.offset_uv or 0.0) * 1000
+        return cls(rail.name, rail.volts, tolerance=rail.tolerance, offset_nv=offset_nv, max_w=rail.max_w, **sensor)
+
 
 @frozen
 class SampleSchedule:
