@@ -169,8 +169,5 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
+    with process.handling({signal.SIGTERM: end}):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

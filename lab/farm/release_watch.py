@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -18,6 +16,7 @@ from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm.config import Farm, Schedule
 from lab.farm.runner import BUSY, INTERRUPTED, USAGE, WORSE
+from lab.host.process import ENDING, handling
 from lab.provision import checks
 from lab.provision.image import Hosts
 from lab.provision.releasefile import files_in, load, settle
@@ -67,7 +66,7 @@ class Released:
             self.say(f"{len(known)} release files are in {self.folder}; those that come from now on are measured")
             return 0
         worst, told = 0, dict[str, str]()
-        with self._signals():
+        with handling(dict.fromkeys(ENDING, self._stop)):
             while new := [path for path in files_in(self.folder) if path.name not in {*self._read()[0], *told}]:
                 wrong = self._wrong(new[0])
                 if wrong is not None:
@@ -148,21 +147,11 @@ class Released:
         except OSError as error:
             raise LabStableError(f"{self.state}: {error.strerror}; name another folder with --state") from error
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Forward SIGTERM and Ctrl-C to the running job, which ends cleanly."""
-
-        def stop(number: int, _frame: FrameType | None) -> None:
-            self._stopping = True
-            if self._child is not None:
-                self._child.send_signal(number)
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        """Forward a signal to the running job, which ends cleanly."""
+        self._stopping = True
+        if self._child is not None:
+            self._child.send_signal(number)
 
 
 def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> Released:

@@ -12,11 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from attrs import define, field, frozen
@@ -28,7 +27,7 @@ from lab.farm.labgrid_place import PLACE_BUSY, Patience, kept_from, placed, was_
 from lab.farm.queue import JobWaiter, Room, wish
 from lab.health.state import RELEASES
 from lab.host import locks
-from lab.host.process import go_on
+from lab.host.process import ENDING, go_on, handling
 from lab.jobs.listing import latest_run
 from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way, has_failed, lab_faults
 from lab.jobs.records import AWAY_VARIABLE, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
@@ -92,7 +91,7 @@ class Runner:
         Args:
             wait_s: limit of the wait for a board or its labgrid place.
         """
-        with self._signals():
+        with handling(dict.fromkeys(ENDING, lambda _number, _frame: self._stop())):  # pytest switches the board off
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = self._deadline = time.monotonic() + wait_s
@@ -279,20 +278,6 @@ class Runner:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """End pytest on SIGTERM and Ctrl-C; it switches the board off."""
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self._stop()
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 # --- The session of pytest that measures a suite of a job: its command line, and its environment ---

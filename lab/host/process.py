@@ -7,8 +7,11 @@ import pwd
 import resource
 import signal
 import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -18,6 +21,20 @@ _MANY_FILES: Final = 1 << 16
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
 _STOPPED: Final = "T"  # of the state, the first of these fields; "t" is a debugger's
 _PARTS: Final = 4  # of an identity
+
+
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)  # of `systemctl stop` and of Ctrl-C
+
+
+@contextmanager
+def handling(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], Any]]) -> Iterator[None]:
+    """Handle signals during the block; the earlier handlers come back."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def identity(proc: Path = PROC) -> str:

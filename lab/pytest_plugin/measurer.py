@@ -15,6 +15,7 @@ from attrs import define
 
 from lab.benchmarks.cycles import AWAY
 from lab.errors import BoardlabError
+from lab.host.process import handling
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.pytest_plugin.session_rules import exit_code
@@ -122,13 +123,8 @@ def _undisturbed(write: Callable[[str], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         write("the session ends already and switches its board off; Ctrl-C again leaves the board as it is")
 
-    handlers = {signal.SIGTERM: lambda _number, _frame: None, signal.SIGINT: again}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
+    with handling({signal.SIGTERM: lambda _number, _frame: None, signal.SIGINT: again}):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # --- A session's run of cycles ---
