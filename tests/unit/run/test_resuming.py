@@ -116,7 +116,7 @@ def test_repeats_may_be_said_again_and_a_run_from_before_them_goes_on(store: Sto
 def test_a_plan_whose_repeats_are_damaged_is_refused(store: Store, repeats: object) -> None:
     run = begun(store, "sections", {"sections": ["lmbench"], "destructive": False, "repeats": repeats})
     with pytest.raises(ConfigurationError, match=r"repeats: expected section: whole number from 1 to"):
-        resuming.check_plan(run)
+        resume.check_plan(run)
 
 
 def test_another_board_is_refused(store: Store) -> None:
@@ -154,4 +154,4 @@ def test_a_malformed_plan_is_named_with_its_key(store: Store, kind: str, change:
 def test_a_plan_that_lacks_something_is_refused(store: Store, kind: str, key: str) -> None:
     plan = {name: value for name, value in PLANS[kind].items() if name != key}
     with pytest.raises(ConfigurationError, match=f"the plan of run 1 has no '{key}'"):
-        resuming.check_plan(begun(store, kind, plan))
+        resume.check_plan(begun(store, kind, plan))
