@@ -484,7 +484,7 @@ def status(
     place = LocalFarm(file.absolute())
     states = place.states()
     if as_json:
-        echo_json([{"program": s.name, "state": s.state, "pid": s.pid, "said": s.said} for s in states])
+        echo_json([{"program": s.name, "state": s.state, "pid": s.pid, "said": s.text} for s in states])
         raise typer.Exit(0 if states else 1)
     if not states:
         echo(f"No farm is up in {place.folder}; `lab farm up` starts one.")
@@ -524,5 +524,5 @@ def _programs(place: LocalFarm, farm: Farm) -> None:
     addresses |= {"boards": farm.pdudaemon.address, "pdudaemon": farm.pdudaemon.address}
     if farm.buildbot is not None:
         addresses["buildbot"] = f"http://{farm.buildbot.www}/"
-    rows = [[s.name, s.state.lower(), s.said, addresses.get(s.name, "")] for s in place.states()]
+    rows = [[s.name, s.state.lower(), s.text, addresses.get(s.name, "")] for s in place.states()]
     echo(*table(["program", "state", "", "address"], rows, "<<<<"))

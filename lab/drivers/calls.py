@@ -79,7 +79,7 @@ class DriverRole:
 
     Attributes:
         name: its failure classes begin with it. noun: its name in messages.
-        mend: what to look at when it fails.
+        hint: what to look at when it fails.
         passing, lasting: the errors for transient and for stable failures.
     """
 
@@ -265,7 +265,7 @@ class FailureMeaning:
 
     Attributes:
         failure: the end of its class. transient: whether it may pass.
-        mend: where it is always the same one; else that of the kind of driver.
+        hint: where it is always the same one; else that of the kind of driver.
         configuration: it is the environment's fault.
     """
 

@@ -244,14 +244,14 @@ class ProgramState:
 
     Attributes:
         state: as supervisord has it: RUNNING, STARTING, BACKOFF (it ended and is started again), FATAL (given up), STOPPED.
-        said: supervisord's own words, e.g. "pid 4711, uptime 0:01:02".
+        text: supervisord's own words, e.g. "pid 4711, uptime 0:01:02".
         begun_at: when it was started last, in seconds since the epoch; 0: never.
     """
 
     name: str
     state: str
     pid: int
-    said: str
+    text: str
     begun_at: int = 0
 
 

@@ -9,7 +9,6 @@ from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 
 from boardlab_dashboards.changes import MINE, changed, undecided
-from boardlab_dashboards.looks import GREEN, NONE_IS_GOOD, ORANGE, RED, texts, thresholds
 from boardlab_dashboards.overview import FAILED, since
 from boardlab_dashboards.panels import Column, bars, lines, number, rows
 from boardlab_dashboards.parts import (
@@ -24,6 +23,7 @@ from boardlab_dashboards.parts import (
     regressions,
     to,
 )
+from boardlab_dashboards.thresholds import GREEN, NONE_IS_GOOD, ORANGE, RED, texts, thresholds
 
 _NONE: Final = texts({"0": ("none", GREEN)})
 

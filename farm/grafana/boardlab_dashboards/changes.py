@@ -6,9 +6,9 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import table
 
-from boardlab_dashboards.looks import ORANGE, PLAIN_TEXT, RED, open_page, texts, thresholds
 from boardlab_dashboards.panels import Column, rows
 from boardlab_dashboards.parts import NUMBER, to
+from boardlab_dashboards.thresholds import ORANGE, PLAIN_TEXT, RED, open_page, texts, thresholds
 
 _OWN: Final = "job, instance, board_type, kind, version"  # of each number; the labels that are left are its parameters
 _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))

@@ -6,9 +6,19 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.looks import ANY_IS_BAD, BLUE, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
 from boardlab_dashboards.panels import Column, bars, lines, number, rows, top
 from boardlab_dashboards.parts import DOCS, FOR_HOSTS, HOST, cell, dashboard, filled, to
+from boardlab_dashboards.thresholds import (
+    ANY_IS_BAD,
+    BLUE,
+    GREEN,
+    NONE_IS_GOOD,
+    ORANGE,
+    PLAIN_TEXT,
+    RED,
+    texts,
+    thresholds,
+)
 
 _NONE: Final = texts({"0": ("none", GREEN)})
 _ABSENT: Final = ("NO EXPORTER", RED)

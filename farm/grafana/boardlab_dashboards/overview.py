@@ -7,7 +7,6 @@ from typing import Final
 from grafana_foundation_sdk.builders import dashboard as builders
 
 from boardlab_dashboards.changes import MINE, regressed, undecided
-from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
 from boardlab_dashboards.panels import Column, lines, number, rows, top
 from boardlab_dashboards.parts import (
     BOARD,
@@ -21,6 +20,7 @@ from boardlab_dashboards.parts import (
     regressions,
     to,
 )
+from boardlab_dashboards.thresholds import ANY_IS_BAD, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
 
 FAILED: Final = 'outcome!="ok"'
 _SCHEDULED: Final = f'{HOST},board=~"$board"'

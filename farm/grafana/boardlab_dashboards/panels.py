@@ -17,8 +17,8 @@ from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as prometheus_models
 
-from boardlab_dashboards.looks import PLAIN, Mappings
 from boardlab_dashboards.parts import SOURCE
+from boardlab_dashboards.thresholds import PLAIN, Mappings
 
 MOST_LINES: Final = 5  # on one axis: with more, the names below it are not all seen
 _LAST: Final = common_builders.ReduceDataOptions().calcs(["lastNotNull"])

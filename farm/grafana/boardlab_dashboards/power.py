@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.looks import GREEN, RED, thresholds
 from boardlab_dashboards.panels import Column, bars, buckets, lines, rows, top
 from boardlab_dashboards.parts import FOR_BOARDS, HOST, NUMBER, dashboard, filled, regressions, to
+from boardlab_dashboards.thresholds import GREEN, RED, thresholds
 
 
 def build() -> builders.Dashboard:

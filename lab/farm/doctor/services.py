@@ -263,7 +263,7 @@ def _supervised(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
     for state in Supervised(runtime).states():
         if state.name not in _ANSWERING:
             runs = state.state == "RUNNING"
-            said = f"{state.state.lower()}  {state.said}".strip()
+            said = f"{state.state.lower()}  {state.text}".strip()
             yield DoctorFinding(
                 AREA, state.name, "ok" if runs else "bad", said, "" if runs else hint(state.name, host)
             )

@@ -1,1 +1,1 @@
-"""Writers of media, one module per way or its parts."""
+"""Writers of media: command texts, parsers of answers, and their sequence."""
