@@ -7,7 +7,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_feature
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_feature
 
 RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
 _SAID = {"capture": "Read", "playback": "[Ww]rite"}
@@ -41,19 +41,16 @@ def _rows(bench: Bench) -> Rows:
             )
 
 
-def _card() -> Need:
-    return needs.path(
-        "/proc/asound/card0", "sound card", "enable its codec in the kernel (CONFIG_SND_SOC_TLV320AIC3X)"
-    )
-
-
 SECTION = Section(
     name="alsa",
     title="Audio capture and playback",
     chapter="ALSA SoC Audio Driver",
     metrics=("audio.throughput", "audio.cpu_load"),
     rows=_rows,
-    needs=(needs.tool("run_alsa_perf.sh", "ltp-ddt"), _card()),
+    needs=(
+        needs.tool("run_alsa_perf.sh", "ltp-ddt"),
+        needs.path("/proc/asound/card0", "sound card", "enable its codec in the kernel (CONFIG_SND_SOC_TLV320AIC3X)"),
+    ),
     command="run_alsa_perf.sh -record 0 -rate 48000 -periodsize 256 -performance",
     fits=has_feature("audio"),
     duration_s=900,

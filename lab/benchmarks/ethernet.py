@@ -14,7 +14,7 @@ from functools import partial
 from attrs import define, evolve, field, frozen
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import lines, missing, refused
+from lab.benchmarks.output import first_line, lines, missing, refused
 from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_link, whole
 from lab.boards import BoardType
 from lab.errors import BoardTransientError
@@ -85,7 +85,7 @@ def parse(output: bytes, *kinds: str) -> list[Netperf]:
     for name in kinds:
         absent = [key for key in wanted if key not in blocks.get(name, {})]
         if absent:
-            raise missing("netperf", f"{absent[0]} of {name}", unknown or _first(output))
+            raise missing("netperf", f"{absent[0]} of {name}", unknown or first_line(output))
     return [_result(name, blocks[name], spans[name]) for name in kinds]
 
 
@@ -114,10 +114,6 @@ def _result(kind: str, values: dict[str, str], span: tuple[int, int]) -> Netperf
         )
     except ValueError as error:
         raise missing("netperf", f"numbers for {kind}", str(error)) from error
-
-
-def _first(output: bytes) -> str:
-    return output.decode("utf-8", "replace").partition("\n")[0]
 
 
 # --- Highest rate without loss: RFC 2544, section 26.1 ---

@@ -15,7 +15,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks import output as benchmarks_output
-from lab.benchmarks.output import missing, printed_step, read, refused, rule
+from lab.benchmarks.output import first_line, missing, printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, Need, ParsedReading, Parser, Row, Rows, Section, has_link
 from lab.errors import BoardStableError
 
@@ -55,7 +55,7 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     ]
     read(output, "iperf", rules, expected=0)
     if len(rates) != 2 or counts.keys() != {"before", "after"}:
-        raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", _first(output))
+        raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", first_line(output))
     if counts["after"] < counts["before"]:
         raise refused("the tunnel test", "the interface counts fewer packets than before: its counters began anew")
     packets = (counts["after"] - counts["before"]) / seconds / 1000
@@ -64,10 +64,6 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
         ParsedReading("ipsec.packets", packets, params, end=len(output)),
         ParsedReading("ipsec.cpu_load", benchmarks_output.parse(output).percent, params, end=len(output)),
     ]
-
-
-def _first(output: bytes) -> str:
-    return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
 def tunnel(algorithm: str, here: str, remote: str) -> list[str]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from lab.benchmarks.section import Bench, Need
 
 
+def _need(name: str, holds: Callable[[Bench], bool], problem: str) -> Need:
+    return Need(name, lambda bench: "" if holds(bench) else problem)
+
+
 def tool(name: str, package: str = "") -> Need:
     """A program on the board."""
-
-    def check(bench: Bench) -> str:
-        if bench.status(f"command -v {name}") == 0:
-            return ""
-        return f"the board has no program {name}; install {package or name}, or put it on the PATH"
-
-    return Need(f"tool {name}", check)
+    problem = f"the board has no program {name}; install {package or name}, or put it on the PATH"
+    return _need(f"tool {name}", lambda bench: bench.status(f"command -v {name}") == 0, problem)
 
 
 def all_cpus_online() -> Need:
@@ -43,12 +43,8 @@ def program_time(option: str) -> Need:
     To a shell like bash `time` is also a keyword, which `command -v` finds.
     """
 
-    def check(bench: Bench) -> str:
-        if bench.status(f"env time {option} true > /dev/null 2>&1") == 0:
-            return ""
-        return f"the board has no program `time` that knows {option} (the shell's keyword is none); install time"
-
-    return Need("tool time", check)
+    problem = f"the board has no program `time` that knows {option} (the shell's keyword is none); install time"
+    return _need("tool time", lambda bench: bench.status(f"env time {option} true > /dev/null 2>&1") == 0, problem)
 
 
 def display() -> Need:
@@ -56,41 +52,29 @@ def display() -> Need:
 
     `video=` on the kernel's command line forces it.
     """
-
-    def check(bench: Bench) -> str:
-        output = bench.run("cat /sys/class/drm/*/status 2> /dev/null", check=False)
-        if b"connected" in output.split():
-            return ""
-        return (
-            "no display is connected (/sys/class/drm/*/status); connect one, or force its connector on with "
-            "video=CONNECTOR:e on the kernel's command line"
-        )
-
-    return Need("display", check)
+    return _need(
+        "display",
+        lambda bench: b"connected" in bench.run("cat /sys/class/drm/*/status 2> /dev/null", check=False).split(),
+        "no display is connected (/sys/class/drm/*/status); connect one, or force its connector on with "
+        "video=CONNECTOR:e on the kernel's command line",
+    )
 
 
 def dd_that_says_its_time() -> Need:
     """A dd that prints its duration."""
-
-    def check(bench: Bench) -> str:
-        if b"copied" in bench.run("dd if=/dev/zero of=/dev/null bs=1 count=1 2>&1", check=False):
-            return ""
-        return (
-            "the board's dd does not say how long it took (BusyBox without its third status line); install coreutils"
-        )
-
-    return Need("tool dd", check)
+    return _need(
+        "tool dd",
+        lambda bench: b"copied" in bench.run("dd if=/dev/zero of=/dev/null bs=1 count=1 2>&1", check=False),
+        "the board's dd does not say how long it took (BusyBox without its third status line); install coreutils",
+    )
 
 
 def tool_of_tester(name: str, package: str = "") -> Need:
     """A program on the tester."""
-
-    def check(bench: Bench) -> str:
-        if bench.tester(f"command -v {name}", check=False).strip():
-            return ""
-        return f"the tester has no program {name}; install {package or name} there"
-
-    return Need(f"tester tool {name}", check)
+    problem = f"the tester has no program {name}; install {package or name} there"
+    return _need(
+        f"tester tool {name}", lambda bench: bool(bench.tester(f"command -v {name}", check=False).strip()), problem
+    )
 
 
 def path(name: str, what: str, hint: str) -> Need:
@@ -105,16 +89,12 @@ def path(name: str, what: str, hint: str) -> Need:
 
 def scratch(medium: str) -> Need:
     """An overwritable partition or range, named by the environment."""
-
-    def check(bench: Bench) -> str:
-        if medium in bench.site.scratch:
-            return ""
-        return (
-            f"the env names nothing that may be overwritten for {medium}; add `benchmarks: {{scratch: {{{medium}: ...}}}}` "
-            "to the target's options"
-        )
-
-    return Need(f"scratch {medium}", check)
+    return _need(
+        f"scratch {medium}",
+        lambda bench: medium in bench.site.scratch,
+        f"the env names nothing that may be overwritten for {medium}; add `benchmarks: {{scratch: {{{medium}: ...}}}}` "
+        "to the target's options",
+    )
 
 
 def unmounted(medium: str) -> Need:
@@ -136,12 +116,11 @@ def unmounted(medium: str) -> Need:
 
 def filesystem(kind: str) -> Need:
     """A file system of the kernel, built in or as module."""
-
-    def check(bench: Bench) -> str:
-        has = bench.status(f"grep -qw {kind} /proc/filesystems || modprobe -q {kind}") == 0
-        return "" if has else f"the kernel has no {kind}; configure it (CONFIG_{kind.upper()}_FS or its module)"
-
-    return Need(f"kernel {kind}", check)
+    return _need(
+        f"kernel {kind}",
+        lambda bench: bench.status(f"grep -qw {kind} /proc/filesystems || modprobe -q {kind}") == 0,
+        f"the kernel has no {kind}; configure it (CONFIG_{kind.upper()}_FS or its module)",
+    )
 
 
 def uboot_time() -> Need:
@@ -149,16 +128,12 @@ def uboot_time() -> Need:
 
     `help` of an existing command also ends with status 1 (cmd_usage of common/command.c).
     """
-
-    def check(bench: Bench) -> str:
-        if b"time - " in bench.run("help time", check=False):
-            return ""
-        return (
-            "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. Reads can be timed without it: sections uboot-read, "
-            "uboot-tftp"
-        )
-
-    return Need("U-Boot time", check)
+    return _need(
+        "U-Boot time",
+        lambda bench: b"time - " in bench.run("help time", check=False),
+        "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. Reads can be timed without it: sections uboot-read, "
+        "uboot-tftp",
+    )
 
 
 def uboot_devices() -> Need:
@@ -183,16 +158,12 @@ def uboot_devices() -> Need:
 
 def tftp_file() -> Need:
     """A file for TFTP by U-Boot, named by the environment."""
-
-    def check(bench: Bench) -> str:
-        if bench.site.tftp:
-            return ""
-        return (
-            "the env names no file for U-Boot to load; put one of some 16 MiB into the folder of a TFTP server that the board reaches, "
-            "and add `benchmarks: {tftp: FILE}` (or SERVER:FILE) to the target's options"
-        )
-
-    return Need("TFTP file", check)
+    return _need(
+        "TFTP file",
+        lambda bench: bool(bench.site.tftp),
+        "the env names no file for U-Boot to load; put one of some 16 MiB into the folder of a TFTP server that the board reaches, "
+        "and add `benchmarks: {tftp: FILE}` (or SERVER:FILE) to the target's options",
+    )
 
 
 def link_speed() -> Need:
@@ -240,17 +211,12 @@ def netperf_options(on_tester: bool) -> Need:
     def check(bench: Bench) -> str:
         command = "netperf -b 1 -w 10 -V 2>&1"
         output = bench.tester(command, check=False) if on_tester else bench.run(command, check=False)
-        if b"not compiled in" in output:
+        line = next((text for text in output.decode("utf-8", "replace").splitlines() if "not compiled in" in text), "")
+        if line:
             return (
-                f"the {where}'s netperf ignores -b and -w ({_line(output)}): it would send without a limit. Install one "
+                f"the {where}'s netperf ignores -b and -w ({line.strip()}): it would send without a limit. Install one "
                 "built with --enable-intervals --enable-burst"
             )
         return ""
 
     return Need(f"netperf intervals on the {where}", check)
-
-
-def _line(output: bytes) -> str:
-    return next(
-        (text for text in output.decode("utf-8", "replace").splitlines() if "not compiled in" in text), ""
-    ).strip()

@@ -131,7 +131,9 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
                     failure=FAILURE,
                 )
     if len(found) < expected:
-        raise missing(program, f"{expected} numbers, found {len(found)}", unknown.text if unknown else _first(output))
+        raise missing(
+            program, f"{expected} numbers, found {len(found)}", unknown.text if unknown else first_line(output)
+        )
     return list(found.values())
 
 
@@ -152,7 +154,8 @@ def missing(program: str, wanted: str, line: str) -> TestTransientError:
     )
 
 
-def _first(output: bytes) -> str:
+def first_line(output: bytes) -> str:
+    """The first line that is not blank; empty: none."""
     return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
@@ -231,5 +234,4 @@ def parse(output: bytes) -> CpuLoad:
             if not math.isclose(whole, 100, abs_tol=ROUNDED):
                 raise refused("mpstat", f"its columns add up to {whole:g} %, not to 100 ({line.text!r})")
             return CpuLoad(max(0.0, load), line.start, line.end)
-    first = next((line.text for line in lines(output) if line.text.strip()), "")
-    raise missing("mpstat", "a header with %idle and a line `Average: all`", first)
+    raise missing("mpstat", "a header with %idle and a line `Average: all`", first_line(output))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import lines, missing, refused
+from lab.benchmarks.output import first_line, lines, missing, refused
 from lab.benchmarks.section import Bench, ParsedReading, Section, whole
 from lab.benchmarks.site import MINUTE_S
 from lab.metrics import Flag
@@ -44,7 +44,7 @@ def parse(output: bytes) -> list[ParsedReading]:
     wanted = ("Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows")
     absent = next((name for name in wanted if name not in totals), None)
     if absent or not bins:
-        raise missing("cyclictest", f"the line {absent!r}" if absent else "a histogram", unknown or _first(output))
+        raise missing("cyclictest", f"the line {absent!r}" if absent else "a histogram", unknown or first_line(output))
     found_readings: list[ParsedReading] = []
     if len({len(totals[name]) for name in wanted}) > 1:
         raise refused("cyclictest", "its lines are of different numbers of processors: parts of them are lost")
@@ -53,7 +53,7 @@ def parse(output: bytes) -> list[ParsedReading]:
         seen = sum(column.values())
         if seen != total:  # the total leaves out what overflows the histogram
             raise missing(
-                "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {seen}", _first(output)
+                "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {seen}", first_line(output)
             )
         every = total + totals["Histogram Overflows"][cpu]
         if not every:
@@ -88,10 +88,6 @@ def _quantile(column: dict[int, int], every: int, share: float) -> int:
         if seen >= share * every:
             return latency
     return max(column) + 1
-
-
-def _first(output: bytes) -> str:
-    return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
 def _measure(bench: Bench) -> Iterator[ParsedReading]:

@@ -193,10 +193,6 @@ def whole(measure: Callable[[Bench], Iterator[ParsedReading]]) -> Callable[[Benc
     return rows
 
 
-def _always(_board: BoardType) -> bool:
-    return True
-
-
 def _nothing(_bench: Bench) -> None: ...
 
 
@@ -230,7 +226,7 @@ class Section:
     where: PromptKind = "linux"
     overwrites: str = ""
     restore: Callable[[Bench], None] = _nothing
-    fits: Callable[[BoardType], bool] = _always
+    fits: Callable[[BoardType], bool] = lambda _board: True
     duration_s: float = 30.0
     params: Mapping[str, str] = Factory(dict)
     once: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from lab.benchmarks import (
@@ -53,12 +52,6 @@ def of_chapter(chapter: str, board: BoardType) -> list[Section]:
     """A chapter's sections for a board type, harmless and Linux ones first."""
     fitting = [section for section in ALL if section.chapter == chapter and section.fits(board)]
     return sorted(fitting, key=order)
-
-
-def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
-    """The section of a guide's number; None: none."""
-    fitting = [s for s in ALL if metric in s.metrics and s.params.items() <= params.items()]
-    return max(fitting, key=lambda section: len(section.params), default=None)
 
 
 def order(section: Section) -> tuple[bool, bool]:

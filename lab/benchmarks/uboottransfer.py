@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import cut_time, lines, missing, read, refused, rule
+from lab.benchmarks.output import cut_time, first_line, lines, missing, read, refused, rule
 from lab.benchmarks.section import Bench, Marks, OutputSpan, ParsedReading, Row, Rows, Section, has_medium, whole
 from lab.errors import BoardStableError, ConfigurationError, LabTransientError
 from lab.metrics import Flag
@@ -27,9 +27,7 @@ _DONE = r"blocks (?:read|written): OK|bytes (?:read|written) in|(?:Read|Written)
 def parse(output: bytes, size: int, medium: str, direction: str) -> list[ParsedReading]:
     """The duration after a successful transfer: `time: 1 minutes, 2.345 seconds`."""
     if not any(re.search(_DONE, line.text) for line in lines(output)):
-        raise missing(
-            "U-Boot", "a transfer that ends with OK", output.decode("utf-8", "replace").strip().partition("\n")[0]
-        )
+        raise missing("U-Boot", "a transfer that ends with OK", first_line(output))
 
     def took(match: re.Match[str]) -> list[ParsedReading]:
         seconds = 60 * float(match[1] or 0) + float(match[2])
@@ -147,10 +145,7 @@ def _fat(bench: Bench) -> Rows:
 
 
 def _empty_file(bench: Bench) -> None:
-    """Empty the test file, as the vendor does.
-
-    U-Boot cannot remove a file.
-    """
+    """Empty the test file, which U-Boot cannot remove."""
     mmc = bench.board.media["sd"].uboot
     bench.run(f"fatwrite {mmc} {bench.site.scratch['sd_fat']} ${{loadaddr}} test 0", check=False)
 
@@ -222,9 +217,7 @@ def parse_read(
     text = output.decode("utf-8", "replace")
     match = re.search(pattern, text)
     if match is None or not int(match[1]) or span.seconds <= 0:
-        raise missing(
-            "U-Boot", "a read that ends well", next((line for line in text.splitlines() if line.strip()), "")
-        )
+        raise missing("U-Boot", "a read that ends well", first_line(output))
     size = int(match[1]) * unit
     if asked and size != asked:
         raise refused("U-Boot", f"it was told to read {asked} bytes, and {match[0]!r} is another number of them")

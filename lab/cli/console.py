@@ -106,9 +106,6 @@ def show(file: File, *, raw: Annotated[bool, typer.Option("--raw", help="The byt
         echo(line)
 
 
-# --- `lab console check` ---
-
-
 NOT_ALL_FIT = 1
 
 

@@ -299,9 +299,6 @@ def files(
         echo(*(f"  {command}" for command in needed))
 
 
-# --- `lab farm card` ---
-
-
 @app.command()
 def card(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="The card reader's disk, e.g. /dev/sdb.")],
@@ -318,9 +315,6 @@ def card(
     answer = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
     if answer:
         echo_text(answer + "\n", end="")
-
-
-# --- `lab farm janitor` ---
 
 
 @app.command()
@@ -368,9 +362,6 @@ def janitor(
                 reported = str(error)
     echo(f"{file} says something else now: it is loaded")
     start_anew()
-
-
-# --- `lab farm export` ---
 
 
 @app.command()

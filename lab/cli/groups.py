@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final
 
 import typer
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 
 @frozen
@@ -17,64 +17,41 @@ class CommandGroup:
     """A word after `lab`.
 
     Attributes:
+        help: one line, what `lab --help` says; the same as the module's own.
         module: holds a `typer.Typer` called `app`. Where that has one command and no callback, `lab NAME` is
             this command.
-        help: one line, what `lab --help` says; the same as the module's own.
     """
 
     name: str
-    module: str
     help: str
+    module: str = field(default=Factory(lambda self: f"lab.cli.{self.name}", takes_self=True))
 
 
 COMMAND_GROUPS: Final = (
-    CommandGroup(
-        "init", "lab.cli.init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."
-    ),
-    CommandGroup(
-        "status", "lab.cli.status", "The lab on one screen: boards, their jobs, results, failures, services."
-    ),
-    CommandGroup("watch", "lab.cli.watch", "The same, live, until q or Ctrl-C."),
-    CommandGroup("web", "lab.cli.web", "The same and all results in a browser."),
-    CommandGroup("health", "lab.cli.health", "Boards' health: which can take runs, and why not; check one."),
-    CommandGroup("doctor", "lab.cli.doctor", "Find what is wrong with this lab host, and how to mend it."),
-    CommandGroup("boards", "lab.cli.boards", "Board types that boardlab knows."),
-    CommandGroup("env", "lab.cli.env", "labgrid environments: list them, check them."),
-    CommandGroup(
-        "console",
-        "lab.cli.console",
-        "Serial consoles: server, live view, recordings and their replay.",
-    ),
-    CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask for its power."),
-    CommandGroup("rails", "lab.cli.rails", "Supply rails: sample them, watch them, test their sensors."),
-    CommandGroup("results", "lab.cli.results", "Measured numbers, and the evidence behind each."),
-    CommandGroup(
-        "judge",
-        "lab.cli.judge",
-        "Numbers that moved: by how much, and what else moved with them.",
-    ),
-    CommandGroup(
-        "guide",
-        "lab.cli.guide",
-        "Performance guides: read, check, compare, write.",
-    ),
-    CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
-    CommandGroup("release", "lab.cli.release", "Releases as files: draft them, check them, list them."),
-    CommandGroup(
-        "provision", "lab.cli.provision", "Put a release on a board's media, read it back, boot it and compare."
-    ),
-    CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
-    CommandGroup("jobs", "lab.cli.jobs", "Jobs that measure or wait for a board: list, show and cancel them."),
-    CommandGroup("reserve", "lab.cli.reserve", "Reserve a board, or put it in maintenance; show and end that."),
-    CommandGroup(
-        "farm",
-        "lab.cli.farm",
-        "A lab host: check farm.yaml, write systemd units from it, bring a farm up.",
-    ),
-    CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),
+    CommandGroup("init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."),
+    CommandGroup("status", "The lab on one screen: boards, their jobs, results, failures, services."),
+    CommandGroup("watch", "The same, live, until q or Ctrl-C."),
+    CommandGroup("web", "The same and all results in a browser."),
+    CommandGroup("health", "Boards' health: which can take runs, and why not; check one."),
+    CommandGroup("doctor", "Find what is wrong with this lab host, and how to mend it."),
+    CommandGroup("boards", "Board types that boardlab knows."),
+    CommandGroup("env", "labgrid environments: list them, check them."),
+    CommandGroup("console", "Serial consoles: server, live view, recordings and their replay."),
+    CommandGroup("power", "Switch a board on or off, and ask for its power."),
+    CommandGroup("rails", "Supply rails: sample them, watch them, test their sensors."),
+    CommandGroup("results", "Measured numbers, and the evidence behind each."),
+    CommandGroup("judge", "Numbers that moved: by how much, and what else moved with them."),
+    CommandGroup("guide", "Performance guides: read, check, compare, write."),
+    CommandGroup("report", "Write a run as one HTML page that needs no network."),
+    CommandGroup("release", "Releases as files: draft them, check them, list them."),
+    CommandGroup("provision", "Put a release on a board's media, read it back, boot it and compare."),
+    CommandGroup("run", "Measure a board: one job at a time, resumable after any interruption."),
+    CommandGroup("jobs", "Jobs that measure or wait for a board: list, show and cancel them."),
+    CommandGroup("reserve", "Reserve a board, or put it in maintenance; show and end that."),
+    CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up."),
+    CommandGroup("exporter", "Results and farm for Prometheus."),
     CommandGroup(
         "virtual",
-        "lab.cli.virtual",
         "Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
     ),
 )

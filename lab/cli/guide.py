@@ -12,7 +12,6 @@ import typer
 from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.guide import compare as comparing
-from lab.guide import compare as earlier_guides
 from lab.guide import export, reader, rulebook, show, trend
 from lab.guide import measurements as sheets
 from lab.guide.compare import Earlier
@@ -63,7 +62,7 @@ def read(
         echo_text(export.to_csv(read_sheets), end="")
     else:
         for sheet in read_sheets:
-            _print(show.guide(sheet))
+            echo(*show.guide(sheet))
     finish(read_sheets, errors)
 
 
@@ -90,17 +89,17 @@ def check(
     if as_json:
         print_json(export.findings(found))
     else:
-        _print(show.findings(found, show_all=show_all))
+        echo(*show.findings(found, show_all=show_all))
     finish([], errors)  # what was not read is among the findings
     if exit_code and any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(1)
 
 
 def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
-    from lab.guide import history, stored_release  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
 
     with stored_release.open_existing(db) as store:
-        return [history.with_neighbours(store, sheet) for sheet in read_sheets]
+        return [stored_release.with_neighbours(store, sheet) for sheet in read_sheets]
 
 
 def parameter_of(text: str, option: str = "--param", example: str = "size=1mb") -> tuple[str, str]:
@@ -119,7 +118,7 @@ def _print_unknown(read_sheets: Sequence[MeasuredGuide], *, as_json: bool) -> No
         print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
         return
     for sheet in read_sheets:
-        _print(show.unknown(sheet))
+        echo(*show.unknown(sheet))
 
 
 def read_all(
@@ -142,15 +141,12 @@ def read_all(
 def _with_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
     if not any(r.number is not None for r in sheet.readings):
         guide = sheet.guide
+        first = f" Line {guide.unread[0].line}: {guide.unread[0].reason}" if guide.unread else ""
         raise ConfigurationError(
             f"{guide.path}: read as {guide.format}, its {len(guide.tables)} tables have no number; is this the guide's source, "
-            f"or a page of it?{_first_unread(sheet)}"
+            f"or a page of it?{first}"
         )
     return sheet
-
-
-def _first_unread(sheet: MeasuredGuide) -> str:
-    return f" Line {sheet.guide.unread[0].line}: {sheet.guide.unread[0].reason}" if sheet.guide.unread else ""
 
 
 def finish(read_sheets: Sequence[MeasuredGuide], errors: Sequence[ConfigurationError]) -> None:
@@ -162,15 +158,8 @@ def finish(read_sheets: Sequence[MeasuredGuide], errors: Sequence[ConfigurationE
         raise ConfigurationError("; ".join(str(error) for error in errors))
 
 
-def _print(lines: Iterable[str]) -> None:
-    echo(*lines)
-
-
 def print_json(value: Any) -> None:
     echo_json(value, indent=1)
-
-
-# --- `lab guide compare` ---
 
 
 _SUFFIXES: Final = frozenset({".rst", ".txt", ".html", ".htm", ".md", ".tsv"})
@@ -228,8 +217,8 @@ def _earlier(
     The store counts if the guide is from it or if --db names one.
     """
     if before or (_is_file(name) and db is None):
-        return earlier_guides.of_sheets(before)
-    from lab.guide import earlier_releases  # noqa: PLC0415 - the database takes a while to import
+        return comparing.of_sheets(before)
+    from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
 
     release = old.guide.kernel_release
     if release is None:
@@ -237,7 +226,7 @@ def _earlier(
             f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of the store "
             "come before it; rename it, e.g. am62x-11.01.rst, or leave --db out"
         )
-    return earlier_releases.of_store(db, boards, release)
+    return stored_release.of_store(db, boards, release)
 
 
 def _is_file(name: str) -> bool:
@@ -253,9 +242,6 @@ def _guide(name: str, db: str | None) -> MeasuredGuide:
 
     with stored_release.open_existing(db) as store:
         return stored_release.sheet(store, name)
-
-
-# --- `lab guide import`, `trend` and `write` ---
 
 
 @app.command("trend")
@@ -284,10 +270,10 @@ def trend_command(
     if files:
         found = trend.of_guides(read_sheets, metric, board, wanted)
     else:
-        from lab.guide import history, stored_release  # noqa: PLC0415 - the database takes a while to import
+        from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
 
         with stored_release.open_existing(db) as store:
-            found = history.trends(store, metric, board, wanted)
+            found = stored_release.trends(store, metric, board, wanted)
     if as_json:
         print_json(export.trends(found))
     else:

@@ -125,10 +125,7 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
 
 @contextmanager
 def _noted(book: HealthBook, made: Check) -> Iterator[None]:
-    """Record a lab failure that prevents the check.
-
-    Else the missing check would go unnoticed.
-    """
+    """Record a lab failure that prevents the check."""
     try:
         yield
     except BoardlabError as error:

@@ -149,11 +149,8 @@ def _row(found: JobView, now: dt.datetime) -> list[str]:
     ended = "" if end is None else f"{about}{end:%H:%M}" if end.date() == begun.date() else f"{about}{end:%m-%d %H:%M}"
     what = ",".join(job.suites)
     at = f"{begun:%m-%d %H:%M}" if begun.year == now.year else f"{begun:%Y-%m-%d}"
-    return [job.called, state, job.board, what, _who(job), at, ended]
-
-
-def _who(job: Job) -> str:
-    return f"{job.person}@{job.host}" if job.person else job.host
+    who = f"{job.person}@{job.host}" if job.person else job.host
+    return [job.called, state, job.board, what, who, at, ended]
 
 
 def _lines(found: JobView, now: dt.datetime) -> list[str]:

@@ -18,14 +18,12 @@ from attrs import asdict
 
 from lab.cli.options import Database, Json, RunName
 from lab.errors import ConfigurationError
-from lab.judge import builds, text
-from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
+from lab.judge import builds, summary, text
+from lab.judge.baseline import JudgedNumber, JudgedRun, document, judge_run
 from lab.judge.builds import remarks
-from lab.judge.document import document
 from lab.judge.records import CALLED, UNSURE, Decision
 from lab.judge.records import StoredVerdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
-from lab.judge.statistics import by_month
 from lab.judge.store import mute, read_verdicts, review, verdicts_with
 from lab.judge.text import EvidenceLinks, plain_document, size
 from lab.judge.verdicts import Verdict
@@ -79,9 +77,6 @@ def instant(text: str) -> dt.datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
-# --- `lab judge run|list|show` ---
-
-
 @app.command("run")
 def run_command(
     run: RunName,
@@ -106,7 +101,6 @@ def run_command(
 
     Status 1: a number is worse, for sure, and not muted.
     """
-    from lab.judge import summary  # noqa: PLC0415 - jinja2
     from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
     evidence = EvidenceLinks(reports)
@@ -263,9 +257,6 @@ def _counted(verdicts: Sequence[RecordsVerdict]) -> str:
     return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"
 
 
-# --- `lab judge compare` ---
-
-
 @app.command("compare")
 def compare_command(
     run: RunName,
@@ -331,9 +322,6 @@ def _row(each: JudgedNumber) -> list[str]:
         str(len(baseline.runs)) if baseline else "-",
         f"{judgement.verdict}: {judgement.reason}",
     ]
-
-
-# --- `lab judge accept|reject|mute|stats` ---
 
 
 RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number, or latest.")]
@@ -405,7 +393,7 @@ def stats_command(*, as_json: Json = False, db: Database = None) -> None:
     It includes rejected ones (false alarms), accepted ones, and reruns.
     """
     with open_store(db, create=False) as store:
-        months = by_month(read_verdicts(store))
+        months = summary.by_month(read_verdicts(store))
         where = store.url
     if as_json:
         echo_json([asdict(month) for month in months])
@@ -448,9 +436,6 @@ def _who() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
-
-
-# --- `lab judge replay`: histories from a file ---
 
 
 @app.command("replay")

@@ -95,18 +95,14 @@ def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
     if readings:
         echo(f"{found.board}: {wanted}. Verified: {'; '.join(readings)}")
     else:
-        echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {_unknown(found)}")
+        why = f"it {found.switch_says}; no rails of the board are read"
+        echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {why}")
 
 
 def _document(found: Powered) -> dict[str, object]:
     """Document for --json, with the keys that scripts read."""
     keys = {"last_command": "told", "last_command_at": "told_at"}
     return {keys.get(name, name): value for name, value in asdict(found).items()}
-
-
-def _unknown(found: Powered) -> str:
-    """Reason why the power is unknown."""
-    return f"it {found.switch_says}; no rails of the board are read"
 
 
 def _rails(found: Powered) -> str:

@@ -27,8 +27,6 @@ from lab.virtual.sim.options import SimOptions, board_specs
 from lab.virtual.sim.tester import answer
 from lab.virtual.state import DEFAULT_FIFO_BYTES, default_folder, expect, running
 
-# --- Faults of simulated boards ---
-
 
 def faults(as_json: Json = False) -> None:
     """List the faults that simulated boards can have, with their parameters."""
@@ -69,7 +67,9 @@ def fault(
             raise ConfigurationError(f"{setting!r}: expected NAME=VALUE; `lab virtual faults` lists the parameters")
         order[key] = value
     answer = _ask(folder, board, order)
-    echo(f"{board}: power-ons so far {answer['cycle']}, at work: {_names(answer['now'])}, planned: {_planned(answer)}")
+    now = ", ".join(map(str, answer["now"])) or "none"
+    planned = ", ".join(f"{fault['fault']} (power-ons {fault['cycles']})" for fault in answer["planned"]) or "none"
+    echo(f"{board}: power-ons so far {answer['cycle']}, at work: {now}, planned: {planned}")
 
 
 def clear(board: Annotated[str, typer.Argument(help="The board's name.")], folder: BenchFolder = None) -> None:
@@ -88,14 +88,6 @@ def _ask(folder: Path | None, board: str, order: Mapping[str, str]) -> dict[str,
     if not answer.ok:
         raise ConfigurationError(str(body.get("error", answer.status_code)))
     return body
-
-
-def _names(names: list[dict[str, str]]) -> str:
-    return ", ".join(map(str, names)) or "none"
-
-
-def _planned(answer: dict[str, list[dict[str, str]]]) -> str:
-    return ", ".join(f"{fault['fault']} (power-ons {fault['cycles']})" for fault in answer["planned"]) or "none"
 
 
 # --- `lab virtual` ---

@@ -129,7 +129,7 @@ class Pair:
     @property
     def unit(self) -> str:
         """Unit of the metric."""
-        return self.new.quantity.metric.unit if self.new.quantity else (self.new.cell.unit or "")
+        return self.new.quantity.unit if self.new.quantity else (self.new.cell.unit or "")
 
     def sides(self) -> tuple[tuple[CellReading, AnnotatedGuide], tuple[CellReading, AnnotatedGuide]]:
         """Both readings with their evidence."""
@@ -141,7 +141,7 @@ class Pair:
 
 # A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
 # against it.
-_COMPARISONS = {outliers.OUTLIER_OLDER.id}
+_COMPARISONS = {outliers.outlier_older.id}
 _REPORTED = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)
 _EFFECTS = {"broken": Effect.BROKEN, "incomparable": Effect.INCOMPARABLE}
 

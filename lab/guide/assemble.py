@@ -137,11 +137,10 @@ def _holds_identifiers(column: Column) -> bool:
 def _likely_columns(row: RawRow, columns: Sequence[Column], full: Sequence[RawRow]) -> list[int] | None:
     """Find the likely columns of a short row's cells.
 
-    A choice of boards counts only if it is the only one that fits; without one the result is None.
-
-    A choice fits where every cell agrees with its column's emptiness: a column that is empty in all full rows may not
-    hold a number, and one that is never empty must. UDP tables tell that way, since some boards leave the datagram
-    size empty. Without such a column there is no choice.
+    A choice of boards counts only if it is the only one that fits; without one the result is None. A choice fits where
+    every cell agrees with its column's emptiness: a column that is empty in all full rows may not hold a number, and
+    one that is never empty must. UDP tables tell that way, since some boards leave the datagram size empty. Without
+    such a column there is no choice.
     """
     groups = _groups(columns)
     if len(groups) < 2 or len(full) < 2:
@@ -298,17 +297,9 @@ def unpadded(raw: RawTable) -> RawTable:
 
     A tool that builds pages adds them. They hide that the vendor's tool moved the cells to the left. Where another row
     has an empty board left of a full one, the table itself marks missing data, and its empty cells stay.
-
-    That hides that the vendor's tool moved their cells to the left. Where another row has an empty board left of a
-    full one, the table says where it has no data, so its empty cells are believed.
     """
     headings = columns(raw.header)
-    groups = [
-        [i for i, _ in group]
-        for _, group in itertools.groupby(
-            ((i, c) for i, c in enumerate(headings) if not c.is_key), lambda p: p[1].board
-        )
-    ]
+    groups = _groups(headings)
     full = [row for row in raw.rows if len(row.cells) == len(headings)]
     if len(groups) < 2 or any(_has_hole(row, groups) for row in full):
         return raw
@@ -332,20 +323,15 @@ _Step = tuple[RawTable, list[str]]
 
 
 def _blank_tails(raw: RawTable) -> _Step:
-    """Cut empty cells beyond the header.
-
-    Rows that end in a comma have them.
-    """
+    """Cut empty cells beyond the header, as of rows that end in a comma."""
     width = len(raw.header)
     if not width:
         return raw, []
-    rows = tuple(_cut(row, width) for row in raw.rows)
+    rows = tuple(
+        row if any(map(str.strip, row.cells[width:])) else evolve(row, cells=row.cells[:width]) for row in raw.rows
+    )
     changed = sum(new != old for new, old in zip(rows, raw.rows, strict=True))
     return evolve(raw, rows=rows), [f"has {changed} rows with empty cells beyond its header"] * bool(changed)
-
-
-def _cut(row: RawRow, width: int) -> RawRow:
-    return evolve(row, cells=row.cells[:width]) if not any(map(str.strip, row.cells[width:])) else row
 
 
 def _split_header(raw: RawTable) -> _Step:
@@ -376,10 +362,7 @@ def _header_among_rows(raw: RawTable) -> _Step:
 
 
 def _header_width(raw: RawTable) -> _Step:
-    """Fix a header that is one cell too long or too short.
-
-    It is changed only if one cell alone can be the surplus or the missing one.
-    """
+    """Fix a header if one cell alone can be surplus or missing."""
     widths = {len(row.cells) for row in raw.rows}
     if len(widths) != 1 or not raw.header or len(raw.rows) < 2:
         return raw, []

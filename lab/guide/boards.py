@@ -34,9 +34,8 @@ def type_of(board: str) -> str:
 def product_of(board: str | None) -> str:
     """Return the device of a board: "am62xx_lp_sk-fs" gives "am62".
 
-    "am62xxsip_sk-fs" gives "am62" too, "am62pxx_sk-fs" gives "am62p".
-
-    Boards of different products are never compared. A package with memory inside (SIP) is no other product.
+    "am62xxsip_sk-fs" gives "am62" too, "am62pxx_sk-fs" gives "am62p". Boards of different products are never compared.
+    A package with memory inside (SIP) is no other product.
     """
     words = _words(board or "")
     letter = words[1] if len(words) > 1 and re.fullmatch(r"[a-z]\d?", words[1]) else ""

@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import Any
 
 from attrs import field, frozen
 
@@ -24,18 +23,8 @@ _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail vo
 
 
 @frozen
-class Quantity:
-    """A quantity that guides publish.
-
-    lab/judge/noise.toml says from which size on its changes matter.
-    """
-
-    metric: Metric
-
-
-@frozen
 class _Entry:
-    quantity: Quantity
+    quantity: Metric
     table: re.Pattern[str]
     also: tuple[re.Pattern[str], ...]
     row: re.Pattern[str]
@@ -54,7 +43,7 @@ class CellReading:
 
     table: Table
     cell: Cell
-    quantity: Quantity | None
+    quantity: Metric | None
     params: Mapping[str, str] = field(factory=dict)
     is_alias: bool = False
 
@@ -71,7 +60,7 @@ class CellReading:
     @property
     def metric(self) -> str:
         """Name of the metric; empty where the catalogue has none."""
-        return self.quantity.metric.name if self.quantity else ""
+        return self.quantity.name if self.quantity else ""
 
     @functools.cached_property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -105,7 +94,7 @@ class Catalogue:
 
     def metrics(self) -> Iterator[Metric]:
         """Every metric that a guide can publish, once."""
-        yield from {entry.quantity.metric.name: entry.quantity.metric for entry in self.entries}.values()
+        yield from {entry.quantity.name: entry.quantity for entry in self.entries}.values()
 
     def _reading(
         self, table: Table, cell: Cell, fitting: list[tuple[_Entry, re.Match[str]]], text: str
@@ -187,14 +176,14 @@ def load() -> Catalogue:
     """The catalogue that boardlab ships; read once."""
     text = (resources.files("lab.guide") / "catalogue.toml").read_text(encoding="utf-8")
     data = tomllib.loads(text)
-    return Catalogue(tuple(_entry(entry) for entry in data["metric"]), data["aliases"], data["keys"])
-
-
-def _entry(data: Mapping[str, Any]) -> _Entry:
-    return _Entry(
-        quantity=Quantity(by_name(data["name"])),
-        table=re.compile(data["table"]),
-        also=tuple(re.compile(pattern) for pattern in data.get("also", ())),
-        row=re.compile(data.get("row", ".*")),
-        column=re.compile(data.get("column", "^perf$")),
+    entries = tuple(
+        _Entry(
+            quantity=by_name(entry["name"]),
+            table=re.compile(entry["table"]),
+            also=tuple(re.compile(pattern) for pattern in entry.get("also", ())),
+            row=re.compile(entry.get("row", ".*")),
+            column=re.compile(entry.get("column", "^perf$")),
+        )
+        for entry in data["metric"]
     )
+    return Catalogue(entries, data["aliases"], data["keys"])

@@ -83,14 +83,8 @@ def _weight(cause: Cause) -> float:
     return sum(min(size, _MOST) for size in sizes) + cause.count / 1000
 
 
-# --- Causes that our own rules decided ---
-
-
 def _of_rules(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
-    """Yield one cause for each rule and kind.
-
-    It holds the rule's findings in the newer guide, and the changes that they decided.
-    """
+    """Causes by rule and kind: findings, and changes that they decided."""
     changes: dict[tuple[Kind, str], list[Change]] = {}
     kinds: dict[tuple[str, _RowKey], Kind] = {}  # a finding belongs to the change that it decided
     for change in loud:
@@ -179,9 +173,6 @@ def _moved(changes: Sequence[Change]) -> Iterator[str]:
         yield "suspect in both guides"
     elif not any(decision.new for decision in decisions):
         yield "suspect in the older guide only"
-
-
-# --- Incomparable numbers ---
 
 
 def _other(loud: Iterable[Change]) -> Iterator[Cause]:
@@ -472,9 +463,6 @@ def _returns(members: Sequence[Change]) -> str:
 def _noted(members: Sequence[Change]) -> str:
     """Note on a number that stands alone."""
     return members[0].reason.partition("a note on ")[2] if len(members) == 1 else ""
-
-
-# --- Metric groups ---
 
 
 @frozen

@@ -154,10 +154,7 @@ def _names(before: AnnotatedGuide, after: AnnotatedGuide) -> tuple[str, str]:
 
 
 def _concerns(wanted: str | None, board: str | None) -> bool:
-    """Return whether a row may belong to the wanted board.
-
-    A row without a board may.
-    """
+    """Return whether a row belongs to the wanted board, or may."""
     return wanted is None or board is None or board == wanted
 
 
@@ -271,7 +268,7 @@ def number_of(reading: CellReading, side: AnnotatedGuide, board: str | None) -> 
     Args:
         board: whose it is; a table may not name it.
     """
-    metric = reading.quantity.metric if reading.quantity else None
+    metric = reading.quantity if reading.quantity else None
     return Number(side.name, metric, reading.params, side.number(reading), None, evidence(reading, side, board))
 
 
@@ -297,7 +294,7 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> N
         notes=tuple(
             f.message
             for f in side.about(reading)
-            if f.severity is Severity.NOTE and f.rule.id != rules_resolution.SENSOR_RESOLUTION.id
+            if f.severity is Severity.NOTE and f.rule.id != rules_resolution.sensor_resolution.id
         ),
         suspicions=tuple(f"{f.message} ({f.rule.id})" for f in side.suspicions(reading)),
     )
@@ -377,7 +374,7 @@ def _work(reading: CellReading, side: AnnotatedGuide) -> Work | None:
         done = side.sibling(reading, work)
         amount = side.number(done) if done is not None else None
         if done is not None and done.quantity is not None and amount:
-            return Work(amount, work, done.quantity.metric.unit, _noise(done))
+            return Work(amount, work, done.quantity.unit, _noise(done))
     return None
 
 

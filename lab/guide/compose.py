@@ -77,7 +77,7 @@ def tables(release: GuideRelease) -> list[ComposedTable]:
         identity = (place.chapter, place.title, place.keys, board)
         draft = drafts.setdefault(identity, _Draft(place, release.boards))
         draft.add(entry, place)
-    ordered = sorted(drafts.values(), key=lambda draft: (_order(draft), _first_board(draft)))
+    ordered = sorted(drafts.values(), key=_order)
     return [draft.table() for draft in _chapters_together(ordered)]
 
 
@@ -106,12 +106,9 @@ def _row_order(identity: tuple[str, ...]) -> tuple[bool, list[list[tuple[int, in
     return identity[0] == "total", [natural(part) for part in identity]
 
 
-def _order(draft: _Draft) -> tuple[int, int]:
-    return draft.place.order[0], draft.place.order[1] if draft.place.order[0] == _AFTER_ALL else 0
-
-
-def _first_board(draft: _Draft) -> int:
-    return min(order for order, _ in draft.columns.values())
+def _order(draft: _Draft) -> tuple[int, int, int]:
+    table, position = draft.place.order
+    return table, position if table == _AFTER_ALL else 0, min(board for board, _ in draft.columns.values())
 
 
 def _chapters_together(drafts: Iterable[_Draft]) -> Sequence[_Draft]:

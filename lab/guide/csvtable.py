@@ -185,11 +185,10 @@ _Places = list[tuple[int, str]]
 def parse_rows(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list[RawRow], _Places, _Places]:
     """Parse numbered lines into rows, lost lines and mended lines.
 
-    Lost and mended lines are pairs (line, reason).
-
-    A quoted cell may contain line ends. A line that is no row by itself and does not become one with the lines after
-    it is cut where a quote, a delimiter and a quote meet, if it begins with a quote: such a row has a quote in the
-    middle of a cell, or lacks the last one. Any other is given up, and reading goes on with the next line.
+    Lost and mended lines are pairs (line, reason). A quoted cell may contain line ends. A line that is no row by
+    itself and does not become one with the lines after it is cut where a quote, a delimiter and a quote meet, if it
+    begins with a quote: such a row has a quote in the middle of a cell, or lacks the last one. Any other is given up,
+    and reading goes on with the next line.
     """
     rows: list[RawRow] = []
     lost: _Places = []

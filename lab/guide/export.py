@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from attrs import asdict
+from attrs.filters import exclude, include
 
 from lab.guide import causes, rulebook
 from lab.guide.catalogue import CellReading
 from lab.guide.causes import Cause
 from lab.guide.compare import Change, Comparison
 from lab.guide.measurements import MeasuredGuide
-from lab.guide.model import CellKind, Guide
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Finding
 from lab.guide.trend import Trend
 
@@ -36,28 +38,13 @@ def guide(sheet: MeasuredGuide) -> dict[str, Any]:
         "release": source.release,
         "release_source": source.release_source or None,
         "boards": list(source.boards),
-        "modules": [
-            {"name": m.name, "description": m.description, "clock_mhz": m.clock_mhz, "line": m.line}
-            for m in source.modules
-        ],
-        "conditions": [
-            {"text": c.text, "chapter": list(c.chapter), "line": c.line, "boards": list(c.boards)}
-            for c in source.conditions
-        ],
-        "tables": [
-            {
-                "chapter": list(t.chapter),
-                "title": t.title,
-                "title_source": t.title_source,
-                "line": t.line,
-                "header": list(t.header),
-            }
-            for t in source.tables
-        ],
+        "modules": [asdict(module, filter=exclude("clock_step_mhz")) for module in source.modules],
+        "conditions": [asdict(condition, filter=exclude("after_table")) for condition in source.conditions],
+        "tables": [asdict(table, filter=exclude("index", "columns", "cells")) for table in source.tables],
         "cells": [cell(reading, own.get(id(reading))) for reading in sheet.readings],
         "unknown_rows": [{"table": table, "row": row, "line": line} for (table, row, line) in unknown_rows(sheet)],
-        "unread": [{"line": part.line, "reason": part.reason} for part in source.unread],
-        "repairs": [{"line": part.line, "reason": part.reason} for part in source.repairs],
+        "unread": [asdict(part) for part in source.unread],
+        "repairs": [asdict(part) for part in source.repairs],
     }
 
 
@@ -121,11 +108,6 @@ def unknown_cells(sheet: MeasuredGuide) -> list[dict[str, Any]]:
     ]
 
 
-def kinds(source: Guide) -> Counter[CellKind]:
-    """Count the cells of a guide by kind."""
-    return Counter(c.kind for t in source.tables for c in t.cells)
-
-
 def to_csv(sheets: Sequence[MeasuredGuide]) -> str:
     """All cells of some guides, one a line."""
     out = io.StringIO()
@@ -181,13 +163,7 @@ def trends(found: Iterable[Trend]) -> dict[str, Any]:
     return {
         "trends": [
             {
-                "metric": series.metric,
-                "params": dict(series.params),
-                "board": series.board,
-                "product": series.product,
-                "definition": series.definition,
-                "unit": series.unit,
-                "better": series.better,
+                **asdict(series, filter=exclude("points")),
                 "points": [
                     {"release": p.release, "value": p.value, "min": p.low, "max": p.high, "note": p.note}
                     for p in series.points
@@ -196,9 +172,6 @@ def trends(found: Iterable[Trend]) -> dict[str, Any]:
             for series in found
         ]
     }
-
-
-# --- A comparison as JSON; docs/guides/compare.md describes the shape ---
 
 
 def document(found: Comparison) -> dict[str, Any]:
@@ -234,24 +207,14 @@ def _cause(cause: Cause, places: dict[int, int]) -> dict[str, Any]:
 
 
 def _row(c: Change) -> dict[str, Any]:
+    as_they_are = include("board", "metric", "params", "old", "new", "ratio", "verdict", "reason", "unit")
+    low, high = c.interval or (None, None)
+    pairs = {"uncertainty": c.uncertainties, "text": c.printed, "line": c.lines}
     return {
-        "board": c.board,
-        "metric": c.metric,
-        "params": dict(c.params),
-        "old": c.old,
-        "new": c.new,
-        "old_uncertainty": c.uncertainties[0],
-        "new_uncertainty": c.uncertainties[1],
-        "ratio": c.ratio,
-        "low": c.interval[0] if c.interval else None,
-        "high": c.interval[1] if c.interval else None,
-        "verdict": str(c.verdict),
-        "reason": c.reason,
+        **asdict(c, filter=as_they_are),
+        "low": low,
+        "high": high,
         "returns_to": c.returns_to or None,
         "crept_from": c.crept_from or None,
-        "unit": c.unit,
-        "old_text": c.printed[0],
-        "new_text": c.printed[1],
-        "old_line": c.lines[0],
-        "new_line": c.lines[1],
+        **{f"{side}_{name}": both[at] for name, both in pairs.items() for at, side in enumerate(("old", "new"))},
     }

@@ -86,11 +86,7 @@ class Importer:
     def add(self, guide: PreparedGuide) -> list[Imported]:
         """Store the numbers of a guide as published measurements of a release."""
         places = {one.board: (guide.sha256, one.board, guide.release.name) for one in guide.boards}
-        found = {
-            board: self._known[place]
-            for board, place in places.items()
-            if place in self._known and _has_evidence(self.store, self._known[place])
-        }
+        found = {board: self._known[place] for board, place in places.items() if place in self._known}
         new = [one for one in guide.boards if one.board not in found]
         ids = found | dict(zip([one.board for one in new], self._record(guide, new), strict=True))
         self._known |= {place: ids[board] for board, place in places.items()}
@@ -160,17 +156,6 @@ def _calm_collector() -> None:
     takes a quarter of the time.
     """
     gc.set_threshold(_COLLECT_AFTER)
-
-
-def _has_evidence(store: Store, run_id: int) -> bool:
-    """Return whether the run has evidence for the judge.
-
-    boardlab before 2026-12 stored none; such a file is imported again.
-    """
-    return any(EVIDENCE in attempt.details for attempt in store.attempts(run_id))
-
-
-# --- Records of a guide for the store ---
 
 
 @frozen

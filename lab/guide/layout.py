@@ -1,7 +1,4 @@
-"""Positions of metrics in a written guide, from layout.toml.
-
-It is the catalogue read backwards.
-"""
+"""Positions of metrics in a written guide, from layout.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from lab import boards
 
@@ -50,15 +47,7 @@ class CellPosition:
 
 @frozen
 class _Spec:
-    table: int
-    position: int
-    chapter: tuple[str, ...]
-    title: str
-    keys: tuple[str, ...]
-    row: str
-    column: str
-    each: bool
-    is_sorted: bool
+    position: CellPosition  # its texts name parameters in braces
     fixed: Mapping[str, str]
     params: frozenset[str]
 
@@ -79,15 +68,13 @@ class Layout:
         if spec is None:
             return None
         values = _values(params)
-        return CellPosition(
-            order=(spec.table, spec.position),
-            chapter=tuple(part.format_map(values) for part in spec.chapter),
-            title=spec.title.format_map(values),
-            keys=spec.keys,
-            row=spec.row.format_map(values),
-            column=spec.column.format_map(values),
-            each=spec.each,
-            is_sorted=spec.is_sorted,
+        found = spec.position
+        return evolve(
+            found,
+            chapter=tuple(part.format_map(values) for part in found.chapter),
+            title=found.title.format_map(values),
+            row=found.row.format_map(values),
+            column=found.column.format_map(values),
         )
 
 
@@ -117,9 +104,8 @@ def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[st
     texts = [*table["chapter"], table["title"], cell["row"], cell["column"]]
     used = {name.lower() for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
     keys = tuple(table["keys"])
-    return _Spec(
-        table=number,
-        position=position,
+    place = CellPosition(
+        order=(number, position),
         chapter=tuple(table["chapter"]),
         title=table["title"],
         keys=keys,
@@ -127,13 +113,9 @@ def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[st
         column=cell["column"],
         each=table.get("each", False),
         is_sorted=table.get("sorted", True),
-        fixed=fixed,
-        params=frozenset(used | fixed.keys() | _second_keys(keys)),
     )
-
-
-def _second_keys(keys: Sequence[str]) -> frozenset[str]:
-    return frozenset(SECOND_KEYS[key] for key in keys[1:] if key in SECOND_KEYS)
+    second = {SECOND_KEYS[key] for key in keys[1:] if key in SECOND_KEYS}
+    return _Spec(place, fixed, frozenset(used | fixed.keys() | second))
 
 
 def _values(params: Mapping[str, str]) -> dict[str, str]:

@@ -153,9 +153,6 @@ def _hover(entry: GuideEntry) -> str:
     return ", ".join([*parts, *([evidence.note] if evidence.note else [])])
 
 
-# --- Summary of each board ---
-
-
 _HEADLINE = "boot.time"  # of each medium, with the default root file system
 
 

@@ -84,6 +84,13 @@ class Rule:
         return f"docs/guide-rules/{self.id}.md"
 
 
+def rule(
+    name: str, title: str, severity: Severity, effect: Effect | None = None
+) -> Callable[[Callable[[MeasuredGuide, MeasuredGuide | None], Iterable[Remark]]], Rule]:
+    """Make the check below a rule."""
+    return lambda check: Rule(name, title, severity, check, effect)
+
+
 @frozen
 class Finding:
     """A remark of a rule about a file."""

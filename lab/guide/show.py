@@ -22,7 +22,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 def guide(sheet: MeasuredGuide) -> Iterator[str]:
     """Describe a file table by table."""
     source = sheet.guide
-    counts = export.kinds(source)
+    counts = Counter(cell.kind for table in source.tables for cell in table.cells)
     total = sum(counts.values())
     yield f"{source.path}: {source.title or 'no title'}, release {source.release or 'unknown'}"
     yield f"  boards: {', '.join(source.boards) or 'none named'}"
@@ -85,10 +85,7 @@ def findings(found: Sequence[Finding], *, show_all: bool) -> Iterator[str]:
 
 
 def _cell(f: Finding) -> str:
-    """Place of a finding: row, board, and text.
-
-    The text is left out if the message begins with it.
-    """
+    """Place of a finding: row, board, and text unless the message has it."""
     if f.reading is None:
         return ""
     board = f.reading.cell.board or f.reading.cell.likely_board
@@ -103,7 +100,8 @@ def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
     Args:
         show_all: include each number of a cause with the judge's reason, and noise.
     """
-    yield f"{' -> '.join(_source(name, path) for name, path in zip(found.names, found.paths, strict=True))}"
+    named = zip(found.names, found.paths, strict=True)
+    yield " -> ".join(path if path == name else f"{name} ({path})" for name, path in named)
     if found.earlier:
         yield f"with a look at {found.looked_at}"
     yield causes.verdict_line(found)
@@ -118,10 +116,6 @@ def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
         yield ""
         yield "noise, or below the resolution"
         yield from itertools.chain.from_iterable(map(_change, causes.quiet(found)))
-
-
-def _source(name: str, path: str) -> str:
-    return path if path == name else f"{name} ({path})"
 
 
 def _change(change: Change) -> Iterator[str]:

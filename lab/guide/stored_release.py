@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve
 
 from lab.errors import ConfigurationError
+from lab.guide import boards, layout, reader, rst_writer, trend
 from lab.guide import boards as names
-from lab.guide import layout, reader, rst_writer
+from lab.guide.compare import Earlier, Key
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.importer import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.layout import guide_name
-from lab.guide.measurements import MeasuredGuide, of_guide
+from lab.guide.measurements import MeasuredGuide, Neighbour, Neighbours, of_guide
 from lab.guide.model import Guide
-from lab.judge.labels import release_key
+from lab.guide.text import value_of
+from lab.guide.trend import PublishedPoint, Trend, TrendPoint
+from lab.judge import noise
+from lab.judge.labels import is_real_time, release_key, releases_before
+from lab.judge.number import Number, PublishedNumbers
 from lab.judge.store import reviews
 from lab.metrics import Measurement, summarise
 from lab.results import formatting
+from lab.results.averages import Average
 from lab.results.formatting import guide_cell, label
 from lab.results.listing import Overview, attempts_of, overview, tried
-from lab.results.records import PUBLISHED, Attempt, Run
+from lab.results.records import PUBLISHED, ArtifactRef, Attempt, Run
+from lab.results.snapshot import RunHead, StoreSnapshot, watch
 from lab.results.store import Store, open_store
 from lab.shown import plain_bytes
 
@@ -115,9 +122,8 @@ def of_one_column(runs: Sequence[Run], board: str) -> list[Run]:
 def is_of(run: Run, board: str) -> bool:
     """Return whether a run belongs to a board.
 
-    The name is the board's own, its type's, or the guides' spelling.
-
-    A simulated board answers to its own name only, so that its numbers never stand among those of a real one.
+    The name is the board's own, its type's, or the guides' spelling. A simulated board answers to its own name only,
+    so that its numbers never stand among those of a real one.
     """
     if is_virtual(run):
         return board == run.board
@@ -155,9 +161,7 @@ def _published_guide(store: Store, run: Run, name: str) -> Guide:
 def header(accepted: Sequence[Run], run: Run) -> str:
     """Column name of a run's board type in every release.
 
-    It is the vendor's spelling if a guide has one, else the only board's name.
-
-    A simulated board has its own.
+    It is the vendor's spelling if a guide has one, else the only board's name. A simulated board has its own.
     """
     if is_virtual(run):
         return run.board
@@ -189,9 +193,7 @@ def counting(store: Store) -> list[Run]:
 def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:
     """Load a run without the numbers of failed cycles.
 
-    The texts name the numbers that are left out.
-
-    A cycle failed when none of its attempts gave samples.
+    The texts name the numbers that are left out. A cycle failed when none of its attempts gave samples.
     """
     whole = overview(store, run.id)
     sound: list[Measurement] = []
@@ -291,3 +293,178 @@ def _published(store: Store, run: Run, board: str) -> Iterator[GuideEntry]:
                     tuple(origin["chapter"]), origin["title"], tuple(origin["keys"]), origin["row"], origin["column"]
                 ),
             )
+
+
+def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:
+    """Load published numbers of the releases before one, same kernel only.
+
+    Each board has as many releases as a run is judged against (lab/judge/noise.toml). The last import of a release's
+    guide counts.
+
+    Args:
+        before: a release.
+    """
+    with watch(url).snapshot() as snapshot:
+        return of_snapshot(snapshot, boards, before)
+
+
+def of_snapshot(snapshot: StoreSnapshot, boards: Iterable[str], before: str) -> Earlier:
+    """The same of a store at one instant."""
+    wanted = set(boards)
+    by_board: dict[str, list[RunHead]] = {}
+    for head in snapshot.heads():
+        if head.kind == PUBLISHED and head.board in wanted:
+            by_board.setdefault(head.board, []).append(head)
+    window = noise.load().history.window
+    last_ones = [head for heads in by_board.values() for head in releases_before(heads, before)[-window:]]
+    heads = {head.id: head for head in sorted(last_ones, key=lambda head: release_key(head.release))}
+    published = PublishedNumbers.of_runs(snapshot, heads.values())
+    averages: dict[int, list[Average]] = {id_: [] for id_ in heads}
+    for average in snapshot.averages(sorted(heads)):
+        averages[average.run_id].append(average)
+    found: dict[Key, list[Number]] = {}
+    for id_, head in heads.items():
+        for average in averages[id_]:
+            key = (head.board, average.metric.name, tuple(sorted(average.params.items())))
+            found.setdefault(key, []).append(published.number(average))
+    return Earlier(found, tuple(dict.fromkeys(head.release for head in heads.values())))
+
+
+_PRINTED = 0.006  # a mean and its print with two decimals
+
+
+def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
+    """The series of a metric from the store.
+
+    Args:
+        board: a board, a board type, a board as guides spell it, or a product, e.g. "AM62x", for each of its boards.
+        wanted: only series with these parameters.
+
+    Raises:
+        ConfigurationError: no release has the metric for the board.
+    """
+    accepted = counting(store)
+    named = _boards(accepted, board)
+    found: list[PublishedPoint] = []
+    metrics: set[str] = set()
+    for name, runs in named.items():
+        releases = names_of_releases(runs)
+        artifacts = store.artifacts_of([run.id for run in runs if run.kind == PUBLISHED], GUIDE_CELLS)
+        of_board: list[PublishedPoint] = []
+        for run in sorted(runs, key=lambda run: run.kind == PUBLISHED):  # what was measured here goes first
+            release = releases[release_key(run.release)]
+            if run.kind == PUBLISHED:
+                of_board += _published_points(store, run, name, release, metric, artifacts.get(run.id, ()), metrics)
+            else:
+                of_board += _measured_points(store, run, name, release, metric, metrics)
+        found += trend.first_of_each(of_board)
+    found = [one for one in found if wanted.items() <= one.params.items()]
+    if not found:
+        raise ConfigurationError(
+            f"no release has {metric!r} of board {board!r}; it has: {', '.join(sorted(metrics)) or 'no numbers'}"
+        )
+    return trend.series(found, metric)
+
+
+def with_neighbours(store: Store, one: MeasuredGuide) -> MeasuredGuide:
+    """Add the nearest releases before and after to a guide.
+
+    The store has them, of the same boards and the same kernel.
+
+    Raises:
+        ConfigurationError: the guide does not tell its release.
+    """
+    name = one.guide.kernel_release
+    if name is None:
+        raise ConfigurationError(
+            f"{one.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
+        )
+    here = release_key(name)
+    published = [
+        run for run in counting(store) if run.kind == PUBLISHED and is_real_time(run.release) == is_real_time(name)
+    ]
+    found: dict[tuple[str | None, object], Neighbours] = {}
+    for board in one.guide.boards:
+        of_board = [run for run in published if run.board == board]
+        earlier = max((run for run in of_board if release_key(run.release) < here), key=_order, default=None)
+        later = min((run for run in of_board if release_key(run.release) > here), key=_order, default=None)
+        if earlier is None or later is None:
+            continue
+        before, after = _neighbours(store, earlier), _neighbours(store, later)
+        found |= {(board, key): Neighbours(before[key], after[key]) for key in before.keys() & after.keys()}
+    return evolve(one, neighbours=found)
+
+
+def _order(run: Run) -> tuple[tuple[int, ...], int]:
+    return release_key(run.release), run.id
+
+
+def _neighbours(store: Store, run: Run) -> dict[object, Neighbour]:
+    """Numbers of a published run as printed, without broken runs."""
+    found: dict[object, Neighbour] = {}
+    for ref in store.artifacts_of([run.id], GUIDE_CELLS).get(run.id, ()):
+        for cell in json.loads(store.artifacts.read(ref.sha256)):
+            printed = value_of(cell["text"]).number
+            if cell["metric"] and printed is not None and not cell["is_broken"]:
+                key = (cell["metric"], tuple(sorted(cell["params"].items())))
+                found.setdefault(key, Neighbour(run.release, printed, frozenset(cell.get("conditions", ()))))
+    return found
+
+
+def _boards(accepted: Sequence[Run], board: str) -> dict[str, list[Run]]:
+    """Each board that is asked for -> its runs, newest first."""
+    own = [run for run in accepted if is_of(run, board)]
+    if own or not boards.is_product(board):
+        return {board: of_one_column(own, board)}
+    found: dict[str, list[Run]] = {}
+    for run in accepted:
+        if not is_virtual(run) and boards.product_of(run.board_type) == boards.product_of(board):
+            found.setdefault(header(accepted, run), []).append(run)
+    return found
+
+
+def _published_points(
+    store: Store,
+    run: Run,
+    board: str,
+    release: str,
+    metric: str,
+    cells: Sequence[ArtifactRef],
+    metrics: set[str],
+) -> Iterator[PublishedPoint]:
+    for ref in cells:
+        for cell in json.loads(store.artifacts.read(ref.sha256)):
+            metrics.update([cell["metric"]] if cell["metric"] else [])
+            if cell["metric"] != metric or cell["value"] is None:
+                continue
+            printed = value_of(cell["text"])
+            is_own_range = printed.number is not None and abs(printed.number - cell["value"]) < _PRINTED
+            point = TrendPoint(
+                release,
+                cell["value"],
+                printed.low if is_own_range else None,
+                printed.high if is_own_range else None,
+                cell["note"] if cell["is_broken"] else "",
+            )
+            yield PublishedPoint(
+                board,
+                boards.product_of(run.board_type),
+                cell["params"],
+                point,
+                cell.get("definition", ""),
+                frozenset(cell.get("conditions", ())),
+            )
+
+
+def _measured_points(
+    store: Store, run: Run, board: str, release: str, metric: str, metrics: set[str]
+) -> Iterator[PublishedPoint]:
+    for measurement in measured(store, run)[0].measurements:
+        name = guide_name(measurement.metric.name, measurement.params, run.board_type)
+        metrics.add(name.metric)
+        if name.metric == metric:
+            summary = summarise(measurement.samples)
+            values = [sample.value for sample in measurement.samples]
+            bounds = (min(values), max(values)) if len(values) > 1 else (None, None)
+            point = TrendPoint(release, summary.mean, *bounds)
+            yield PublishedPoint(board, boards.product_of(run.board_type), name.params, point)

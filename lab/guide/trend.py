@@ -80,9 +80,8 @@ class PublishedPoint:
 def series(found: Iterable[PublishedPoint], metric: str) -> list[Trend]:
     """Group numbers of one product, board and parameters into series.
 
-    A known difference of definition or conditions begins another series.
-
-    A number whose definition or conditions are not known goes on with the series before it.
+    A known difference of definition or conditions begins another series. A number whose definition or conditions are
+    not known goes on with the series before it.
     """
     ordered = sorted(found, key=lambda one: release_key(one.point.release))
     lines: dict[object, list[_Line]] = {}

@@ -155,10 +155,7 @@ def _row(named: Mapping[str, CellReading], common: Definition | None) -> UdpRow:
 
 
 def _frame(reading: CellReading) -> int:
-    """Frame size of a row in bytes; 0 without a size.
-
-    A frame is 46 bytes larger than its datagram.
-    """
+    """Frame size of a row in bytes; 0 without a size."""
     text = reading.cell.row.strip().removesuffix(".00")
     if not text.isdecimal():
         return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
@@ -80,9 +80,8 @@ class JudgedRun:
 def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
     """The runs that may be a run's baseline, oldest first.
 
-    Completed earlier runs of the same board and kind that are not rejected.
-
-    Before a published guide come the earlier releases of its kernel, one run of each, in whichever order they were imported.
+    Completed earlier runs of the same board and kind that are not rejected. Before a published guide come the earlier
+    releases of its kernel, one run of each, in whichever order they were imported.
     """
     counting = [each for each in place(heads, head) if decisions.get(each.id) != REJECTED]
     return (
@@ -355,3 +354,50 @@ def _crept(before: Sequence[Number], new: Number, noise: Noise, judgement: Judge
 
 def _difference(one: Number, other: Number) -> float:
     return (other.value or 0.0) - (one.value or 0.0)
+
+
+def document(judged: JudgedRun, notes: Sequence[str], numbers: Sequence[JudgedNumber]) -> dict[str, Any]:
+    """A run's numbers with their judgements.
+
+    Args:
+        notes: on its label. numbers: the numbers to include.
+    """
+    return {
+        "run": judged.head.id,
+        "against": judged.against,
+        "notes": list(notes),
+        "numbers": [
+            {
+                "metric": each.average.metric.name,
+                "version": each.average.metric.version,
+                "params": dict(each.average.params),
+                "unit": each.average.metric.unit,
+                "value": each.average.value,
+                "uncertainty": each.average.uncertainty,
+                "n": each.average.n,
+                "was": each.baseline.value if each.baseline else None,
+                "was_uncertainty": each.baseline.uncertainty if each.baseline else None,
+                "runs": list(each.baseline.runs) if each.baseline else [],
+                "verdict": str(each.judgement.verdict),
+                "effect": each.judgement.effect,
+                "low": each.judgement.low,
+                "high": each.judgement.high,
+                "reason": each.judgement.reason,
+            }
+            for each in numbers
+        ],
+        "not_measured": [missing_document(each) for each in judged.missing],
+    }
+
+
+def missing_document(average: Average) -> dict[str, Any]:
+    """A missing number with its last average."""
+    return {
+        "metric": average.metric.name,
+        "version": average.metric.version,
+        "params": dict(average.params),
+        "unit": average.metric.unit,
+        "was": average.value,
+        "was_uncertainty": average.uncertainty,
+        "run": average.run_id,
+    }

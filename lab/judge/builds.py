@@ -82,9 +82,8 @@ def _builds(
 def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
     """Remarks on a run's flow and label, one sentence each.
 
-    Its boots have another flow than earlier ones; its label had another build, or its build another label.
-
-    It looks at earlier runs of the same board type, the latest first.
+    Its boots have another flow than earlier ones; its label had another build, or its build another label. It looks at
+    earlier runs of the same board type, the latest first.
     """
     head = run_head(snapshot, run_id)
     if head is None or head.kind == PUBLISHED:
@@ -119,9 +118,6 @@ def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
         return []
     named = ", ".join(f"{label!r} (run {run_id})" for label, run_id in labels.items())
     return [f"the same build had another label before: {named}"]
-
-
-# --- Known causes of a run ---
 
 
 def causes(numbers: RunNumbers) -> dict[str, str]:

@@ -136,11 +136,10 @@ class NoiseModel:
     def of_releases(self, noise: Noise, values: Sequence[float]) -> Noise:
         """A published number's noise from its board's earlier releases.
 
-        Never less than the catalogue's, and bounded.
-
-        Releases are few, and some of their differences are real. So the smaller of the middle differences between
-        neighbours (of logarithms) counts: one step in the history is no noise, and numbers that move to and fro are. Numbers that
-        only rise or only fall drift, and a drift does not excuse itself.
+        Never less than the catalogue's, and bounded. Releases are few, and some of their differences are real. So the
+        smaller of the middle differences between neighbours (of logarithms) counts: one step in the history is no
+        noise, and numbers that move to and fro are. Numbers that only rise or only fall drift, and a drift does not
+        excuse itself.
 
         Args:
             noise: of the catalogue; returned if the releases are too few, or not all above 0.

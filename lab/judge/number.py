@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from attrs import asdict, field, fields_dict, frozen
 
-from lab.metrics import Metric, Summary
+from lab.metrics import Metric
 from lab.results.averages import Average
 from lab.results.records import EVIDENCE
 from lab.results.snapshot import RunHead, StoreSnapshot
@@ -115,20 +115,12 @@ class Number:
         return abs(self.uncertainty / self.value)
 
 
-def of_summary(metric: Metric, params: Mapping[str, str], summary: Summary, source: str) -> Number:
-    """The number of our own samples, with the metric's resolution."""
-    return of_average(metric, params, summary.mean, summary.uncertainty, source)
-
-
 def of_average(metric: Metric, params: Mapping[str, str], value: float, uncertainty: float, source: str) -> Number:
     """The number of an average and its ±."""
     known = NumberEvidence(
         resolution=metric.resolution, resolution_note=f"of {metric.name} the method shows no less than that"
     )
     return Number(source, metric, params, value, uncertainty, known)
-
-
-# --- Numbers of published guides ---
 
 
 _What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]

@@ -244,10 +244,7 @@ def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str, int, Item], int]:
-    """Each number's latest judged run, for verdicts that request a rerun.
-
-    Keyed by board type, board and number.
-    """
+    """Each number's latest judged run, for verdicts that request a rerun."""
     asking = [row for row in rows if row.outcome == UNSURE]
     if not asking:
         return {}
@@ -298,9 +295,6 @@ def _review(row: ReviewRow) -> Review:
 def _mute(row: MuteRow) -> Mute:
     rows.whole(row)
     return rows.record_of(Mute, row)
-
-
-# --- Standing verdicts ---
 
 
 LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from attrs import asdict, evolve, field, frozen
+from attrs import AttrsInstance, asdict, evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.failures import BOOT_FAILURES
-from lab.judge.records import CALLED, Began, Mute, Review, StoredVerdict
+from lab.judge.records import CALLED, Began, StoredVerdict
 from lab.results.formatting import anchor, decimals, label
 from lab.results.standing_failures import Failing
 from lab.shown import plain
@@ -246,9 +246,6 @@ def _short(value: str) -> str:
     return whole[1] if whole else plain(value)[:80]
 
 
-# --- A verdict as text and as JSON ---
-
-
 def name(verdict: StoredVerdict) -> str:
     """The verdict's number, e.g. `boot.time (sd)`."""
     params = label(verdict.params)
@@ -269,7 +266,7 @@ def differences(verdict: StoredVerdict) -> str:
 
 def needs(verdicts: Iterable[StoredVerdict]) -> str:
     """Missing history, e.g. `needs 8 earlier runs, has 5`; empty: none missing."""
-    from lab.judge.history.constants import CONSTANTS  # noqa: PLC0415 - with numpy
+    from lab.judge.history.model import CONSTANTS  # noqa: PLC0415 - with numpy
 
     had = {verdict.n for verdict in verdicts if verdict.outcome == "no history"}
     if not had:
@@ -292,40 +289,24 @@ def sentence(verdict: StoredVerdict) -> str:
 
 def document(verdict: StoredVerdict) -> dict[str, Any]:
     """A verdict for `--json`."""
-    run = verdict.run
-    return {
-        "id": verdict.id,
+    run, found = verdict.run, plain_document(verdict)
+    del found["direction"], found["outdated"]
+    return found | {
         "run": run.id,
         "board_type": run.board_type,
         "board": run.board,
         "release": run.release,
         "run_started_at": run.started_at.isoformat(),
-        "metric": verdict.metric,
-        "definition_version": verdict.version,
-        "unit": verdict.unit,
-        "better": verdict.better,
-        "params": dict(verdict.params),
-        "outcome": verdict.outcome,
+        "definition_version": found.pop("version"),
         "worse": verdict.worse,
-        "effect": verdict.effect,
-        "low": verdict.low,
-        "high": verdict.high,
-        "mode": verdict.mode,
-        "n": verdict.n,
-        "since_run": verdict.since_run,
-        "reruns": verdict.reruns,
-        "differs": {what: list(both) for what, both in verdict.differs.items()},
-        "judged_at": verdict.judged_at.isoformat(),
         "open": verdict.open,
-        "review": None if verdict.review is None else plain_document(verdict.review),
-        "muted": None if verdict.muted is None else plain_document(verdict.muted),
     }
 
 
-def plain_document(record: Review | Mute) -> dict[str, Any]:
-    """A review or a mute for `--json`."""
-    return asdict(record, value_serializer=lambda _record, _field, value: _written(value))
+def plain_document(record: AttrsInstance) -> dict[str, Any]:
+    """A record for `--json`; instants as ISO 8601."""
 
+    def written(_record: object, _field: object, value: Any) -> Any:
+        return value.isoformat() if isinstance(value, dt.datetime) else value
 
-def _written(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, dt.datetime) else value
+    return asdict(record, value_serializer=written)

@@ -80,9 +80,6 @@ def _cut(line: LogLine) -> LogLine:
     return LogLine(line.start, f"{line.text[:_LONGEST_LINE]} … ({len(line.text)} characters)", line.moments)
 
 
-# --- The data of the page's template, from a run's records ---
-
-
 _MOST_TILES: Final = 8
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 from attrs import asdict
 from fastapi import APIRouter, Path, Query
@@ -13,8 +14,8 @@ from lab.errors import ConfigurationError
 from lab.farm import status
 from lab.host.clock import MonotonicRaw, utc_now
 from lab.judge import text
+from lab.judge.baseline import document
 from lab.judge.builds import remarks
-from lab.judge.document import document
 from lab.judge.store import read_verdicts
 from lab.report.view import judged
 from lab.results import averages, formatting, listing
@@ -28,6 +29,11 @@ from lab.web.site import Site
 from lab.web.wiring import wires
 
 MOST_RUNS: Final = 500
+_RUNS: Final = 50
+_LATELY: Final = dt.timedelta(days=90)
+_MOST: Final = 500
+_MOST_NAMED: Final = 100  # of a kind
+_DIGITS: Final = 10
 NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "Nothing is called so; `detail` says what there is."},
     503: {"description": "The results cannot be read; `detail` says why, and what to do."},
@@ -35,6 +41,7 @@ NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
 RunId = Annotated[int, Path(ge=1, le=LAST_ID)]
 _Text = Annotated[str, StringConstraints(pattern=WITHOUT_NUL)]
 Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
+Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 Names = Annotated[list[_Text] | None, Query(max_length=50)]
 Types = Annotated[list[_Text] | None, Query(max_length=50, alias="type")]
 
@@ -82,9 +89,7 @@ def router(site: Site) -> APIRouter:
             return formatting.full_document(overview(store, run_id))
 
     @routes.get("/runs/{run_id}/verdicts")
-    def verdicts(
-        run_id: RunId, against: Annotated[str | None, Query(max_length=200, pattern=WITHOUT_NUL)] = None
-    ) -> dict[str, Any]:
+    def verdicts(run_id: RunId, against: Asked | None = None) -> dict[str, Any]:
         """The verdicts on a run's numbers.
 
         They are against a release, another run, or the last accepted runs.
@@ -104,7 +109,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/metrics/{metric:path}")
     def history(
         metric: Name,
-        board: Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)] = "",
+        board: Asked = "",
         board_type: Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")] = "",
         runs: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 200,
     ) -> list[dict[str, Any]]:
@@ -114,6 +119,71 @@ def router(site: Site) -> APIRouter:
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /api/v1/metrics lists them")
         return [_point(point) for point in points]
+
+    return routes
+
+
+def board_router(site: Site) -> APIRouter:
+    """The addresses for the wall, boards, guides, verdicts and names."""
+    routes = APIRouter(prefix="/api/v1", responses=NOT_FOUND)
+
+    @routes.get("/wall")
+    def tiles() -> list[dict[str, Any]]:
+        """The wall: a tile for each board, what needs a person first."""
+        seen = site.seen()
+        return [text.plain_document(tile) for tile in wall.tiles(seen.lab, seen.lines, sparks=seen.sparks)]
+
+    @routes.get("/boards/{board:path}")
+    def board(board: Name) -> dict[str, Any]:
+        """A board: its state as in `/lab`, wiring, runs, comments, jobs.
+
+        The runs are the last 50; the jobs are those that were queued in a browser.
+        """
+        found = status.document(site.seen().lab)
+        now = next((each for each in found["boards"] if each["board"] == board), None)
+        env = next((each.env for each in site.seen().lab.boards if each.board == board), "")
+        with site.store() as store:
+            runs = listing.listed(store, RunFilter(boards=(board,)), _RUNS)
+            comments = [text.plain_document(each) for each in Audit(store).comments(board)]
+            logs = [asdict(each) for each in job_control.of_board(site, store, board)]
+        if now is None and not runs:
+            raise ConfigurationError(f"no board {board!r}; /api/v1/lab lists them")
+        listed = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs]
+        wired, unread = wires(site.home(), board, env)
+        return {
+            "board": board,
+            "now": now,
+            "wiring": [asdict(wire) for wire in wired],
+            "wiring_problem": unread,
+            "runs": listed,
+            "comments": comments,
+            "jobs": logs,
+        }
+
+    @routes.get("/guides")
+    def guide_list() -> list[dict[str, Any]]:
+        """The releases that have a performance guide."""
+        with site.store() as store:
+            return [text.plain_document(each) for each in guides.listed(store)]
+
+    @routes.get("/verdicts")
+    def verdicts(metric: Asked = "", board: Asked = "") -> list[dict[str, Any]]:
+        """Reported verdicts of the last 90 days, the newest first.
+
+        Each has the decision on it; at most 500.
+        """
+        with site.store() as store:
+            found = read_verdicts(store, metric=metric or None, board=board or None, since=utc_now() - _LATELY)
+        return [text.document(each) for each in found[:_MOST]]
+
+    @routes.get("/search")
+    def search(q: Asked) -> dict[str, list[dict[str, str]]]:
+        """Matching names by kind, each with the address of its page.
+
+        At most a hundred of a kind.
+        """
+        named = named_like(site, q.strip()) if q.strip() else {}
+        return {kind: [{"name": name, "page": page} for name, page in names] for kind, names in named.items()}
 
     return routes
 
@@ -140,75 +210,27 @@ def _point(point: AveragePoint) -> dict[str, Any]:
     }
 
 
-# --- The JSON interface's part of the wall, boards, guides and verdicts: what their pages show ---
+def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
+    """Title -> (name, address) of the matching names.
 
-
-_RUNS: Final = 50
-_LATELY: Final = dt.timedelta(days=90)
-_MOST: Final = 500
-Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
-
-
-def board_router(site: Site) -> APIRouter:
-    """The interface's addresses."""
-    routes = APIRouter(prefix="/api/v1", responses=NOT_FOUND)
-
-    @routes.get("/wall")
-    def tiles() -> list[dict[str, Any]]:
-        """The wall: a tile for each board, what needs a person first."""
-        seen = site.seen()
-        return [_plain(asdict(tile)) for tile in wall.tiles(seen.lab, seen.lines, sparks=seen.sparks)]
-
-    @routes.get("/boards/{board:path}")
-    def board(board: Name) -> dict[str, Any]:
-        """A board: its state as in `/lab`, wiring, runs, comments, jobs.
-
-        The runs are the last 50; the jobs are those that were queued in a browser.
-        """
-        found = status.document(site.seen().lab)
-        now = next((each for each in found["boards"] if each["board"] == board), None)
-        env = next((each.env for each in site.seen().lab.boards if each.board == board), "")
-        with site.store() as store:
-            runs = listing.listed(store, RunFilter(boards=(board,)), _RUNS)
-            comments = [_plain(asdict(each)) for each in Audit(store).comments(board)]
-            logs = [asdict(each) for each in job_control.of_board(site, store, board)]
-        if now is None and not runs:
-            raise ConfigurationError(f"no board {board!r}; /api/v1/lab lists them")
-        listed = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs]
-        wired, unread = wires(site.home(), board, env)
-        return {
-            "board": board,
-            "now": now,
-            "wiring": [asdict(wire) for wire in wired],
-            "wiring_problem": unread,
-            "runs": listed,
-            "comments": comments,
-            "jobs": logs,
+    A number is a run's, too.
+    """
+    text = wanted.casefold()
+    with site.store() as store:
+        boards = {*listing.known(store, "board"), *(each.board for each in site.seen().lab.boards)}
+        named = {
+            "Boards": [(name, f"/boards/{quote(name)}") for name in sorted(boards)],
+            "Board types": [(name, f"/runs?type={quote(name)}") for name in listing.known(store, "board_type")],
+            "Releases": [(name, f"/releases/{quote(name)}") for name in listing.known(store, "release")],
+            "Metrics": [(name, f"/metrics/{quote(name)}") for name, _, _ in averages.metrics(store)],
         }
-
-    @routes.get("/guides")
-    def guide_list() -> list[dict[str, Any]]:
-        """The releases that have a performance guide."""
-        with site.store() as store:
-            return [_plain(asdict(each)) for each in guides.listed(store)]
-
-    @routes.get("/verdicts")
-    def verdicts(metric: Asked = "", board: Asked = "") -> list[dict[str, Any]]:
-        """Reported verdicts of the last 90 days, the newest first.
-
-        Each has the decision on it; at most 500.
-        """
-        with site.store() as store:
-            found = read_verdicts(store, metric=metric or None, board=board or None, since=utc_now() - _LATELY)
-        return [text.document(each) for each in found[:_MOST]]
-
-    return routes
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: instants as ISO 8601."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value.isoformat() if isinstance(value, dt.datetime) else value
+        matching = {
+            title: [each for each in names if text in each[0].casefold()][:_MOST_NAMED]
+            for title, names in named.items()
+        }
+        if wanted.isdecimal() and len(wanted) < _DIGITS:
+            runs = listing.listed(store, RunFilter(before=int(wanted) + 1), 1)
+            matching["Runs"] = [
+                (f"run {each.run.id}", f"/runs/{each.run.id}") for each in runs if str(each.run.id) == wanted
+            ]
+    return {title: names for title, names in matching.items() if names}

@@ -21,14 +21,12 @@ from lab.web import (
     api,
     audit_log,
     console_input,
-    evidence,
     guides,
     job_control,
     login,
     pages,
     rails,
     releasepages,
-    search,
     streams,
     triage,
 )
@@ -69,6 +67,7 @@ def create(
 
     app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json", lifespan=serves)
     app.include_router(pages.router(site, renderer))
+    app.include_router(pages.file_router(site))
     app.include_router(api.router(site))
     app.include_router(api.board_router(site))
     audit = AuditLog(site, access.now)
@@ -80,10 +79,8 @@ def create(
         releasepages.router(site, renderer, judge),
         audit_log.router(site, renderer),
         guides.router(site, renderer),
-        evidence.router(site),
         job_control.router(site),
         streams.tail_router(site, renderer),
-        search.router(site, renderer),
     ):
         app.include_router(router)
     wall = functools.partial(pages.wall_part, site, renderer)

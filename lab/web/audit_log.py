@@ -141,9 +141,6 @@ def address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-# --- The audit as a page, as CSV, and as JSON ---
-
-
 PAGE: Final = 100
 _MOST: Final = 10_000  # of a file
 Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]

@@ -110,7 +110,6 @@ def _value_text(point: AveragePoint) -> str:
 
 
 TIMELINE_WIDTH: Final = 1000
-TIMELINE_HEIGHT: Final = 56
 MOST_FAILURES: Final = 200
 _EDGE: Final = 8
 _LEAST: Final = 3.0  # px of a run, so that a short one can be met

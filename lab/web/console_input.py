@@ -177,9 +177,6 @@ def typed(line: str, end: str) -> bytes:
     return line.encode() + ENDS[end]
 
 
-# --- The addresses by which a person types at a console ---
-
-
 def router(audit: AuditLog) -> APIRouter:
     """The addresses for one line, and for an open page."""
     routes = APIRouter(include_in_schema=False)

@@ -29,8 +29,6 @@ from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
 from lab.web.sse import event
 
-# --- A console's output: its text, the beginning of each line, and the moments of a boot in it ---
-
 
 @define
 class ConsoleText:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
-from lab.guide import change_page, compare, earlier_releases, page, rst_writer, rulebook, stored_release
+from lab.guide import change_page, compare, page, rst_writer, rulebook, stored_release
 from lab.guide.rulebook import Finding, Severity
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
@@ -109,5 +109,5 @@ def _compared(site: Site, store: Store, old: str, new: str) -> str:
     sheets = stored_release.sheet(store, old), stored_release.sheet(store, new)
     known = sorted({board for sheet in sheets for board in sheet.guide.boards})
     with site.snapshot() as snapshot:
-        earlier = earlier_releases.of_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
+        earlier = stored_release.of_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
     return change_page.html(compare.compare(*sheets, None, earlier))

@@ -251,7 +251,8 @@ class TaggedAnswers:
         if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
             await self.app(scope, receive, send)
             return
-        known = _known(Headers(scope=scope).get("if-none-match", ""))
+        given = Headers(scope=scope).get("if-none-match", "")
+        known = {each.strip().removeprefix("W/") for each in given.split(",")}  # a proxy's weak tag counts as strong
         start: Message | None = None
         body = b""
 
@@ -283,8 +284,3 @@ class TaggedAnswers:
 def _tagged(start: Message) -> bool:
     kind = Headers(raw=start["headers"]).get("content-type", "")
     return start["status"] == 200 and kind.startswith(_KINDS)
-
-
-def _known(given: str) -> frozenset[str]:
-    """The client's tags; a proxy's weak tag counts as strong."""
-    return frozenset(each.strip().removeprefix("W/") for each in given.split(","))

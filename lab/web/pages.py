@@ -11,20 +11,23 @@ from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.status import BoardNow, LabNow
+from lab.farm.status import BoardNow
 from lab.judge.builds import remarks
 from lab.report import view
 from lab.report.page import render
 from lab.report.view import judged, last_of
-from lab.results import averages, listing
+from lab.results import averages, formatting, listing
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.formatting import headline
 from lab.results.listing import ListedRun, RunFilter, overview
+from lab.results.models import ArtifactRow
 from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
+from lab.shown import json_text
 from lab.web import charts, job_control, triage, wall
+from lab.web.api import Asked, Name, RunId, named_like
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
 from lab.web.rendering import Renderer
@@ -32,8 +35,7 @@ from lab.web.site import Site, UncachedPage
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
-Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
-Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
 
 
@@ -104,7 +106,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             trouble = str(error)
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
-        (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
+        (tile,) = wall.tiles(evolve(found, boards=(now or BoardNow(board),)))
         port = next((each for each in seen.ports if each.board == board), None)
         wired, unread = wires(site.home(), tile.board, now.env if now else "")
         return renderer.page(
@@ -138,7 +140,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), asked=asked, more=more)
 
     @routes.get("/runs/{run_id}")
-    def run_page(run_id: Annotated[int, Path(ge=1, le=LAST_ID)], against: Asked | None = None) -> Response:
+    def run_page(run_id: RunId, against: Asked | None = None) -> Response:
         # A comparison with the runs before needs no look at other boards: on a busy farm something changes each second.
         state = revision if against else functools.partial(run_revision, run_id=run_id)
         page = site.page(
@@ -168,6 +170,40 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
 
+    @routes.get("/search")
+    def search_page(q: Asked = "") -> Response:
+        return renderer.page("search.html.j2", q=q, found=named_like(site, q.strip()) if q.strip() else {})
+
+    return routes
+
+
+def file_router(site: Site) -> APIRouter:
+    """The addresses of files of attempts, by the digest of what is in them; a path is never asked for."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/artifacts/{sha256}")
+    def artifact(sha256: Digest) -> Response:
+        """A file of an attempt, with its bytes verified."""
+        with site.store() as store:
+            with store._read() as session:
+                known = session.get(ArtifactRow, sha256) is not None
+            if not known:
+                raise ConfigurationError(f"no attempt has a file {sha256}; the page of a run names its files")
+            return _file(store.artifacts.read(sha256), sha256, "application/octet-stream")
+
+    @routes.get("/runs/{run_id}/samples.csv")
+    def samples(run_id: RunId) -> Response:
+        """One line a sample."""
+        with site.store() as store:
+            return _file(formatting.export_csv([overview(store, run_id)]).encode(), f"run-{run_id}.csv", "text/csv")
+
+    @routes.get("/runs/{run_id}/run.json")
+    def whole(run_id: RunId) -> Response:
+        """A run with every attempt."""
+        with site.store() as store:
+            text = json_text(formatting.export_document([overview(store, run_id)]))
+            return _file(text.encode(), f"run-{run_id}.json", "application/json")
+
     return routes
 
 
@@ -191,10 +227,6 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
     return UncachedPage(page) if artifacts.missed else page
 
 
-def _only(found: LabNow, board: BoardNow) -> LabNow:
-    return evolve(found, boards=(board,))
-
-
 def _names(text: str) -> tuple[str, ...]:
     return (text,) if text else ()
 
@@ -204,3 +236,8 @@ def _rows(runs: list[ListedRun]) -> list[dict[str, Any]]:
     return [
         {"run": each.run, "good": each.good, "tried": each.tried, "averages": headline(each.averaged)} for each in runs
     ]
+
+
+def _file(data: bytes, name: str, kind: str) -> Response:
+    """A download: a browser shows nothing of it, whatever a board printed."""
+    return Response(data, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -163,9 +163,6 @@ def _sampler_of(board: str, runtime: Path) -> SamplerStatus | None:
     return next((each for each in found if each.board == board and process.has_died(each.holder) is False), None)
 
 
-# --- Server-sent events of a board's rails ---
-
-
 RAILS_S: Final = 0.5
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import anyio
 from anyio import to_thread
 from attrs import define, field
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 from pydantic import StringConstraints
@@ -29,7 +29,7 @@ from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
 from lab.shown import json_text
 from lab.web import releases
-from lab.web.api import NOT_FOUND
+from lab.web.api import NOT_FOUND, Name
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.releases import ComparedRelease, ReleaseJudge, WantedComparison
 from lab.web.rendering import Renderer
@@ -37,7 +37,6 @@ from lab.web.site import Site
 
 MOST_AGAINST: Final = 8
 WAITING: Final = 8  # programs that wait in threads until a release is whole; more wait for one of these
-Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
 _Release = Annotated[str, StringConstraints(max_length=200, pattern=WITHOUT_NUL)]
 Against = Annotated[list[_Release] | None, Query(max_length=MOST_AGAINST + 1)]
 

@@ -14,16 +14,15 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from attrs import define, evolve, field, frozen
 from markupsafe import Markup
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.judge.baseline import COMPLETED, judge_run, judged_averages, release_before_run
+from lab.judge.baseline import COMPLETED, document, judge_run, judged_averages, missing_document, release_before_run
 from lab.judge.builds import differences
-from lab.judge.document import document, missing_document
 from lab.judge.labels import same_release
 from lab.judge.records import UNSURE
 from lab.judge.store import read_verdicts
@@ -53,7 +52,7 @@ class ReleaseRun:
     Attributes:
         counts: how many of its numbers are what, e.g. "worse"; empty: the judge has nothing to compare them with.
         bad: one of them needs a person. shown: its part of the page.
-        document: `lab.judge.document` with the numbers that are not as they were, and those that are not there any more.
+        document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not there any more.
         problem: why it has no verdict; empty where it has one. rows: the numbers that are not as they were, as the page has them.
         tried: the attempts of all runs of the page's release on its board, good and failed.
         missing: titles of those that were not measured. differs: where numbers moved, what is not as it was in the last run that they
@@ -107,13 +106,8 @@ class WantedComparison:
         return self.head.id, self.against, self.not_in
 
 
-class Show(Protocol):
-    """Makes a run's part of the page."""
-
-    def __call__(
-        self, head: RunHead, verdict: ComparisonView | None, problem: str, against: str | None, missing: Sequence[str]
-    ) -> Markup:
-        """Make it; `problem`: why there is no verdict; `missing`: unmeasured titles."""
+# Makes a run's part of the page, of: its head, the verdict, why there is none, against what, unmeasured titles.
+Show: TypeAlias = Callable[[RunHead, ComparisonView | None, str, str | None, Sequence[str]], Markup]
 
 
 @define

@@ -91,9 +91,6 @@ def spark(boots: Sequence[Average]) -> Spark:
     return Spark(" ".join(points), f"{what}{', ' if what else ''}last {len(values)}: {between} {last.metric.unit}")
 
 
-# --- The wall of boards: a tile for each, what needs a person first ---
-
-
 State = Literal["needs a person", "measures", "held", "waiting", "free"]
 STATES: Final[tuple[State, ...]] = ("needs a person", "measures", "held", "waiting", "free")
 _LONGEST_LINE: Final = 120

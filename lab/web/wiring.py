@@ -83,7 +83,8 @@ def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
                 _argument_text(key, value) for key, value in arguments.items() if key not in {"name", "bindings"}
             )
             if text:  # a driver without arguments is only labgrid's way to use a resource
-                yield Wire(_part(name), f"{name} {own}".strip(), text)
+                part = next((part for part, words in _PARTS if any(word in name for word in words)), "other")
+                yield Wire(part, f"{name} {own}".strip(), text)
 
 
 def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -96,10 +97,6 @@ def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
         if isinstance(each, dict):
             for name, arguments in each.items():
                 yield str(name), arguments if isinstance(arguments, dict) else {}
-
-
-def _part(name: str) -> str:
-    return next((part for part, words in _PARTS if any(word in name for word in words)), "other")
 
 
 def _argument_text(key: str, value: Any) -> str:

@@ -14,7 +14,7 @@ from support.section_bench import SectionBench, section_bench
 from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError
 from lab.guide import measurements as sheets
-from lab.guide import reader, rst_writer, stored_release, vendor
+from lab.guide import reader, rst_writer, stored_release, writer
 from lab.guide.catalogue import CellReading
 from lab.guide.entries import GuideRelease
 from lab.guide.measurements import MeasuredGuide
@@ -102,7 +102,7 @@ def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
     full: SectionBench, tmp_path: Path
 ) -> None:
     published = sheets.of_guide(reader.read(guide_family.family(tmp_path)["am62x-11.01.rst"]))
-    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(vendor.view(release(full)))))
+    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(writer.vendor_view(release(full)))))
     assert written.guide.unread == ()
     own = chapters(written)
     assert [name for name in own if name in chapters(published)] == chapters(published)

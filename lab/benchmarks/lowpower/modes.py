@@ -85,9 +85,8 @@ def constraint(board: BoardType, release: SdkRelease | None) -> Constraint | Non
 def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
     """The board's release: the named one, else by its kernel.
 
-    The newest release whose kernel is not newer than the board's.
-
-    A lab may measure a release before the board type knows it: the selection of a mode holds until a kernel changes it.
+    The newest release whose kernel is not newer than the board's. A lab may measure a release before the board type
+    knows it: the selection of a mode holds until a kernel changes it.
 
     Args:
         kernel: output of `uname -r`.

@@ -34,6 +34,10 @@ class RailPowerProtocol(Protocol):
     @property
     def energy_uncertainty_j(self) -> float | None: ...
     @property
+    def mean_v(self) -> float | None: ...
+    @property
+    def uncertainty_v(self) -> float | None: ...
+    @property
     def flags(self) -> frozenset[Flag]: ...
 
 
@@ -82,24 +86,6 @@ def cycle_ns(watch: SuspendWatch) -> tuple[int, int, int, int] | None:
     return watch.sent_ns, watch.answer.t_ns, 0, watch.answer.uncertainty_ns
 
 
-# --- Rails in partial I/O ---
-
-
-class RailVolts(Protocol):
-    """The used part of lab.rails.RailPower."""
-
-    @property
-    def rail(self) -> str: ...
-    @property
-    def measured(self) -> bool: ...
-    @property
-    def mean_v(self) -> float | None: ...
-    @property
-    def uncertainty_v(self) -> float | None: ...
-    @property
-    def flags(self) -> frozenset[Flag]: ...
-
-
 @frozen
 class Off:
     """The highest of the rails that are off.
@@ -115,7 +101,7 @@ class Off:
     flags: frozenset[Flag]
 
 
-def off(rails: Sequence[RailVolts], board: BoardType) -> Off | None:
+def off(rails: Sequence[RailPowerProtocol], board: BoardType) -> Off | None:
     """The highest of the rails that must be off, or None.
 
     Raises:

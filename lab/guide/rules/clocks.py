@@ -10,12 +10,13 @@ from lab.guide import boards
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import Module
-from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.rulebook import Remark, Severity, rule
 
 _APART = 1.01
 
 
-def check_clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("clock-average", "An average over two clocks", Severity.WARNING)
+def clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find averages over two clocks.
 
     For example 1310 MHz of 1250 and 1400: no board ran at it, and every CPU-bound average mixes the two.
@@ -30,18 +31,11 @@ def check_clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
             )
 
 
-CLOCK_AVERAGE = Rule(
-    id="clock-average", title="An average over two clocks", severity=Severity.WARNING, check=check_clock_average
-)
-
-
-# --- CPU clocks that contradict the modules' table ---
-
-
 _TOLERANCE = 0.02
 
 
-def check_clock_contradicts(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("clock-contradicts", "The clock contradicts the table of modules", Severity.WARNING)
+def clock_contradicts(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find clocks that contradict the table of modules.
 
     Arithmetic latencies count clock cycles, so a sister board with a known clock shows which of the two is right.
@@ -105,17 +99,6 @@ def _close(a: float | None, b: float | None) -> bool:
     return bool(a and b) and abs((a or 0.0) / (b or 1.0) - 1) <= _TOLERANCE
 
 
-CLOCK_CONTRADICTS = Rule(
-    id="clock-contradicts",
-    title="The clock contradicts the table of modules",
-    severity=Severity.WARNING,
-    check=check_clock_contradicts,
-)
-
-
-# --- CPU-bound rows that moved with the clock ---
-
-
 _LEAST_ROWS = 5
 _SPREAD = 0.01  # of the ratios: they are one
 _EXACT = 0.01  # of a ratio of clocks
@@ -128,7 +111,8 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 _Clocks = Mapping[str | None, float]
 
 
-def check_clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("clock-ratio", "Another clock than the printed one", Severity.WARNING)
+def clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Memory, compilers and libraries change rows differently; one clock changes all alike."""
     clocks = _clocks(sheet)
     for readings in group(_judged(sheet), lambda r: (r.board, r.metric)).values():
@@ -143,10 +127,7 @@ def check_clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iter
 def _peers(
     sheet: MeasuredGuide, older: MeasuredGuide | None, board: str | None
 ) -> Iterator[tuple[Mapping[_Key, float], str, float | None]]:
-    """Yield the references of a board's rows.
-
-    These are the older guide, then each board of the same product.
-    """
+    """Yield references: the older guide, then boards of the same product."""
     if older is not None:
         yield (
             {r.key: r.number for r in _judged(older) if r.board == board and r.number},
@@ -173,7 +154,7 @@ def _compared(
     middle = statistics.median(logs)
     if max(abs(one - middle) for one in logs) > _SPREAD:
         return None
-    lower = readings[0].quantity is not None and readings[0].quantity.metric.better == "lower"
+    lower = readings[0].quantity is not None and readings[0].quantity.better == "lower"
     speed = math.exp(-middle if lower else middle)  # this board's clock over the other's
     if speed > 1 - _MOVED or abs(speed * their_clock / clock - 1) <= _MOVED:
         return None  # it is the faster one, or the printed clocks explain it
@@ -194,8 +175,3 @@ def _judged(sheet: MeasuredGuide) -> Iterable[CellReading]:
 
 def _clocks(sheet: MeasuredGuide) -> _Clocks:
     return {r.board: r.number for r in sheet.of("cpu.clock") if r.number}
-
-
-CLOCK_RATIO = Rule(
-    id="clock-ratio", title="Another clock than the printed one", severity=Severity.WARNING, check=check_clock_ratio
-)

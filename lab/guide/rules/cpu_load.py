@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.guide.measurements import MeasuredGuide, group
-from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.rulebook import Remark, Severity, rule
 
 _JIFFIES = 1.0  # percent: ticks that fall into the neighbouring second
 _FULL = 98.0
 
 
-def check_cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("cpu-load-range", "No share of all cores", Severity.ERROR)
+def cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """A share of all cores lies between 0 and 100."""
     for reading in sheet.readings:
         load = reading.number
@@ -31,21 +32,14 @@ def check_cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> 
             )
 
 
-CPU_LOAD_RANGE = Rule(
-    id="cpu-load-range", title="No share of all cores", severity=Severity.ERROR, check=check_cpu_load_range
-)
-
-
-# --- CPU loads never below one core's share ---
-
-
 _CORES = (2, 4, 8)
 _LEAST_ROWS = 10
 _LEAST_TABLES = 2
 _ABOVE = 3.0  # percent: what the lightest test adds
 
 
-def check_load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("load-floor", "One core is always busy", Severity.SUSPECT)
+def load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find boards where one core is always busy.
 
     A test that waits for a card needs a few percent; if nothing is below 25, one of four cores does something else.
@@ -65,6 +59,3 @@ def check_load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
                 readings[0],
                 also=readings[1:],
             )
-
-
-LOAD_FLOOR = Rule(id="load-floor", title="One core is always busy", severity=Severity.SUSPECT, check=check_load_floor)

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
-from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Severity, rule
 
 _FILE_SYSTEM = re.compile(r"ext[234]|vfat|ubifs", re.IGNORECASE)
 _RAW = re.compile(r"\braw\b", re.IGNORECASE)
 
 
-def check_raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("raw-label", "Raw that is a file system", Severity.WARNING)
+def raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find file-system results under columns named Raw.
 
     The test script writes files in both; the column's name was copied from another table.
@@ -32,12 +33,6 @@ def check_raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
             )
 
 
-RAW_LABEL = Rule(id="raw-label", title="Raw that is a file system", severity=Severity.WARNING, check=check_raw_label)
-
-
-# --- One printed unit, two meanings ---
-
-
 # metric -> (what a byte prefix of its printed unit means, how the tool shows it)
 _BINARY = {
     "ospi.raw.throughput": ("2^20 bytes", "dd's 52428800 bytes are called 50 Mbytes"),
@@ -51,7 +46,8 @@ _DECIMAL = {
 _FACTOR = {"mbytes/sec": 2**20 / 1e6, "kbytes/sec": 1.024}
 
 
-def check_units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("units-lie", "One unit, two meanings", Severity.INFO)
+def units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find powers of ten and of two under one unit.
 
     The binary ones are converted.
@@ -81,13 +77,8 @@ def _unit(reading: CellReading) -> str:
     return (reading.cell.unit or "").lower()
 
 
-UNITS_LIE = Rule(id="units-lie", title="One unit, two meanings", severity=Severity.INFO, check=check_units_lie)
-
-
-# --- Two names of one sample that differ ---
-
-
-def check_alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("alias-disagrees", "Two names of one sample disagree", Severity.ERROR)
+def alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find aliases that differ from their row.
 
     Both rows come from one line of output, so they are equal to the last digit.
@@ -105,24 +96,14 @@ def check_alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) ->
             )
 
 
-ALIAS_DISAGREES = Rule(
-    id="alias-disagrees",
-    title="Two names of one sample disagree",
-    severity=Severity.ERROR,
-    check=check_alias_disagrees,
-)
-
-
-# --- Audio throughput of another sampling rate ---
-
-
 _BITS_PER_FRAME = 32  # two channels of 16 bits
 _TOLERANCE = 0.02
 _CODEC_TOLERANCE = 0.005
 _CODEC_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000, 176400, 192000)
 
 
-def check_audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("audio-rate", "Another sampling rate", Severity.WARNING)
+def audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The throughput is the sampling rate that the codec really ran at."""
     for reading in sheet.of("audio.throughput"):
         rate = reading.params.get("rate_hz", "")
@@ -146,16 +127,11 @@ def check_audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
             )
 
 
-AUDIO_RATE = Rule(id="audio-rate", title="Another sampling rate", severity=Severity.WARNING, check=check_audio_rate)
-
-
-# --- glmark2 scores of the wrong size ---
-
-
 _SAME = 0.02
 
 
-def check_glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("glmark-size", "Not run at that size", Severity.ERROR, Effect.INCOMPARABLE)
+def glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find glmark2 scores at 1920x1080 that equal the small window's.
 
     A screen of 1920x1080 has four times the pixels of the default window.
@@ -180,22 +156,11 @@ def check_glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
             )
 
 
-GLMARK_SIZE = Rule(
-    id="glmark-size",
-    title="Not run at that size",
-    severity=Severity.ERROR,
-    check=check_glmark_size,
-    effect=Effect.INCOMPARABLE,
-)
-
-
-# --- USB transfers larger than the disk ---
-
-
 _DISK_MB = 16
 
 
-def check_usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("usb-blocks", "More blocks than the disk has", Severity.INFO)
+def usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find transfers that are larger than the gadget's disk.
 
     It is a file of 16 MB, and dd stops at its end.
@@ -208,8 +173,3 @@ def check_usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
                 f"{_DISK_MB} MB",
                 reading,
             )
-
-
-USB_BLOCKS = Rule(
-    id="usb-blocks", title="More blocks than the disk has", severity=Severity.INFO, check=check_usb_blocks
-)

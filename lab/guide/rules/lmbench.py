@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind
-from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Severity, rule
 
 _ROUNDING = 0.011
 
 
-def check_lmbench_false_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("lmbench-false-zero", "A zero that was never measured", Severity.ERROR, Effect.RECOVERED)
+def lmbench_false_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find false minima of 0.00 in the alias of lat_mem_rd 1000k.
 
     They are misread lines of lat_mmap.
@@ -42,18 +43,6 @@ def _remark(reading: CellReading, own: float | None) -> Remark:
     )
 
 
-LMBENCH_FALSE_ZERO = Rule(
-    id="lmbench-false-zero",
-    title="A zero that was never measured",
-    severity=Severity.ERROR,
-    check=check_lmbench_false_zero,
-    effect=Effect.RECOVERED,
-)
-
-
-# --- bw_mem cells that average two operations ---
-
-
 ORDER = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")  # in which the test script runs them
 
 # Against 2944 cells of guides whose samples are known: within 10 % in 82 of 100.
@@ -61,13 +50,13 @@ _MOST_OFF = 0.25  # relative, in 99 of 100
 _LEAST_LINKS = 2
 
 
-def check_lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("lmbench-pairing", "bw_mem averages two operations", Severity.ERROR, Effect.RECOVERED)
+def lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find bw_mem cells that average two operations.
 
-    The rule walks each chain of one board and size backwards from its single end, bcopy.
-
-    A chain counts as paired only if every link fits: the neighbour's own value lies inside the printed range, and so
-    does what remains. In a sound table the jumps between operations (bcopy to bzero, fwr to cp) break the chain.
+    The rule walks each chain of one board and size backwards from its single end, bcopy. A chain counts as paired only
+    if every link fits: the neighbour's own value lies inside the printed range, and so does what remains. In a sound
+    table the jumps between operations (bcopy to bzero, fwr to cp) break the chain.
     """
     for (_, size), readings in group(sheet.of("lmbench.bw_mem"), lambda r: (r.board, r.params["size"])).items():
         chain = {r.params["operation"]: r for r in readings}
@@ -122,10 +111,7 @@ def _so_far(own: dict[str, tuple[float, bool]], *, has_gap: bool) -> dict[str, t
 
 
 def _shares_samples(chain: Mapping[str, CellReading], ranges: list[str]) -> bool:
-    """Return whether each operation prints a sample of the next.
-
-    This needs no end of the chain.
-    """
+    """Return whether each operation prints a sample of the next."""
     pairs = [(a, b) for a, b in itertools.pairwise(ranges) if ORDER.index(b) == ORDER.index(a) + 1]
     ends = {op: {chain[op].cell.value.low, chain[op].cell.value.high} for op in ranges}
     return len(pairs) >= 2 and all(ends[a] & ends[b] for a, b in pairs)
@@ -153,12 +139,3 @@ def _unanchored(reading: CellReading, op: str, size: str) -> Remark:
         reading,
         severity=Severity.SUSPECT,
     )
-
-
-LMBENCH_PAIRING = Rule(
-    id="lmbench-pairing",
-    title="bw_mem averages two operations",
-    severity=Severity.ERROR,
-    check=check_lmbench_pairing,
-    effect=Effect.RECOVERED,
-)

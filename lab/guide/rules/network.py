@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind
-from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Severity, rule
 
 _DEAD_MBIT_S = 5.0  # no board of the family, however slow, is within two orders of magnitude
 
 
-def check_tcp_dead(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("tcp-dead", "TCP that moves nothing", Severity.ERROR, Effect.BROKEN)
+def tcp_dead(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find TCP results of a dead connection.
 
     A gigabit port with a few Mbit/s had no connection for most of the minute.
@@ -28,15 +29,8 @@ def check_tcp_dead(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
                 )
 
 
-TCP_DEAD = Rule(
-    id="tcp-dead", title="TCP that moves nothing", severity=Severity.ERROR, check=check_tcp_dead, effect=Effect.BROKEN
-)
-
-
-# --- Ingress CPU loads with the wrong label ---
-
-
-def check_ingress_cpu_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("ingress-cpu-label", "The load of the other side", Severity.INFO)
+def ingress_cpu_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find CPU loads of ingress tests with the tester's label.
 
     For ingress the client runs on the tester, so the board is netperf's remote side.
@@ -55,19 +49,12 @@ def check_ingress_cpu_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) 
         )
 
 
-INGRESS_CPU_LABEL = Rule(
-    id="ingress-cpu-label", title="The load of the other side", severity=Severity.INFO, check=check_ingress_cpu_label
-)
-
-
-# --- IPSec runs with a broken tunnel ---
-
-
 DEAD_MBIT_S = 5.0
 _SPREAD = 10.0  # largest run over smallest, in one cell
 
 
-def check_ipsec_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("ipsec-broken", "The tunnel did not carry the traffic", Severity.ERROR, Effect.BROKEN)
+def ipsec_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find IPSec results of a broken tunnel.
 
     A tunnel that works carries tens of Mbit/s on the slowest board.
@@ -103,22 +90,11 @@ def _row(throughput: CellReading, readings: Sequence[CellReading], best: float) 
         )
 
 
-IPSEC_BROKEN = Rule(
-    id="ipsec-broken",
-    title="The tunnel did not carry the traffic",
-    severity=Severity.ERROR,
-    check=check_ipsec_broken,
-    effect=Effect.BROKEN,
-)
-
-
-# --- IPSec "Packets/Sec" that are thousands ---
-
-
 _PACKET_BYTES = (900, 1700)  # what a packet of the test can carry, the truncation of the rate included
 
 
-def check_ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("ipsec-kilopackets", "Packets/Sec are thousands", Severity.WARNING)
+def ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find IPSec packet rates in thousands.
 
     267 Mbit/s in 23 packets would be packets of a megabyte each; in 23 thousand they have 1400 bytes.
@@ -138,8 +114,3 @@ def check_ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) 
                 packets,
                 corrected=packets.number * 1000,
             )
-
-
-IPSEC_KILOPACKETS = Rule(
-    id="ipsec-kilopackets", title="Packets/Sec are thousands", severity=Severity.WARNING, check=check_ipsec_kilopackets
-)

@@ -11,7 +11,7 @@ from lab.guide import udp
 from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, Neighbours, group
-from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.rulebook import Remark, Severity, rule
 from lab.judge import noise
 
 _FAR = 3.0  # times, beyond the board's usual distance
@@ -24,12 +24,12 @@ _NOT_COMPARED = ("ethernet.udp.", "ipsec.", "power.", "cpu.", "lmbench.lat_ctx",
 _ENDS_NOT_COMPARED = ("cpu_load",)
 
 
-def check_outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("outlier-boards", "One board far from the others", Severity.NOTE)
+def outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers far from the product's other boards.
 
-    Each number is compared with the median of the other boards, less the board's usual distance in that metric.
-
-    UDP and IPSec have rules of their own; the cache edges of lat_mem_rd and the loads of idle CPUs scatter by design.
+    Each number is compared with the median of the other boards, less the board's usual distance in that metric. UDP
+    and IPSec have rules of their own; the cache edges of lat_mem_rd and the loads of idle CPUs scatter by design.
     """
     for metric in sheet.by_metric:
         if metric.startswith(_NOT_COMPARED) or metric.endswith(_ENDS_NOT_COMPARED):
@@ -80,20 +80,12 @@ def _judge(
 
 
 def _is_worse(reading: CellReading, distance: float) -> bool:
-    higher_is_better = reading.quantity is not None and reading.quantity.metric.better == "higher"
+    higher_is_better = reading.quantity is not None and reading.quantity.better == "higher"
     return (distance < 0) == higher_is_better
 
 
 def _times(log: float) -> str:
     return f"{math.exp(log):.2f} times"
-
-
-OUTLIER_BOARDS = Rule(
-    id="outlier-boards", title="One board far from the others", severity=Severity.NOTE, check=check_outlier_boards
-)
-
-
-# --- Numbers far from the older release ---
 
 
 _FAR_MOVE = 2.0  # times, beyond how far the metric usually moved
@@ -108,7 +100,8 @@ _NOT_FOLLOWED = (
 )
 
 
-def check_outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("outlier-older", "Far from the older release", Severity.NOTE)
+def outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers far from the older guide's, without another explanation.
 
     A change that the other boards made too is the release's, not a fault of one run; another SD card is a condition;
@@ -148,20 +141,13 @@ def check_outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> It
                 )
 
 
-OUTLIER_OLDER = Rule(
-    id="outlier-older", title="Far from the older release", severity=Severity.NOTE, check=check_outlier_older
-)
-
-
-# --- Numbers far from both neighbouring releases ---
-
-
 # Rates that a search finds, sums of two operations, and numbers that scatter at cache edges; the clock is another rule's.
 _NO_SPIKES = ("ethernet.udp.", "ipsec.", "cpu.", "lmbench.bw_mem", "lmbench.lat_mem_rd", "lmbench.lat_ctx")
 _ENDS_NO_SPIKES = ("cpu_load", ".loss", ".datagram")
 
 
-def check_spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("spike", "Far from both neighbours in time", Severity.NOTE)
+def spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers far from both neighbouring releases.
 
     A change that stays is the release's; one that the next release takes back may be one run's.
@@ -211,12 +197,6 @@ def _move(reading: CellReading, here: Neighbours, known: guide_sheet.Conditions)
     return nearer if is_spike and abs(after - before) <= model.spike.agree * abs(nearer) else 0.0
 
 
-SPIKE = Rule(id="spike", title="Far from both neighbours in time", severity=Severity.NOTE, check=check_spike)
-
-
-# --- Numbers copied from the older release ---
-
-
 _LEAST_NUMBERS = 4  # in a table, that a second measurement would not repeat
 _LEAST_DIGITS = 3
 _LEAST_TABLES = 4  # of a guide
@@ -226,7 +206,8 @@ _REPEATS = ("whetstone.", "cpu.", "dhrystone.", "camera.", "ethernet.udp.datagra
 _Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
 
 
-def check_carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("carried-over", "The older release's numbers", Severity.WARNING)
+def carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers copied from the older guide.
 
     A measurement repeats to its last digit now and then, a table of them never.
@@ -270,21 +251,14 @@ def _tells(r: CellReading) -> bool:
     return digits >= _LEAST_DIGITS and bool(r.number) and not r.metric.startswith(_REPEATS)
 
 
-CARRIED_OVER = Rule(
-    id="carried-over", title="The older release's numbers", severity=Severity.WARNING, check=check_carried_over
-)
-
-
-# --- One cell whose runs differ several times ---
-
-
 _TIMES = 5.0
 # bw_mem mixes two operations, ipsec has a rule of its own, and a context switch may cost next to nothing.
 _NOT_JUDGED = ("lmbench.bw_mem", "lmbench.lat_ctx", "ipsec.", "cyclictest.")
 _LEAST_LOAD = 1.0  # percent: below it a tick of the accounting clock is a multiple
 
 
-def check_wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("wide-range", "Runs that differ several times", Severity.WARNING)
+def wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find averages over runs that differ too much.
 
     The average of a boot of 15 s and one of 128 s is no boot time.
@@ -302,14 +276,6 @@ def check_wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
                 )
 
 
-WIDE_RANGE = Rule(
-    id="wide-range", title="Runs that differ several times", severity=Severity.WARNING, check=check_wide_range
-)
-
-
-# --- Throughput above the physical limit ---
-
-
 _ROUNDING = 1.002
 _BUS_MB_S = {  # 10^6 bytes a second
     "sd": (104.0, "UHS-I SDR104: 208 MHz, 4 bits"),
@@ -324,7 +290,8 @@ _TCP_MBIT_S = 2 * 949.3  # 1460 of 1538 bytes on the wire, both directions
 _FASTER_LINKS = 2.5  # the next step of Ethernet
 
 
-def check_physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("physical-limit", "More than the medium can carry", Severity.ERROR)
+def physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find throughput above the limit of the bus or link.
 
     A cache answered, a clock was wrong, or a digit is.
@@ -350,9 +317,7 @@ def check_physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> 
 
 
 def _in_mb(reading: CellReading) -> float:
-    return {"KiB/s": 1024 / 1e6, "MiB/s": 2**20 / 1e6}.get(
-        reading.quantity.metric.unit if reading.quantity else "", 1.0
-    )
+    return {"KiB/s": 1024 / 1e6, "MiB/s": 2**20 / 1e6}.get(reading.quantity.unit if reading.quantity else "", 1.0)
 
 
 def _ethernet(reading: CellReading, limit: float, what: str) -> Iterator[Remark]:
@@ -368,8 +333,3 @@ def _ethernet(reading: CellReading, limit: float, what: str) -> Iterator[Remark]
 
 def _remark(reading: CellReading, rate: str, limit: str) -> Remark:
     return Remark(f"{rate} is above the limit of the medium, {limit}: it was not measured on it", reading)
-
-
-PHYSICAL_LIMIT = Rule(
-    id="physical-limit", title="More than the medium can carry", severity=Severity.ERROR, check=check_physical_limit
-)

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind
-from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Severity, rule
 
 _ROUNDING_MW = 0.005  # of each printed rail
 _SLACK_MW = 0.01
 _APPROXIMATE = 0.1  # relative, where a rail is printed as about so much
 
 
-def check_rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("rail-total", "The rails do not add up", Severity.ERROR)
+def rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find totals that differ from the sum of their rails.
 
     The vendor sums unrounded powers, so each rail may add half a unit of its last digit.
@@ -39,17 +40,12 @@ def check_rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
         )
 
 
-RAIL_TOTAL = Rule(id="rail-total", title="The rails do not add up", severity=Severity.ERROR, check=check_rail_total)
-
-
-# --- DDR4 rails with LPDDR4's nominal voltage ---
-
-
 _DDR4_V = 1.2
 _LPDDR4_V = 1.1
 
 
-def check_ddr_voltage(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("ddr-voltage", "The voltage of another memory", Severity.SUSPECT, Effect.HARMLESS)
+def ddr_voltage(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The voltage column is nominal; DDR4 has 1.2 V, LPDDR4 1.1 V."""
     for reading in sheet.of("power.rail"):
         rail = reading.params.get("rail", "")
@@ -60,12 +56,3 @@ def check_ddr_voltage(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
                 "board; the power is not derived from this column, so it is not affected",
                 reading,
             )
-
-
-DDR_VOLTAGE = Rule(
-    id="ddr-voltage",
-    title="The voltage of another memory",
-    severity=Severity.SUSPECT,
-    check=check_ddr_voltage,
-    effect=Effect.HARMLESS,
-)

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
-from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.rulebook import Remark, Severity, rule
 from lab.guide.text import decimals
 
 _TICK_S = 0.01
 _WORTH_SAYING = 0.01  # relative
 
 
-def check_quantised_dd(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("quantised-dd", "The clock of `time -p` has 10 ms", Severity.INFO)
+def quantised_dd(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find dd results with coarse steps.
 
     After 50 MiB in 0.29 s the next possible result is 3 % away.
@@ -45,20 +46,13 @@ def _is_one_run(seconds: float, value: float) -> bool:
     return abs(ticks - round(ticks)) <= ticks * 0.006 / value + 1e-6
 
 
-QUANTISED_DD = Rule(
-    id="quantised-dd", title="The clock of `time -p` has 10 ms", severity=Severity.INFO, check=check_quantised_dd
-)
-
-
-# --- Dhrystone over whole seconds ---
-
-
 _RUNS = (200e6, 100e6)  # what the vendor's program runs
 _TOLERANCE = 1e-6  # it prints in single precision
 _DECIMAL = 0.1  # DMIPS/MHz has one decimal
 
 
-def check_quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("quantised-dhrystone", "Dhrystone counts whole seconds", Severity.INFO)
+def quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """One tick of the clock is several percent of the result."""
     per_mhz = {r.board: r for r in sheet.of("dhrystone.per_mhz")}
     for reading in sheet.of("dhrystone.rate"):
@@ -80,18 +74,8 @@ def check_quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None
             yield Remark(f"{text}, and it is printed with one decimal", other, resolution=tick + 0.01)
 
 
-QUANTISED_DHRYSTONE = Rule(
-    id="quantised-dhrystone",
-    title="Dhrystone counts whole seconds",
-    severity=Severity.INFO,
-    check=check_quantised_dhrystone,
-)
-
-
-# --- U-Boot transfers by a clock of 1 ms ---
-
-
-def check_quantised_uboot(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("quantised-uboot", "U-Boot's `time` has 1 ms", Severity.INFO)
+def quantised_uboot(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find U-Boot transfers of a few milliseconds.
 
     One tick of 1 ms is several percent of them.
@@ -110,20 +94,13 @@ def check_quantised_uboot(sheet: MeasuredGuide, _older: MeasuredGuide | None) ->
             )
 
 
-QUANTISED_UBOOT = Rule(
-    id="quantised-uboot", title="U-Boot's `time` has 1 ms", severity=Severity.INFO, check=check_quantised_uboot
-)
-
-
-# --- Whetstone: 10000 over whole seconds ---
-
-
 _LOOPS = 10_000.0  # MIPS that one second would give
 _PRINTED = 0.06  # one decimal
 _MOST_SECONDS = 20
 
 
-def check_quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("quantised-whetstone", "Whetstone counts whole seconds", Severity.INFO)
+def quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find Whetstone results of whole seconds.
 
     The result can only be 10000, 5000, 3333.3 ...: a halving may be one tick.
@@ -147,28 +124,18 @@ def _is_tick(value: float) -> bool:
     return 1 <= seconds <= _MOST_SECONDS and abs(_LOOPS / seconds - value) < _PRINTED
 
 
-QUANTISED_WHETSTONE = Rule(
-    id="quantised-whetstone",
-    title="Whetstone counts whole seconds",
-    severity=Severity.INFO,
-    check=check_quantised_whetstone,
-)
-
-
-# --- LMBench latencies that two decimals cannot show ---
-
-
 _DIGITS = 0.1  # the last printed digit is at least this share of the number
 
 
-def check_printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("printed-resolution", "Two decimals cannot show it", Severity.INFO)
+def printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find latencies with too few printed digits.
 
     0.01 us may be anything from 0.005 to 0.015; 0.00 is no latency at all.
     """
     for reading in sheet.of("lmbench."):
         number, text = reading.number, reading.cell.value.text
-        if number is None or reading.quantity is None or reading.quantity.metric.unit not in {"us", "ns"}:
+        if number is None or reading.quantity is None or reading.quantity.unit not in {"us", "ns"}:
             continue
         step = 10.0 ** -decimals(text)
         if number == 0:
@@ -181,21 +148,10 @@ def check_printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None)
             )
         elif step / number >= _DIGITS:
             yield Remark(
-                f"is printed with steps of {step:g} {reading.quantity.metric.unit}, which is {100 * step / number:.0f} % of it",
+                f"is printed with steps of {step:g} {reading.quantity.unit}, which is {100 * step / number:.0f} % of it",
                 reading,
                 resolution=step,
             )
-
-
-PRINTED_RESOLUTION = Rule(
-    id="printed-resolution",
-    title="Two decimals cannot show it",
-    severity=Severity.INFO,
-    check=check_printed_resolution,
-)
-
-
-# --- Rail powers of a few sensor steps ---
 
 
 _SHUNT_LSB_V = 2.5e-6  # INA226/INA231, shunt voltage register; the offset is up to 4 of them, of some types 20
@@ -206,7 +162,8 @@ LEAST_STEPS = 5
 _LEAST_COUNT = 0.5  # of a sensor that does not average
 
 
-def check_sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("sensor-resolution", "A few steps of the current sensor", Severity.NOTE)
+def sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find rail powers of less than five sensor steps.
 
     Such a reading has no second digit, unless it was averaged; a table with a value below half a step was.
@@ -238,11 +195,3 @@ def step_mw(reading: CellReading) -> float | None:
         return None
     shunt = _CORE_SHUNT_OHM if reading.params.get("rail") in _CORE_RAILS else _SHUNT_OHM
     return _SHUNT_LSB_V / shunt * volts * 1000 or None
-
-
-SENSOR_RESOLUTION = Rule(
-    id="sensor-resolution",
-    title="A few steps of the current sensor",
-    severity=Severity.NOTE,
-    check=check_sensor_resolution,
-)

@@ -9,11 +9,12 @@ from lab.guide import model
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import CellKind, Table
-from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Severity, rule
 from lab.judge import noise
 
 
-def check_overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("overlong-row", "A row that is too long", Severity.ERROR)
+def overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find rows with more cells than their header.
 
     A surplus cell, perhaps by a comma outside quotes, shifts an unknown part of the row. Equal rows give one finding.
@@ -37,15 +38,8 @@ def check_overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> It
         )
 
 
-OVERLONG_ROW = Rule(
-    id="overlong-row", title="A row that is too long", severity=Severity.ERROR, check=check_overlong_row
-)
-
-
-# --- Short rows whose cells moved left ---
-
-
-def check_left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("left-packed", "A short row", Severity.WARNING)
+def left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find short rows whose cells moved to the left.
 
     The guide does not print the board of such a cell; filling from the left would give it to the neighbour.
@@ -66,13 +60,8 @@ def check_left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
         )
 
 
-LEFT_PACKED = Rule(id="left-packed", title="A short row", severity=Severity.WARNING, check=check_left_packed)
-
-
-# --- The same measurement twice, with different numbers ---
-
-
-def check_duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("duplicate-row", "One row twice", Severity.SUSPECT)
+def duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find equal rows of one table with different numbers."""
     attributed = (r for r in sheet.readings if r.cell.metric is not None and r.quantity is not None and not r.is_alias)
     places = group(attributed, lambda r: (r.cell.table, r.cell.column, _same(r)))
@@ -93,16 +82,11 @@ def _same(reading: CellReading) -> tuple[tuple[str, str], ...]:
     return tuple((name, " ".join(text.lower().split())) for name, text in reading.cell.params.items())
 
 
-DUPLICATE_ROW = Rule(id="duplicate-row", title="One row twice", severity=Severity.SUSPECT, check=check_duplicate_row)
-
-
-# --- Tables and rows printed twice ---
-
-
 _LEAST_NUMBERS = 2
 
 
-def check_duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("duplicate-table", "Printed twice", Severity.WARNING)
+def duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find tables that repeat another's header and cells.
 
     Letter case of row names does not count.
@@ -132,15 +116,8 @@ def check_duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) ->
             yield Remark(f"is row {readings[0].cell.row!r} of line {readings[0].cell.line} in other letters", last)
 
 
-DUPLICATE_TABLE = Rule(
-    id="duplicate-table", title="Printed twice", severity=Severity.WARNING, check=check_duplicate_table
-)
-
-
-# --- Malformed tables that were read all the same ---
-
-
-def check_mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("mended", "Malformed, and read all the same", Severity.WARNING)
+def mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Report repairs of malformed tables.
 
     docutils and Sphinx drop such a table, or show it in another way than it was meant.
@@ -149,28 +126,18 @@ def check_mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator
         yield Remark(f"mended: {cause.text}", line=cause.lines[0])
 
 
-MENDED = Rule(id="mended", title="Malformed, and read all the same", severity=Severity.WARNING, check=check_mended)
-
-
-# --- Parts of the file that were left out ---
-
-
-def check_not_read(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("not-read", "A part that was not read", Severity.WARNING)
+def not_read(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Report unread parts; the other rules see the rest only."""
     for cause in model.of(sheet.guide.unread):
         yield Remark(f"not read: {cause.text}", line=cause.lines[0])
 
 
-NOT_READ = Rule(id="not-read", title="A part that was not read", severity=Severity.WARNING, check=check_not_read)
-
-
-# --- min > avg, or avg > max ---
-
-
 _ROUNDING = 0.0101  # average and bound are each rounded to two decimals
 
 
-def check_range_order(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("range-order", "The average lies outside its range", Severity.ERROR)
+def range_order(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find averages outside their own range.
 
     The average is of other samples than the range, or a digit is wrong.
@@ -187,20 +154,13 @@ def check_range_order(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
             )
 
 
-RANGE_ORDER = Rule(
-    id="range-order", title="The average lies outside its range", severity=Severity.ERROR, check=check_range_order
-)
-
-
-# --- Tables with a board of another guide ---
-
-
 _FEW_TABLES = 0.1
 _LEAST_TABLES = 8
 _FAMILY_LETTERS = 4  # am62, am43, j721
 
 
-def check_foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("foreign-board", "A board of another guide", Severity.SUSPECT)
+def foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find tables with a board of another device family.
 
     Such a table was likely copied from that family's guide.
@@ -220,15 +180,8 @@ def check_foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
                 )
 
 
-FOREIGN_BOARD = Rule(
-    id="foreign-board", title="A board of another guide", severity=Severity.SUSPECT, check=check_foreign_board
-)
-
-
-# --- Names that are printed as numbers ---
-
-
-def check_identifier(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("identifier", "A name printed as a number", Severity.INFO)
+def identifier(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find test names printed as numbers.
 
     GLBenchmark's test 2500005 became 2500005.00 in a table of floating-point numbers.
@@ -244,16 +197,11 @@ def check_identifier(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
         )
 
 
-IDENTIFIER = Rule(id="identifier", title="A name printed as a number", severity=Severity.INFO, check=check_identifier)
-
-
-# --- Columns that hold nothing but zeros ---
-
-
 _LEAST_ROWS = 2
 
 
-def check_all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("all-zero", "Nothing but zeros", Severity.ERROR, Effect.BROKEN)
+def all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find columns of zeros.
 
     The output of that test was not understood: no sample became 0.
@@ -275,8 +223,3 @@ def check_all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
             first,
             also=readings[1:],
         )
-
-
-ALL_ZERO = Rule(
-    id="all-zero", title="Nothing but zeros", severity=Severity.ERROR, check=check_all_zero, effect=Effect.BROKEN
-)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from lab.guide import udp
 from lab.guide.measurements import MeasuredGuide
-from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Severity, rule
 
 
-def check_udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("udp-definition", "Which bytes UDP throughput counts", Severity.INFO)
+def udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find the bytes that each table's throughput counts.
 
     Rows that differ, and rows that fit no definition, are findings of their own.
@@ -84,19 +85,12 @@ def _place(row: udp.UdpRow) -> tuple[str | None, str, str]:
     return row.throughput.board, params.get("direction", ""), params.get("loss", "")
 
 
-UDP_DEFINITION = Rule(
-    id="udp-definition", title="Which bytes UDP throughput counts", severity=Severity.INFO, check=check_udp_definition
-)
-
-
-# --- UDP collapses at one frame size ---
-
-
 _COLLAPSE = 0.2  # of the bits that a smaller frame carries
 _LOST = 50.0  # percent
 
 
-def check_udp_link_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("udp-link-broken", "One frame size loses everything", Severity.ERROR, Effect.BROKEN)
+def udp_link_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find collapses at larger frames.
 
     Larger frames need fewer packets for the same bits, so the link or the run failed, not the board.
@@ -117,22 +111,11 @@ def check_udp_link_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) ->
                 )
 
 
-UDP_LINK_BROKEN = Rule(
-    id="udp-link-broken",
-    title="One frame size loses everything",
-    severity=Severity.ERROR,
-    check=check_udp_link_broken,
-    effect=Effect.BROKEN,
-)
-
-
-# --- UDP packet rates in whole thousands ---
-
-
 _FEW_K = 10  # below it, half a thousand is more than 5 %
 
 
-def check_udp_packets_rounded(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("udp-packets-rounded", "Packets in whole thousands", Severity.INFO, Effect.RECOVERED)
+def udp_packets_rounded(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """The throughput has two decimals and gives the rate back."""
     for rows in udp.tables(sheet).values():
         for row in rows:
@@ -149,24 +132,13 @@ def check_udp_packets_rounded(sheet: MeasuredGuide, _older: MeasuredGuide | None
                 )
 
 
-UDP_PACKETS_ROUNDED = Rule(
-    id="udp-packets-rounded",
-    title="Packets in whole thousands",
-    severity=Severity.INFO,
-    check=check_udp_packets_rounded,
-    effect=Effect.RECOVERED,
-)
-
-
-# --- Searches without loss that stopped early ---
-
-
 _BROKEN = 0.25  # of what the same table proves possible
 _SUSPECT = 0.7
 _LITTLE_LOSS = 1.0  # percent: almost the rate without loss
 
 
-def check_udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("udp-search-stuck", "The search for the rate without loss got stuck", Severity.ERROR, Effect.BROKEN)
+def udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find searches without loss that stopped too early.
 
     The work is per packet, so a smaller frame allows at least the packet rate of a larger one. A rate far below that
@@ -223,23 +195,12 @@ def _bytes(row: udp.UdpRow) -> float:
     return row.packets_k * row.frame
 
 
-UDP_SEARCH_STUCK = Rule(
-    id="udp-search-stuck",
-    title="The search for the rate without loss got stuck",
-    severity=Severity.ERROR,
-    check=check_udp_search_stuck,
-    effect=Effect.BROKEN,
-)
-
-
-# --- A column of frame sizes that holds datagrams ---
-
-
 _LARGEST_FRAME, _LARGEST_DATAGRAM = 1518, 1472
 _CLOCKS = 1.0005  # two ends' clocks
 
 
-def check_udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+@rule("udp-size-label", "Frames that are datagrams", Severity.WARNING)
+def udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find rows that name their datagram instead of their frame.
 
     1472 is the largest datagram; and no frame of 1024 bytes carries 939 Mbit/s of payload.
@@ -266,8 +227,3 @@ def check_udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> 
                     row.throughput,
                     also=row.readings[1:],
                 )
-
-
-UDP_SIZE_LABEL = Rule(
-    id="udp-size-label", title="Frames that are datagrams", severity=Severity.WARNING, check=check_udp_size_label
-)

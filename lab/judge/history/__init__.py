@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 from attrs import evolve
 
-from lab.judge.history.constants import CONSTANTS, Constants
-from lab.judge.history.model import CAUSES, HistoryRun, Outcome, Series, StepVerdict
+from lab.judge.history.model import CAUSES, CONSTANTS, Constants, HistoryRun, Outcome, Series, StepVerdict
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Said, Walk
 

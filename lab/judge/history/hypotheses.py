@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.judge.history.constants import Constants
 from lab.judge.history.kalman import LEVEL, LL, NULL, RIVALS, Bank
-from lab.judge.history.model import Bools, Floats, Index, Ints
+from lab.judge.history.model import Bools, Constants, Floats, Index, Ints
 
 NOTHING, NEW_IMAGE, SILENT = 0, 1, 2
 

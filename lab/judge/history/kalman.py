@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from attrs import define, fields, frozen
 
-from lab.judge.history.constants import Constants
-from lab.judge.history.model import Bools, Floats, Index
+from lab.judge.history.model import Bools, Constants, Floats, Index
 
 LEVEL, IMAGE, NIGHT = range(3)
 LL, LI, LN, II, IN, NN = range(6)

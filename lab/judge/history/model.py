@@ -137,3 +137,88 @@ def _middle(ordered: Floats, count: Ints) -> Floats:
     both = np.take_along_axis(ordered, np.stack([low, high], axis=-1), axis=-1)
     middle: Floats = both.mean(axis=-1)
     return middle
+
+
+# --- The constants of the history's judge, each with its reason ---
+# Relative sizes are differences of natural logarithms: 0.01 is one per cent.
+
+
+@frozen(kw_only=True)
+class Constants:
+    """All constants; tests and benches may use other sets than `CONSTANTS`."""
+
+    # A run
+    huber: float = (
+        1.5  # samples further than this many s from the median are pulled in: 4 % less efficient than the mean
+    )
+    efficiency: float = 1.07  # variance of that centre over the mean's, for normal samples
+    spread_memory: float = 0.05  # s follows a board that grows noisier within some 20 runs
+
+    # Nothing changed
+    first_runs: int = 8  # the median of as many begins a series; fewer do not survive a second mode
+    drift: float = 0.0002  # of the level, a night: some 0.4 % in a year, as ageing and seasons do
+    rerun_shared: float = 0.85  # a rerun of the same night has that much of the night in it,
+    rerun_own: float = 0.5  # and something of its own: this share of the variance of nights
+    least_night: float = 0.0003  # no series repeats better than this from night to night
+
+    # The states of a run: ordinary, in the known second mode, or odd
+    odd_size: float = 0.03  # a disturbed night is off by some 3 %,
+    odd_gross_size: float = 0.5  # or by any amount:
+    odd_gross: float = 0.02  # one in fifty of them
+
+    # Priors of what is learned, each worth so many observations
+    night: float = 0.0025  # boot times of boards of the lab
+    night_worth: float = 10.0
+    night_correlation: float = 0.4
+    night_correlation_worth: float = 30.0
+    odd: float = 0.04
+    odd_worth: float = 25.0
+    image: float = 0.0005  # from image to image without anybody's doing: code layout, cache colours
+    image_worth: float = 6.0
+    image_scale: float = 0.01  # an image whose own variance is much above this one's square teaches little
+    mode_least_hits: float = 3.0  # fewer runs that lie together are no second mode
+    mode_most: float = 0.4  # a "second" mode in more runs than this is the first one
+    learn_runs: int = 366  # learn from the last year
+    learn_every_at_first: int = 5  # runs
+    learn_every: int = 20
+    learn_at_first: int = 60  # runs that count as the first ones
+
+    # Known changes: the deviation of the level that they may bring
+    swap_board: float = 0.006  # two boards of one type
+    swap_other: float = 0.003  # card, adapter, host, tester
+
+    # Rivals of "nothing changed"
+    rival_sizes: tuple[float, ...] = (0.01, 0.04, 0.5)  # a step is of the size of one of these,
+    rival_shares: tuple[float, ...] = (0.49, 0.49, 0.02)  # as often as this
+    rival_life: int = 12  # nights; what has not shown by then is the drift's
+    rival_end: float = -3.0  # log ratio at which a rival is given up
+    silent_surprise: float = 3.0  # deviations of a run without a cause from which on it gets a rival of its own
+    silent_rivals: int = 2  # at most so many at a time
+
+    # Decisions, as logarithms of the mean likelihood ratio
+    ask: float = -0.6  # on a first night; a step of a second mode's size says no more of itself at first
+    ask_again: float = 0.5  # the first rerun must have made it likelier
+    ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
+    ask_later: float = 2.5  # the next night comes anyway
+    most_reruns: int = 3  # a night
+    first_night: float = 5.0  # with all its reruns
+    later_night: float = 5.5  # one in 250, times some four rivals a month
+    later_without_reruns: float = 6.5  # no rerun was possible
+    without_reruns: float = 12.0  # on the first night: one run in its second mode must not do
+    silent: float = 10.0  # there are more nights without a new image than with one
+    silent_odds: float = 2.5  # a change comes with a new image rather than on the night after it
+    least_effect: float = 0.006  # smaller ones are not worth work
+
+    # A new slow mode of single boots
+    slow_least: float = 0.03
+    slow_spreads: float = 4.0  # a boot slower than the centre by this many s, and by slow_least, is slow
+    slow_rate: float = 0.02  # share of slow boots before any are counted
+    slow_worth: float = 25.0  # boots
+    slow_known: float = 130.0  # boots after which the share is known
+    slow_new_least: float = 0.12  # a new mode is at least so frequent,
+    slow_new_times: float = 4.0  # and so many times as frequent as before
+    slow_most: float = 3.5  # of evidence from one run: a single bad night is none
+    slow_decides: float = 8.5
+
+
+CONSTANTS: Final = Constants()

@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
-from lab.judge.history.constants import Constants
-from lab.judge.history.model import Bools, Floats, HistoryRun, Ints, Series
+from lab.judge.history.model import Bools, Constants, Floats, HistoryRun, Ints, Series
 
 _NAMES: Final = frozenset({"image", "software"})  # causes by which two runs of one label can be told apart
 _SOFTWARE: Final = _NAMES | {"release"}  # causes of which each change is a new image

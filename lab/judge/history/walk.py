@@ -8,10 +8,9 @@ from __future__ import annotations
 import numpy as np
 from attrs import define, frozen
 
-from lab.judge.history.constants import Constants
 from lab.judge.history.hypotheses import NEW_IMAGE, SILENT, Rivals
 from lab.judge.history.kalman import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank, Learned
-from lab.judge.history.model import Bools, Floats, Index, Ints, Spread, centre, spread
+from lab.judge.history.model import Bools, Constants, Floats, Index, Ints, Spread, centre, spread
 from lab.judge.history.table import Night
 
 _SURE = 1.96  # 95 % of a normal distribution lie within so many deviations
@@ -370,9 +369,6 @@ def _mode_at_first(
     return best, np.minimum(share, known.mode_most)
 
 
-# --- Usual moves between images ---
-
-
 @define(eq=False, init=False)
 class Images:
     """Each series' current image and statistics of earlier ones, (series,).
@@ -424,9 +420,6 @@ class Images:
         self.level[rows] = bank.mean[LEVEL, rows, NULL]
         self.variance[rows] = bank.cov[LL, rows, NULL] + 1e-12
         self.total[rows] = self.count[rows] = self.noise[rows] = 0.0
-
-
-# --- New modes of single boots ---
 
 
 class SlowMode:

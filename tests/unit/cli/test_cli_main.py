@@ -40,7 +40,7 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[CommandGrou
     """A group whose commands fail."""
     (tmp_path / "failing_commands.py").write_text(FAILING)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return (CommandGroup("group", "failing_commands", "A group that fails."),)
+    return (CommandGroup("group", "A group that fails.", "failing_commands"),)
 
 
 LAB = Path(sys.executable).with_name("lab")
@@ -223,7 +223,7 @@ def test_a_terminal_without_these_letters_gets_what_it_can_show(
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from lab.cli import main\n"
         "from lab.cli.groups import CommandGroup\n"
-        "sys.exit(main(['group', 'unicode'], [CommandGroup('group', 'failing_commands', '')]))\n"
+        "sys.exit(main(['group', 'unicode'], [CommandGroup('group', '', 'failing_commands')]))\n"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],

@@ -103,7 +103,7 @@ def test_the_page_of_findings_counts_every_finding() -> None:
 
 
 def test_every_metric_of_a_guide_has_one_unit_and_direction() -> None:
-    entries = [entry.quantity.metric for entry in catalogue.load().entries]
+    entries = [entry.quantity for entry in catalogue.load().entries]
     for metric in entries:
         assert {(other.unit, other.better) for other in entries if other.name == metric.name} == {
             (metric.unit, metric.better)

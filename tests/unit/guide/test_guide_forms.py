@@ -9,7 +9,7 @@ import pytest
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import directives, html, plain_text, reader
+from lab.guide import html, plain_text, reader, rst
 from lab.guide.model import CellKind
 
 HEADER = "<tr><th>Benchmarks</th><th>am62xx_sk-fs: perf</th></tr>"
@@ -167,7 +167,7 @@ def test_branches_that_nobody_chose_are_all_read_and_it_is_said() -> None:
     ],
 )
 def test_a_condition_is_decided_without_running_it(condition: str, expected: bool | None) -> None:
-    assert directives.holds(condition, {"CONFIG_part": "AM62X"}) is expected
+    assert rst.holds(condition, {"CONFIG_part": "AM62X"}) is expected
 
 
 @pytest.mark.parametrize("word", ["read", "check"])

@@ -27,7 +27,6 @@ from lab.errors import ConfigurationError, TestStableError
 from lab.guide import (
     compare,
     compose,
-    history,
     importer,
     layout,
     measurements,
@@ -439,7 +438,9 @@ def test_the_good_cycles_of_a_run_that_failed_are_in_no_guide(store: Store, tmp_
     (path,) = writer.write(store, "11.01", (), tmp_path, ["html"], say=said.append)
     assert said == [f"left out: {written.failed[0]}"]
     assert written.failed[0] in path.read_text()
-    for point in (one for found in history.trends(store, "boot.time", "SK-AM62-0042", {}) for one in found.points):
+    for point in (
+        one for found in stored_release.trends(store, "boot.time", "SK-AM62-0042", {}) for one in found.points
+    ):
         assert point.value < 99
 
 
@@ -495,12 +496,12 @@ def test_a_release_that_is_only_measured_can_be_compared(store: Store) -> None:
 def test_releases_are_followed_through_the_store(library: Store) -> None:
     store = library
     assert stored_release.releases(store, SK) == ["09.02", "11.01"]
-    (rd,) = history.trends(store, "lmbench.bw_mem", SK, {"operation": "rd", "size": "1mb"})
+    (rd,) = stored_release.trends(store, "lmbench.bw_mem", SK, {"operation": "rd", "size": "1mb"})
     assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02", 1282.29, None), ("11.01", 1303.54, None)]
-    (aes,) = history.trends(store, "ipsec.throughput", SK, {"algorithm": "aes128"})
+    (aes,) = stored_release.trends(store, "ipsec.throughput", SK, {"algorithm": "aes128"})
     assert [bool(p.note) for p in aes.points] == [False, True]
     with pytest.raises(ConfigurationError, match=r"no release has 'boot.tyme'"):
-        history.trends(store, "boot.tyme", SK, {})
+        stored_release.trends(store, "boot.tyme", SK, {})
 
 
 def test_what_is_not_in_the_store_is_said_with_what_is(store: Store, small: Path) -> None:

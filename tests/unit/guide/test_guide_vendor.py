@@ -9,7 +9,7 @@ import pytest
 
 from lab.guide import annotations as guide_annotations
 from lab.guide import measurements as sheets
-from lab.guide import reader, vendor
+from lab.guide import reader, writer
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease
 
 
@@ -24,7 +24,7 @@ def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_val
             own = {(r.params["operation"], r.params["size"]): r for r in bandwidths if r.board == board}
             values = {key: known.number(r) for key, r in own.items()}
             printed = {key: r.cell.value.text for key, r in own.items()}
-            assert vendor.paired({key: value for key, value in values.items() if value is not None}) == printed
+            assert writer.paired({key: value for key, value in values.items() if value is not None}) == printed
             ranges += sum("min" in text for text in printed.values())
     assert ranges == 288
 
@@ -35,7 +35,7 @@ def entry(metric: str, value: float, *, samples: int | None = 1, **params: str) 
 
 def texts(*entries: GuideEntry) -> dict[str, str]:
     """Row or metric -> cell of the vendor's view."""
-    release = vendor.view(GuideRelease("11.01", ("board",), entries))
+    release = writer.vendor_view(GuideRelease("11.01", ("board",), entries))
     return {e.origin.row if e.origin else e.metric: e.text for e in release.entries}
 
 

@@ -15,9 +15,9 @@ from lab.guide import catalogue
 from lab.judge import noise
 from lab.judge.compare import compare
 from lab.judge.noise import ClockRules, HistoryRules, Noise, SpikeRules
-from lab.judge.number import Number, NumberEvidence, Work, of_summary
+from lab.judge.number import Number, NumberEvidence, Work, of_average
 from lab.judge.verdicts import Verdict
-from lab.metrics import Metric, Sample, summarise
+from lab.metrics import Metric
 from lab.metrics.catalogue import ALL, BOOT_TIME, published
 
 USUAL = Noise(0.03)
@@ -135,7 +135,7 @@ def test_what_is_known_survives_the_store() -> None:
 
 def test_a_run_whose_cycles_all_failed_has_no_samples() -> None:
     empty = Number("run 2", BOOT_TIME, {}, None)
-    full = of_summary(BOOT_TIME, {}, summarise([Sample(2.5, 0.001, 1)]), "run 1")
+    full = of_average(BOOT_TIME, {}, 2.5, 0.001, "run 1")
     assert compare(full, empty, USUAL).verdict is Verdict.NO_SAMPLES
     assert compare(empty, full, USUAL).verdict is Verdict.NO_HISTORY
 

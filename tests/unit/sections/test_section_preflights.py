@@ -14,7 +14,7 @@ from lab import boards
 from lab.benchmarks import needs
 from lab.benchmarks.ipsec import SECTIONS as IPSEC
 from lab.benchmarks.section import Need, named, preflight
-from lab.benchmarks.sections import ALL, of_chapter, of_number, order
+from lab.benchmarks.sections import ALL, of_chapter, order
 from lab.benchmarks.site import LabSite, of_options
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
@@ -180,13 +180,6 @@ def test_sections_stand_by_chapter_those_that_destroy_nothing_first_and_linux_be
     writes = [s for s in ALL if "filesystem_tests" in s.command or (s.where == "uboot" and "write" in s.command)]
     assert len(writes) > len(its[:3])
     assert all(s.overwrites for s in writes)
-
-
-def test_a_number_of_a_guide_leads_to_its_section() -> None:
-    pacing = of_number("ethernet.tcp.cpu_load", {"port": "cpsw", "pacing": "interrupt pacing"})
-    assert pacing is not None
-    assert pacing.name == "tcp-pacing"
-    assert of_number("boot.time", {"medium": "sd"}) is None
 
 
 def test_a_wrong_option_of_the_env_is_named_with_what_it_takes() -> None:

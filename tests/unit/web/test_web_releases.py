@@ -25,8 +25,7 @@ from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.host.clock import utc_now
-from lab.judge.baseline import judge_run, judged_averages
-from lab.judge.document import document
+from lab.judge.baseline import document, judge_run, judged_averages
 from lab.judge.labels import release_before
 from lab.judge.records import NewVerdict
 from lab.judge.store import review, write_verdicts
