@@ -188,15 +188,15 @@ def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_pa
         told.append(progress)
         began.set()
 
-    writer = threading.Thread(target=writer.write, args=(plan, report))
+    writing = threading.Thread(target=writer.write, args=(plan, report))
     with locks.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print):
-        writer.start()
+        writing.start()
         assert began.wait(DEADLINE_S)
         assert told[0].step == (
             "waits for the write of /dev/sdy by ann from 10.0.0.9 at the same USB hub (pci-0000:00:14.0-usb-0:3)"
         )
         assert other.card.read_bytes() == b"\xa5" * SIZE
-    writer.join(DEADLINE_S)
+    writing.join(DEADLINE_S)
     assert other.card.read_bytes()[: len(DATA)] == DATA
     assert writer.verify(plan).bytes == len(DATA)
 
