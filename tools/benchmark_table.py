@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import define, field
 
 from lab.benchmarks.section import Section
-from lab.benchmarks.sections import of_number
+from lab.benchmarks.sections import ALL
 from lab.guide import layout, reader
 from lab.guide import measurements as sheets
 
@@ -41,6 +41,12 @@ class TableRow:
     guides: dict[str, None] = field(factory=dict)
     metrics: dict[str, None] = field(factory=dict)
     sections: dict[str, Section] = field(factory=dict)
+
+
+def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
+    """The section of a guide's number; None: none."""
+    fitting = [s for s in ALL if metric in s.metrics and s.params.items() <= params.items()]
+    return max(fitting, key=lambda section: len(section.params), default=None)
 
 
 def tables(paths: Mapping[str, Path]) -> dict[str, TableRow]:
