@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from support.guide_family import import_guide, mini, table
+from support.guide_family import import_guide
 from support.scraped import Scrape, scrape
 
 from exporters.measurements import FigureMaker
@@ -19,7 +19,6 @@ from lab.guide.compare import Change, Comparison
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
-from lab.results.models import AttemptRow
 from lab.results.snapshot import watch
 from lab.results.store import Store, open_store
 
@@ -116,19 +115,3 @@ def test_the_judge_of_runs_says_the_same(store: Store, exported: dict[Key, Metri
     assert len(judged.of(Verdict.REGRESSION)) == 14
     found = Counter(number.judgement.verdict for number in judged.numbers if number.baseline is not None)
     assert found == Counter(change.verdict for key, change in exported.items() if key[0] == BOARDS[0])
-
-
-def test_numbers_that_an_older_boardlab_imported_are_not_judged_until_they_are_imported_again(
-    tmp_path: Path,
-) -> None:
-    url, guide = str(tmp_path / "old.db"), tmp_path / "guide.rst"
-    with open_store(url) as store:
-        for release, time_us in (("09.02", 2.98), ("11.01", 3.14)):
-            guide.write_text(mini(table(f"Benchmarks,{BOARDS[0]}: perf", f"lat_sem (us),{time_us}", title="LMBench")))
-            import_guide(store, guide, release, BOARDS[0], NOW)
-        store._write(lambda session: session.query(AttemptRow).update({AttemptRow.details: {}}))
-        verdicts = {change.verdict for change in ResultsReader(watch(url)).read().changes}
-        assert verdicts == {Verdict.NOT_COMPARABLE}
-        again = import_guide(store, guide, "11.01", BOARDS[0], NOW)
-        assert all(one.is_new for one in again)
-        assert not any(one.is_new for one in import_guide(store, guide, "11.01", BOARDS[0], NOW))
