@@ -19,7 +19,7 @@ from exporters.farm.build import LabelledValue as BuildLabelledValue
 from exporters.farm.build import gauge
 from exporters.measurements import ExportedMeasurement, Labels, LatestRun, RunKey, clean
 from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
-from exporters.verdicts import Against, MetricChange
+from exporters.verdicts import MetricChange, Reference
 from lab.host.clock import utc_now
 from lab.judge.store import Standing, standing
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
@@ -109,8 +109,8 @@ def _of_groups(groups: Sequence[LatestRun]) -> Iterator[Metric]:
 
 
 _CHANGES: Final = {
-    Against.RELEASE: "from the release before",
-    Against.BASELINE: "from the last accepted runs",
+    Reference.RELEASE: "from the release before",
+    Reference.BASELINE: "from the last accepted runs",
 }
 
 

@@ -224,12 +224,12 @@ class Tallies:
         for key, histogram in other.cycles.items():
             self.cycles.setdefault(key, Histogram([0] * len(histogram.counts))).add(histogram)
 
-    def of(self, kept: Container[tuple[str, str]]) -> Tallies:
+    def of(self, exported: Container[tuple[str, str]]) -> Tallies:
         """Counts of some (board, release)."""
-        attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in kept})
-        moments = Counter({key: n for key, n in self.moments.items() if (key[0], key[2]) in kept})
+        attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in exported})
+        moments = Counter({key: n for key, n in self.moments.items() if (key[0], key[2]) in exported})
         return Tallies(
-            attempts, moments, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept}
+            attempts, moments, {key: h for key, h in self.cycles.items() if (key.board, key.release) in exported}
         )
 
     def rise_to(self, other: Tallies) -> None:
@@ -390,8 +390,8 @@ class ResultsReader:
         self._shown.rise_to(now)
         groups = tuple(group for _, group in taken.values())
         left_out["figures"] = sum(group.left_out for group in groups)
-        kept = {(clean(head.board), clean(head.release)) for head in heads}
-        return ExportView(groups, changes, builds, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
+        exported = {(clean(head.board), clean(head.release)) for head in heads}
+        return ExportView(groups, changes, builds, _last_runs(heads), self._shown.of(exported), outcomes, left_out)
 
     def _changes(
         self,
@@ -422,10 +422,10 @@ class ResultsReader:
                 too_many.add(head.board)
                 continue
             boards.setdefault(head.board, {}).setdefault(head.release)
-        kept = {board: set(list(found)[: self.limits.releases_per_board]) for board, found in boards.items()}
-        releases = sum(len(found) - len(kept[board]) for board, found in boards.items())
+        exported = {board: set(list(found)[: self.limits.releases_per_board]) for board, found in boards.items()}
+        releases = sum(len(found) - len(exported[board]) for board, found in boards.items())
         left_out = {"boards": len(too_many), "releases": releases}
-        return [head for head in heads if head.release in kept.get(head.board, ())], left_out
+        return [head for head in heads if head.release in exported.get(head.board, ())], left_out
 
     def _places_of(self, snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, set[BootVariant]]:
         places: dict[int, set[BootVariant]] = {head.id: set() for head in heads}

@@ -20,7 +20,7 @@ from exporters.farm.host import (
     UsbDevice,
 )
 from exporters.farm.places import PlaceCollector
-from exporters.farm.schedules import Due, Schedules
+from exporters.farm.schedules import ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
@@ -32,7 +32,7 @@ from lab.results.snapshot import SnapshotReader
 
 
 @frozen
-class Watched:
+class OptionalSources:
     """Optional sources of a host.
 
     Attributes:
@@ -41,7 +41,7 @@ class Watched:
         none.
     """
 
-    due: Sequence[Due] = ()
+    due: Sequence[ScheduledRun] = ()
     pdudaemon: str = ""
     coordinator: str = ""
     usb: Sequence[UsbDevice] = ()
@@ -86,37 +86,41 @@ class Sources:
         return [*([] if self.results is None else [self.results]), *self.live]
 
 
-def sources(watcher: SnapshotReader, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
+def sources(
+    watcher: SnapshotReader, runtime: Path, optional: OptionalSources, interval_s: float, clock: Clock
+) -> Sources:
     """Pollers of a lab host with results."""
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
-        "health": Healths(watcher, watched.rule, watched.reference).read,
-        "failures": StandingFailures(watcher, watched.evidence).read,
-        "verdicts": StandingVerdicts(watcher, watched.evidence).read,
-        **_of_host(runtime, folders, watched),
+        "health": Healths(watcher, optional.rule, optional.reference).read,
+        "failures": StandingFailures(watcher, optional.evidence).read,
+        "verdicts": StandingVerdicts(watcher, optional.evidence).read,
+        **_of_host(runtime, folders, optional),
     }
-    if watched.due:
-        live["schedules"] = Schedules(watcher, list(watched.due)).read
+    if optional.due:
+        live["schedules"] = Schedules(watcher, list(optional.due)).read
     pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
     results = Poller("results", ResultsSource(ResultsReader(watcher)).read, interval_s, clock)
     return Sources(results, pollers)
 
 
-def host_sources(data: Path, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
+def host_sources(data: Path, runtime: Path, optional: OptionalSources, interval_s: float, clock: Clock) -> Sources:
     """Pollers of a farm's host without results.
 
     Args:
         data: folder of its artifacts, which need not exist yet.
     """
     there = next((path for path in (data, *data.parents) if path.exists()), Path("/"))
-    live = _of_host(runtime, {"artifacts": there, "recordings": runtime.parent}, watched)
+    live = _of_host(runtime, {"artifacts": there, "recordings": runtime.parent}, optional)
     return Sources(None, [Poller(name, read, interval_s, clock) for name, read in live.items()])
 
 
-def _of_host(runtime: Path, folders: Mapping[str, Path], watched: Watched) -> dict[str, Callable[[], list[Metric]]]:
+def _of_host(
+    runtime: Path, folders: Mapping[str, Path], optional: OptionalSources
+) -> dict[str, Callable[[], list[Metric]]]:
     """Sources of every host, with or without results."""
     live: dict[str, Callable[[], list[Metric]]] = {
         "console": ConsoleCollector(runtime).read,
@@ -124,12 +128,12 @@ def _of_host(runtime: Path, folders: Mapping[str, Path], watched: Watched) -> di
         "rails": RailsCollector(runtime).read,
         "disks": Disks(folders).read,
     }
-    if watched.pdudaemon:
-        live["pdudaemon"] = PduDaemonProbe(watched.pdudaemon).read
-    if watched.coordinator:
+    if optional.pdudaemon:
+        live["pdudaemon"] = PduDaemonProbe(optional.pdudaemon).read
+    if optional.coordinator:
         from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes memory that most hosts save
 
-        live["coordinator"] = PlaceCollector(Coordinator(watched.coordinator).state).read
-    if watched.usb:
-        live["usb"] = Usb(list(watched.usb), RealUdev()).read
+        live["coordinator"] = PlaceCollector(Coordinator(optional.coordinator).state).read
+    if optional.usb:
+        live["usb"] = Usb(list(optional.usb), RealUdev()).read
     return live

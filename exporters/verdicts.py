@@ -22,7 +22,7 @@ from lab.results.records import PUBLISHED
 from lab.results.snapshot import RunHead, StoreSnapshot
 
 
-class Against(enum.StrEnum):
+class Reference(enum.StrEnum):
     """Reference of a change."""
 
     RELEASE = "release"  # the release before
@@ -38,7 +38,7 @@ class MetricChange:
         the old number is zero. regression: of an unaccepted run.
     """
 
-    kind: Against
+    kind: Reference
     key: RunKey
     metric: str
     labels: Labels
@@ -56,7 +56,7 @@ class _Task:
         wanted: its reference runs. before: its earlier runs; both are oldest first.
     """
 
-    kind: Against
+    kind: Reference
     head: RunHead
     before: tuple[RunHead, ...]
     wanted: tuple[RunHead, ...]
@@ -131,7 +131,7 @@ class Judge:
             RunKey(*map(clean, names)),
             average.metric.name,
             self.maker.labels(average.metric, average.params),
-            clean(task.against) if task.kind is Against.RELEASE else "",
+            clean(task.against) if task.kind is Reference.RELEASE else "",
             judgement.effect,
             judgement.verdict,
             judgement.verdict is Verdict.REGRESSION and not task.is_accepted,
@@ -149,11 +149,11 @@ def _tasks(
     latest: dict[BootVariant, RunHead] = {}
     by_release: dict[tuple[BootVariant, bool], dict[tuple[int, ...], list[RunHead]]] = {}
 
-    def add(place: BootVariant, kind: Against, head: RunHead, wanted: Sequence[RunHead], accepted: bool) -> None:
+    def add(place: BootVariant, kind: Reference, head: RunHead, wanted: Sequence[RunHead], accepted: bool) -> None:
         most = noise.load().history.longest * RUNS_BACK
         before = earlier(runs, head, decisions)
-        chosen = window(before, decisions) if kind is Against.BASELINE else wanted
-        against = "the last accepted runs" if kind is Against.BASELINE else wanted[-1].release
+        chosen = window(before, decisions) if kind is Reference.BASELINE else wanted
+        against = "the last accepted runs" if kind is Reference.BASELINE else wanted[-1].release
         task = _Task(kind, head, tuple(before[-most:]), tuple(chosen[-most:]), against, accepted)
         tasks.setdefault(task.fingerprint, (task, set()))[1].add((clean(place.medium), clean(place.init)))
 
@@ -165,9 +165,9 @@ def _tasks(
                 of_kernel.setdefault(release_key(head.release), []).append(head)
     for place, head in latest.items():
         if head.kind != PUBLISHED:  # a release has one published run
-            add(place, Against.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
+            add(place, Reference.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
     for (place, _), releases in by_release.items():
         if len(releases) > 1:
             old, new = (releases[number] for number in sorted(releases)[-2:])
-            add(place, Against.RELEASE, new[-1], old, any(decisions.get(each.id) == ACCEPTED for each in new))
+            add(place, Reference.RELEASE, new[-1], old, any(decisions.get(each.id) == ACCEPTED for each in new))
     return tasks

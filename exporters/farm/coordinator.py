@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
-from exporters.farm.places import Away, CoordinatorState, PlaceRow
+from exporters.farm.places import CoordinatorState, MissingResource, PlaceRow
 from lab.errors import ConfigurationError, LabTransientError
 
 TIMEOUT_S: Final = 5.0
@@ -147,7 +147,7 @@ class Coordinator:
             if not any(_fits(match, resource) for resource in offered)
         )
 
-    def lacking(self) -> dict[str, Away]:
+    def lacking(self) -> dict[str, MissingResource]:
         """Missing resource of each unusable place.
 
         Raises:
@@ -161,7 +161,7 @@ class Coordinator:
         found = {str(place.name): away for place in places if (away := _away(place, offered)) is not None}
         whole = [place for place in places if place.name not in found]
         return {
-            str(place.name): evolve(found[place.name], beside=_beside(place, whole, resources))
+            str(place.name): evolve(found[place.name], shared_with=_shared_with(place, whole, resources))
             for place in places
             if place.name in found
         }
@@ -260,7 +260,7 @@ def _by_exporter(resources: Iterable[Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> Away | None:
+def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> MissingResource | None:
     """Missing resource of a place; None: it is whole."""
     port = None
     for match in place.matches:
@@ -268,13 +268,13 @@ def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> Away | None:
         candidates = offered.get(named, ()) if named else itertools.chain.from_iterable(offered.values())
         found = [resource for resource in candidates if _fits(match, resource)]
         if not found:
-            return Away("exporter", named)
+            return MissingResource("exporter", named)
         gone = (each for each in found if each.cls == _PORT and not each.avail)
-        port = port or next((Away("port", str(each.path.exporter_name)) for each in gone), None)
+        port = port or next((MissingResource("port", str(each.path.exporter_name)) for each in gone), None)
     return port
 
 
-def _beside(place: Any, whole: Iterable[Any], resources: Iterable[Any]) -> str:
+def _shared_with(place: Any, whole: Iterable[Any], resources: Iterable[Any]) -> str:
     """A whole place that shares a resource; empty: none.
 
     labgrid gives a resource to one place at a time.

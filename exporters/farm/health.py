@@ -53,7 +53,7 @@ class Healths:
             for board, health in found.items()
             if health.state != "healthy" and health.reasons
         ]
-        kept = [((hold.board,), hold.at.timestamp()) for hold in holds if hold.kind == QUARANTINE]
+        quarantined = [((hold.board,), hold.at.timestamp()) for hold in holds if hold.kind == QUARANTINE]
         checked = [((board,), health.checked_at.timestamp()) for board, health in found.items() if health.checked_at]
         return [
             gauge(
@@ -69,7 +69,10 @@ class Healths:
                 whys,
             ),
             gauge(
-                "boardlab_board_quarantine_timestamp_seconds", "Since when a board is in quarantine.", ["board"], kept
+                "boardlab_board_quarantine_timestamp_seconds",
+                "Since when a board is in quarantine.",
+                ["board"],
+                quarantined,
             ),
             gauge("boardlab_board_checked_timestamp_seconds", "When a board was last checked.", ["board"], checked),
             gauge(

@@ -21,18 +21,18 @@ _SOME: Final = "some-host"  # exporter of a match that is a pattern
 
 
 @frozen
-class Away:
+class MissingResource:
     """A missing resource of a place.
 
     Attributes:
         what: an exporter without the place's resources, or a serial port that its exporter lists as
-        unavailable. exporter: its name; empty: the place's match is a pattern. beside: a whole place with a
+        unavailable. exporter: its name; empty: the place's match is a pattern. shared_with: a whole place with a
         resource of this one, which would lose it to this one's holder; empty: none.
     """
 
     what: Literal["exporter", "port"]
     exporter: str
-    beside: str = ""
+    shared_with: str = ""
 
     @classmethod
     def of(cls, holder: str) -> Self | None:
@@ -72,9 +72,9 @@ class PlaceRow:
     changed_at: float
 
     @property
-    def away(self) -> Away | None:
+    def away(self) -> MissingResource | None:
         """Missing resource that the janitor holds it for; None: none."""
-        return Away.of(self.holder)
+        return MissingResource.of(self.holder)
 
     @property
     def acquired_by(self) -> str:

@@ -137,7 +137,7 @@ _LABELS: Final = ("schedule", "board", "suite", "release")
 
 
 @frozen
-class Due:
+class ScheduledRun:
     """A schedule's due run.
 
     Attributes:
@@ -161,7 +161,7 @@ class Due:
         """Values of _LABELS."""
         return (self.schedule, self.board, ",".join(self.suites), self.release)
 
-    def ordered(self, job: PastJob) -> bool:
+    def matches(self, job: PastJob) -> bool:
         """Return whether a job has this schedule's order.
 
         The person does not matter; an order that measures less is another one.
@@ -174,11 +174,11 @@ class Due:
         return same and job.release == named and self._measured_as(job)
 
     def _measured_as(self, job: PastJob) -> bool:
-        how = job.program == BY_LAB_RUN and _measuring(job.options) == _measuring(self.options)
+        how = job.program == BY_LAB_RUN and _measurement_options(job.options) == _measurement_options(self.options)
         return how and self.cycles in {None, job.cycles}
 
 
-def _measuring(options: Mapping[str, Any]) -> dict[str, Any]:
+def _measurement_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that affect the measurement.
 
     The previously provisioned release does not.
@@ -214,7 +214,7 @@ class Schedules:
     """
 
     watcher: SnapshotReader
-    due: Sequence[Due]
+    due: Sequence[ScheduledRun]
     now: Callable[[], datetime] | None = None
     _known: dict[int, Yield] = field(factory=dict, init=False)
 
@@ -234,9 +234,9 @@ class Schedules:
         return list(_families(found, now))
 
     def _outcome(
-        self, snapshot: StoreSnapshot, due: Due, ended: Iterable[PastJob], heads: Sequence[RunHead]
+        self, snapshot: StoreSnapshot, due: ScheduledRun, ended: Iterable[PastJob], heads: Sequence[RunHead]
     ) -> ScheduleOutcome:
-        jobs = [job for job in ended if due.ordered(job)]
+        jobs = [job for job in ended if due.matches(job)]
         runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
         self._update(snapshot, [head for its in runs.values() for head in its])
         given = {job: [self._known[head.id] for head in its] for job, its in runs.items()}
@@ -272,7 +272,7 @@ def _has_ended(job: PastJob, now: datetime) -> bool:
     return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
 
 
-def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
+def _runs_of(job: PastJob, due: ScheduledRun, heads: Iterable[RunHead]) -> list[RunHead]:
     """Runs of a job, one for each of its suites."""
     if job.started_at is None:
         return []
@@ -289,8 +289,8 @@ def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
     return found
 
 
-def _families(found: Sequence[tuple[Due, ScheduleOutcome]], now: datetime) -> Iterator[Metric]:
-    def times(of: Callable[[Due, ScheduleOutcome], datetime | None]) -> list[LabelledValue]:
+def _families(found: Sequence[tuple[ScheduledRun, ScheduleOutcome]], now: datetime) -> Iterator[Metric]:
+    def times(of: Callable[[ScheduledRun, ScheduleOutcome], datetime | None]) -> list[LabelledValue]:
         each = ((due.labels, of(due, outcome)) for due, outcome in found)
         return [(labels, at.timestamp()) for labels, at in each if at is not None]
 

@@ -30,7 +30,7 @@ UNMOVED = re.compile(r"run \d+: none of \d+ numbers has moved")
 UNASKED = "the judge was not asked (`judge: false`, or no --judge)"
 
 
-class Said(LogLineObserver):
+class JobOutput(LogLineObserver):
     """Observer of the job, verdicts, holder and lab faults in the log."""
 
     def __init__(self):
@@ -69,7 +69,7 @@ class Measure(steps.ShellCommand):
 
     def __init__(self, attempts, check=False, **kwargs):
         super().__init__(**kwargs)
-        self.attempts, self.check, self.said = attempts, check, Said()
+        self.attempts, self.check, self.said = attempts, check, JobOutput()
         self.addLogObserver("stdio", self.said)
 
     @defer.inlineCallbacks
@@ -104,7 +104,7 @@ class Measure(steps.ShellCommand):
         return super().getResultSummary()
 
 
-class Ending(Build):
+class RobustBuild(Build):
     """A build that ends whenever its worker goes.
 
     An exception of it blocks no other build of the worker.
@@ -139,7 +139,7 @@ class Ending(Build):
 
 def measuring(attempts, **kwargs):
     factory = util.BuildFactory([Measure(attempts, **kwargs)])
-    factory.buildClass = Ending
+    factory.buildClass = RobustBuild
     return factory
 
 
@@ -194,7 +194,7 @@ def after_check(check, below):
     return may_begin
 
 
-def there(folder):
+def release_files(folder):
     """Release files of a folder, oldest first.
 
     Hidden files, missing files and dangling links are omitted.
@@ -250,9 +250,9 @@ class Released(ReconfigurableBaseScheduler):
         try:
             known = yield self.getState("known", None)
             if known is None:
-                yield self.setState("known", [path.name for path in there(self.folder)])
+                yield self.setState("known", [path.name for path in release_files(self.folder)])
                 return
-            for path in there(self.folder):
+            for path in release_files(self.folder):
                 state, at = self._wrong.get(path.name, (None, 0))
                 again = state != written(path) or reactor.seconds() - at >= AGAIN_S
                 if path.name not in known and again and (yield self._measured(path)):
@@ -414,7 +414,7 @@ def alert_of(documents):
 
 
 @defer.inlineCallbacks
-def patiently(send):
+def with_retries(send):
     """Send, with a limited number of repetitions.
 
     A server may be restarted, a connection cut.
@@ -428,7 +428,7 @@ def patiently(send):
     return (yield send())
 
 
-class Sure:
+class VerdictStatus:
     """Commit status of a build.
 
     A change for the worse or an unjudged build is no success, a fault of the lab is no failure. A build without
@@ -436,7 +436,7 @@ class Sure:
     """
 
     def createStatus(self, **status):
-        return patiently(lambda: super(Sure, self).createStatus(**status))
+        return with_retries(lambda: super(VerdictStatus, self).createStatus(**status))
 
     def sendMessage(self, reports):
         (build,) = reports[0]["builds"]
@@ -448,11 +448,11 @@ class Sure:
         return super().sendMessage([{**reports[0], "builds": [told]}])
 
 
-class GitHub(Sure, reporters.GitHubStatusPush):
+class GitHub(VerdictStatus, reporters.GitHubStatusPush):
     pass
 
 
-class GitLab(Sure, reporters.GitLabStatusPush):
+class GitLab(VerdictStatus, reporters.GitLabStatusPush):
     pass
 
 
@@ -460,7 +460,7 @@ class Webhook(reporters.HttpStatusPush):
     secrets = ("headers",)
 
     def sendMessage(self, reports):
-        return patiently(lambda: super(Webhook, self).sendMessage(reports))
+        return with_retries(lambda: super(Webhook, self).sendMessage(reports))
 
 
 def services(farm):

@@ -9,7 +9,7 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.farm.doctor import DoctorFinding, examine, patient
+from lab.farm.doctor import DoctorFinding, examine, examined_host
 from lab.shown import bad, doubtful, echo, echo_json, table
 
 NOT_WELL: Final = 1
@@ -38,7 +38,7 @@ def doctor(
     Looks at ports, clocks, disks, services, versions, results and environments. Nothing is changed. Exits with 1 when
     something is bad.
     """
-    found = list(examine(patient(db, farm, runtime, host)))
+    found = list(examine(examined_host(db, farm, runtime, host)))
     if as_json:
         echo_json([asdict(each) for each in found])
     else:

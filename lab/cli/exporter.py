@@ -12,15 +12,15 @@ import typer
 from prometheus_client import Metric
 
 from exporters.farm.host import UsbDevice
-from exporters.farm.schedules import Due
+from exporters.farm.schedules import ScheduledRun
 from exporters.poller import Poller
 from exporters.server import ExporterServer
-from exporters.sources import Sources, Watched, host_sources, sources
+from exporters.sources import OptionalSources, Sources, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
 from lab.farm import job_request, services
 from lab.farm.config import Exporter, Farm, Schedule
-from lab.farm.loaded_config import noted, start_anew
+from lab.farm.loaded_config import record_loaded, restart_process
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.http.access import check_address, load
@@ -35,29 +35,29 @@ SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or re
 app = typer.Typer(help="Results and farm for Prometheus.", no_args_is_help=False)
 
 
-def watched(farm: Farm | None, host: str = "") -> Watched:
+def optional_sources(farm: Farm | None, host: str = "") -> OptionalSources:
     """Things that a farm.yaml names for a host; none without one.
 
     Args:
         host: empty: the first, which has the results, the schedules and the coordinator's metrics.
     """
     if farm is None:
-        return Watched()
+        return OptionalSources()
     name = host or farm.first_host
     its = [device for device in farm.usb if (device.host or farm.first_host) == name]
     usb = [UsbDevice(device.name, device.kind, device.id_path) for device in its]
     if name != farm.first_host:
-        return Watched(pdudaemon=farm.own_pdudaemon, usb=usb)
+        return OptionalSources(pdudaemon=farm.own_pdudaemon, usb=usb)
     due = [_due(schedule) for schedule in farm.timed]
     evidence = EvidenceLinks(farm.run_page)
-    return Watched(
+    return OptionalSources(
         due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference
     )
 
 
-def _due(schedule: Schedule) -> Due:
+def _due(schedule: Schedule) -> ScheduledRun:
     wanted = job_request.expand(schedule.suites)
-    return Due(
+    return ScheduledRun(
         schedule.name,
         schedule.board,
         wanted,
@@ -113,7 +113,7 @@ def exporter(
     folder = runtime or runtime_dir()
     asked, newer = _sources(host_config, host, database, folder, interval), Event()
     if farm is not None and host_config is not None:
-        loaded = noted("exporter", farm, host_config, folder)
+        loaded = record_loaded("exporter", farm, host_config, folder)
 
         def look() -> list[Metric]:
             if loaded.is_older():
@@ -135,15 +135,15 @@ def exporter(
         asked.stop()
     if newer.is_set():
         echo(f"{farm} says something else now: it is loaded")
-        start_anew()
+        restart_process()
     echo("ending")
 
 
 def _sources(farm: Farm | None, host: str, database: str | None, runtime: Path, interval_s: float) -> Sources:
     if farm is not None and host not in {"", farm.first_host}:
         data = locate(database).artifacts
-        return host_sources(data, runtime, watched(farm, host), interval_s, MonotonicRaw())
-    return sources(watch(database), runtime, watched(farm), interval_s, MonotonicRaw())
+        return host_sources(data, runtime, optional_sources(farm, host), interval_s, MonotonicRaw())
+    return sources(watch(database), runtime, optional_sources(farm), interval_s, MonotonicRaw())
 
 
 def address(text: str, option: str = "--listen") -> tuple[str, int]:

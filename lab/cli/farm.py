@@ -26,11 +26,11 @@ from lab.farm import check as farm_check
 from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
 from lab.farm.config import Farm, VirtualBoards, load
-from lab.farm.doctor import DoctorFinding, examine, patient
+from lab.farm.doctor import DoctorFinding, examine, examined_host
 from lab.farm.doctor import services as doctor_services
 from lab.farm.doctor.services import outdated
-from lab.farm.labgrid_place import boards_behind, is_at
-from lab.farm.loaded_config import noted, start_anew
+from lab.farm.labgrid_place import boards_by_place, measures_at
+from lab.farm.loaded_config import record_loaded, restart_process
 from lab.farm.local import LocalFarm, Supervised
 from lab.host import process
 from lab.host.runtime import runtime_dir
@@ -68,7 +68,12 @@ def check(
     farm = load(file)
     names = farm_check.names(farm)
     asked = [] if here or not farm.hosts else doctor_services.examine(farm, file, partial(_doctor, file))
-    found = [*farm_check.problems(farm), *names.public, *farm_check.wiring_problems(farm), *farm_check.untold(farm)]
+    found = [
+        *farm_check.problems(farm),
+        *names.public,
+        *farm_check.wiring_problems(farm),
+        *farm_check.alerting_problems(farm),
+    ]
     own = [] if asked else list(_own(farm, file))  # else `lab doctor` looks, on each host
     found += [_line(each) for each in own if each.level == "bad"]
     warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
@@ -104,7 +109,7 @@ def _line(finding: DoctorFinding) -> str:
 
 
 def _doctor(file: Path, host: str) -> list[DoctorFinding]:
-    return list(examine(patient(None, file, None, host)))
+    return list(examine(examined_host(None, file, None, host)))
 
 
 def lines(names: Sequence[str], found: Sequence[doctor_services.Found]) -> list[str]:
@@ -225,7 +230,7 @@ def discover_usb(
     folder = Path(farm.directory) if farm else Path.cwd()
     exports = discover.exported(farm, folder)
     envs = [*discover.environments(folder), *exports]
-    devices = discover.plugged()
+    devices = discover.detected_devices()
     names = {device.id_path: discover.named(device.id_path, envs, farm) for device in devices}
     if not devices:
         echo("No USB adapter, SD multiplexer or hub is plugged in.")
@@ -337,7 +342,7 @@ def janitor(
     with open_store(farm.database) as store:
         book = JobQueue(store, process.identity(), process.has_died)
         grace_s = 0.0 if dry_run or once else GRACE_S  # who looks once has not seen since when an exporter is away
-        boards, at = partial(boards_behind, farm), partial(is_at, coordinator=address)
+        boards, at = partial(boards_by_place, farm), partial(measures_at, coordinator=address)
         looker = Janitor(coordinator, store, book, boards, at, grace_s)
         if dry_run or once:
             book.settle()
@@ -347,7 +352,7 @@ def janitor(
             if not deeds:
                 echo("No place is left behind.")
             return
-        loaded, reported = noted("janitor", file, farm, runtime_dir()), ""
+        loaded, reported = record_loaded("janitor", file, farm, runtime_dir()), ""
         while True:
             for deed in janitor_patient(looker):
                 echo(deed.described)
@@ -361,7 +366,7 @@ def janitor(
                     logging.warning("the janitor goes on with the farm.yaml of before: %s", error)
                 reported = str(error)
     echo(f"{file} says something else now: it is loaded")
-    start_anew()
+    restart_process()
 
 
 @app.command()

@@ -20,7 +20,7 @@ from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import lease, services, status
-from lab.farm.labgrid_place import Patience, place_of, placed
+from lab.farm.labgrid_place import PlaceWait, acquired, place_of
 from lab.farm.lease import BusyBoardError, held, opened
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
@@ -102,7 +102,7 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
     board_type, name = envfile.board_of(path)
     book = lease.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
     order = Order(board_type, name, ("health",), str(path), "", None)
-    patience = Patience(
+    place_wait = PlaceWait(
         time.monotonic() + wait_s, _say, lambda: False
     )  # of a job that was cancelled, `held` ends this process
     try:
@@ -111,7 +111,7 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
             host = "" if place_of(path) else socket.gethostname()
             made = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_noted(HealthBook(store, rule), made))
-            os.environ.update(stack.enter_context(placed(book, job, patience)))
+            os.environ.update(stack.enter_context(acquired(book, job, place_wait)))
             began = time.monotonic()
             board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
             found = CheckUp(board, _say).run()

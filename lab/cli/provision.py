@@ -20,7 +20,7 @@ from lab.control.provisioning import recover_by
 from lab.env import envfile
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.labgrid_place import Patience, place_of, placed
+from lab.farm.labgrid_place import PlaceWait, acquired, place_of
 from lab.farm.lease import BusyBoardError, held, queue
 from lab.farm.runner import BUSY
 from lab.host import process
@@ -136,9 +136,9 @@ def _strategy(env: str) -> Any:
 def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[Job]:
     """Hold the board and its labgrid place as a visible job."""
     book = queue(store, BY_PROVISION, ignores=ignore)
-    patience = Patience(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
+    place_wait = PlaceWait(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:
-        with held(book, order, wait_s, _say) as job, placed(book, job, patience) as as_user:
+        with held(book, order, wait_s, _say) as job, acquired(book, job, place_wait) as as_user:
             os.environ.update(as_user)
             yield job
     except BusyBoardError as error:

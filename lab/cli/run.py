@@ -21,8 +21,8 @@ from lab.cli.options import Database
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import job_request, lease, runner, services
-from lab.farm.queue import Room
-from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, told_again
+from lab.farm.queue import HostCapacity
+from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, report_again
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
 from lab.jobs.records import Job, Order, call, number
@@ -170,7 +170,7 @@ def run(
         ended = listing.answered(store, request) if go_on and request else None
         if ended is not None:
             echo(f"job {ended.called}: {ended.state} for this request before; nothing is measured again")
-            code = told_again(store, ended, echo)
+            code = report_again(store, ended, echo)
         else:
             if resume is None:
                 if confirms is not None:
@@ -184,12 +184,12 @@ def run(
                 _same_order(job, suite, release, cycles, options)
                 job = book.take_up(job.id)
             echo(f"job {job.called}: {','.join(job.suites)} on {job.board}, results in {store.url}")
-            room = Room(book, limits) if scheduled and limits is not None else None
+            capacity = HostCapacity(book, limits) if scheduled and limits is not None else None
             gap_s = limits.power_on_gap if limits is not None else 0.0
             try:
-                code = Runner(book, place, echo, room=room, power_on_gap_s=gap_s).run(job, wait)
+                code = Runner(book, place, echo, capacity=capacity, power_on_gap_s=gap_s).run(job, wait)
             finally:
-                runner.begin(store)
+                runner.start_upload(store)
     raise typer.Exit(code)
 
 

@@ -84,7 +84,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
     Args:
     environ: variables of the runs beside the worker's.
     """
-    told = {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
+    receivers = {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
     boards = [{"name": b.name, "env": b.env, "host": farm.host_of(b), "hub": b.hub} for b in farm.boards]
     return {
         "program": farm.program,
@@ -105,7 +105,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "person": PERSON_VARIABLE,
         "alertmanager": farm.alertmanager,
         "documents": farm.documents,
-        "told": {name: each and asdict(each) for name, each in told.items()},
+        "told": {name: each and asdict(each) for name, each in receivers.items()},
     }
 
 

@@ -95,7 +95,7 @@ def _is_hidden(path: Path) -> bool:
     return not os.access(path, os.R_OK)
 
 
-def untold(farm: Farm) -> list[str]:
+def alerting_problems(farm: Farm) -> list[str]:
     """Check that a configured Alertmanager has a receiver."""
     if not farm.alertmanager:
         return []

@@ -182,7 +182,7 @@ class Buildbot:
     @property
     def secrets(self) -> list[str]:
         """Names of the required files of secrets."""
-        found = [name for name, told in (("github", self.github), ("gitlab", self.gitlab)) if told is not None]
+        found = [name for name, receiver in (("github", self.github), ("gitlab", self.gitlab)) if receiver is not None]
         return [*found, *(["webhook"] if self.webhook is not None and self.webhook.token else [])]
 
 
@@ -480,8 +480,8 @@ def load(path: Path) -> Farm:
     try:
         return _anchored(converter.structure(data, Farm), path.absolute().parent)
     except cattrs.BaseValidationError as error:
-        said = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=farm_validators.reason))
-        raise ConfigurationError(f"{path}: {said}") from error
+        text = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=farm_validators.reason))
+        raise ConfigurationError(f"{path}: {text}") from error
     except ValueError as error:  # of a path that cannot stand in a unit file since the folder's cannot
         raise ConfigurationError(f"{path}: {error}") from error
 

@@ -43,7 +43,7 @@ class Port:
 
 
 @frozen
-class Plugged:
+class DetectedDevice:
     """A USB device that is of use to a lab.
 
     Attributes:
@@ -57,7 +57,7 @@ class Plugged:
     ports: tuple[Port, ...] = ()
 
 
-def plugged(context: Any = None) -> list[Plugged]:
+def detected_devices(context: Any = None) -> list[DetectedDevice]:
     """List the USB devices by socket.
 
     Args:
@@ -80,7 +80,7 @@ def plugged(context: Any = None) -> list[Plugged]:
                 str(properties.get(key, "")).replace("_", " ") for key in ("ID_VENDOR", "ID_MODEL")
             ).strip()
             serial = str(properties.get("ID_SERIAL_SHORT", ""))
-            found.append(Plugged(kind, str(properties["ID_PATH"]), title, serial, tuple(own)))
+            found.append(DetectedDevice(kind, str(properties["ID_PATH"]), title, serial, tuple(own)))
     return sorted(found, key=lambda device: device.id_path)
 
 
@@ -107,7 +107,9 @@ def exported(farm: Farm | None, folder: Path) -> list[Path]:
     return [path] if path is not None and path.is_file() else []
 
 
-def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]], exports: str = "") -> Iterator[str]:
+def proposed(
+    devices: Sequence[DetectedDevice], names: Mapping[str, Sequence[str]], exports: str = ""
+) -> Iterator[str]:
     """Propose configuration lines for devices that no file names.
 
     Args:
@@ -135,7 +137,7 @@ def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]], exp
             yield f"    match: {{'@ID_PATH': '{device.id_path}'}}"
 
 
-def _groups(devices: Iterable[Plugged], exports: str) -> Iterator[str]:
+def _groups(devices: Iterable[DetectedDevice], exports: str) -> Iterator[str]:
     """Propose groups of labgrid's exporter, a Jinja template (## comments)."""
     for device in devices:
         yield f"## group of {exports}: {device.title}, serial number {device.serial or 'none'}; a place's match is HOST/NAME/*"

@@ -21,7 +21,7 @@ MOST_RERUNS: Final = CONSTANTS.most_reruns
 Measure = Callable[[int], int | None]  # repeats a run's measurement; returns the new run, None: there is none
 
 
-def judged(store: Store, run_id: int, measure: Measure, say: Callable[[str], None]) -> bool:
+def judge_with_reruns(store: Store, run_id: int, measure: Measure, say: Callable[[str], None]) -> bool:
     """Judge a run, remeasure on request and report; False: worse for sure.
 
     Args:
@@ -39,10 +39,10 @@ def judged(store: Store, run_id: int, measure: Measure, say: Callable[[str], Non
         if again is None:
             break
         found = judge_run(store, again)
-    return told(store, found.run.id, say)
+    return report(store, found.run.id, say)
 
 
-def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
+def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     """Report a run's stored verdicts; False: a number is worse for sure.
 
     Raises:
@@ -69,7 +69,7 @@ def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     return not any(verdict.alarms for verdict in verdicts)
 
 
-def told_again(store: Store, job: Job, say: Callable[[str], None], until: int | None = None) -> bool:
+def report_again(store: Store, job: Job, say: Callable[[str], None], until: int | None = None) -> bool:
     """Report the verdicts of a job's runs that confirm no other.
 
     Args:
@@ -79,7 +79,7 @@ def told_again(store: Store, job: Job, say: Callable[[str], None], until: int | 
         BoardlabError: the store cannot be used.
     """
     runs = [run.id for run in listing.view(store, job, utc_now()).runs if until is None or run.id <= until]
-    alarms = [run for run in runs if not confirms(store, run) and not told(store, run, say)]
+    alarms = [run for run in runs if not confirms(store, run) and not report(store, run, say)]
     return not alarms
 
 

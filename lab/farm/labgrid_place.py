@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.benchmarks.cycles import AWAY_S
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -37,7 +37,7 @@ _WAITS = "waiting"
 
 
 @frozen
-class Patience:
+class PlaceWait:
     """Conditions of waiting for a place, while the job keeps its lease.
 
     Attributes:
@@ -51,48 +51,48 @@ class Patience:
 
 
 @contextmanager
-def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterator[dict[str, str]]:
+def acquired(book: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> Iterator[dict[str, str]]:
     """Hold the job's place and yield pytest's additional environment variables.
 
     Without a place in the environment it holds none.
 
     Args:
-        patience: None: do not wait for a place that is taken, or whose exporter or coordinator is away.
+        place_wait: None: do not wait for a place that is taken, or whose exporter or coordinator is away.
 
     Raises:
-        BoardlabError: as of `lab.places.lease.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
+        BoardlabError: as of `lab.places.lease.Place.held`, also with `place_wait` if a person has it, see `person_holding`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     with ExitStack() as stack:
-        said, away_at = "", math.inf
+        printed, away_at = "", math.inf
         while True:
             try:
-                environ = stack.enter_context(_placed(book, job))
+                environ = stack.enter_context(_acquired(book, job))
                 break
             except BoardlabError as error:
-                if patience is None or error.failure not in {PLACE_BUSY, *AWAY}:
+                if place_wait is None or error.failure not in {PLACE_BUSY, *AWAY}:
                     raise
                 now = time.monotonic()
                 away_at = min(away_at, now) if error.failure in AWAY else math.inf
-                if now >= min(patience.deadline, away_at + AWAY_S):
+                if now >= min(place_wait.deadline, away_at + AWAY_S):
                     raise
-                if error.failure == PLACE_BUSY and kept_from(book, job):
+                if error.failure == PLACE_BUSY and person_holding(book, job):
                     raise  # the holder may need the board there
-                if str(error) != said:
-                    said = str(error)
-                    patience.say(f"job {job.called} waits: {said}")
-                if patience.ends():
+                if str(error) != printed:
+                    printed = str(error)
+                    place_wait.say(f"job {job.called} waits: {printed}")
+                if place_wait.ends():
                     raise
             time.sleep(POLL_S)
         yield environ
 
 
-def was_taken_away(store: Store, run_id: int) -> bool:
+def lost_place(store: Store, run_id: int) -> bool:
     """Return whether a run ended because it lost its place."""
     attempts = store.attempts(run_id)
     return bool(attempts) and attempts[-1].outcome == "place_lost"
 
 
-def kept_from(book: JobQueue, job: Job) -> str:
+def person_holding(book: JobQueue, job: Job) -> str:
     """Describe the person who holds a job's place; empty: none known."""
     path = Path(job.env)
     name = place_of(path) if path.is_file() else ""
@@ -110,7 +110,7 @@ def kept_from(book: JobQueue, job: Job) -> str:
 
 
 @contextmanager
-def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
+def _acquired(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     path = Path(job.env)
     name = place_of(path) if path.is_file() else ""
     if not name:
@@ -144,7 +144,9 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         return
 
     def lapsed(holder: str) -> bool:  # which the janitor has not released yet
-        jobs = [each for each in listing.running(book) if each.id != job.id and is_at(each, job.board, name, address)]
+        jobs = [
+            each for each in listing.running(book) if each.id != job.id and measures_at(each, job.board, name, address)
+        ]
         return is_reserved(holder, book) and not in_use(holder, holds_of_people(book, job.board), jobs, book)
 
     also = reserving_user(job.person, known) if book.ignores else None
@@ -153,7 +155,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         yield environ
 
 
-def is_at(job: Job, board: str, place: str, coordinator: str) -> bool:
+def measures_at(job: Job, board: str, place: str, coordinator: str) -> bool:
     """Return whether a job measures at a place of a coordinator.
 
     Its environment may call the board differently.
@@ -185,7 +187,7 @@ def place_of(env: Path) -> str:
     return str(envfile.arguments_of(env, "RemotePlace", "resources").get("name", ""))
 
 
-def boards_behind(farm: Farm) -> dict[str, str]:
+def boards_by_place(farm: Farm) -> dict[str, str]:
     """Boards of labgrid places, from farm.yaml's environments on this host."""
     found = {}
     for board, env in farm.environments.items():
@@ -205,7 +207,7 @@ def held_by_others(farm: Farm) -> dict[str, str]:
 
     It is a person or the janitor, as "host/user"; empty if the coordinator does not answer.
     """
-    boards = boards_behind(farm) if farm.coordinator else {}
+    boards = boards_by_place(farm) if farm.coordinator else {}
     if not boards:
         return {}
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
@@ -218,7 +220,7 @@ def held_by_others(farm: Farm) -> dict[str, str]:
     return {
         board: holders[place]
         for place, board in boards.items()
-        if (holder := holders.get(place)) and (Away.of(holder) is not None or not is_a_program(holder))
+        if (holder := holders.get(place)) and (MissingResource.of(holder) is not None or not is_a_program(holder))
     }
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import reference_board
-from lab.farm.labgrid_place import PLACE_BUSY, kept_from
+from lab.farm.labgrid_place import PLACE_BUSY, person_holding
 from lab.health import QuarantineRule
 from lab.host import process
 from lab.jobs import listing
@@ -67,16 +67,16 @@ def opened(
     Raises:
         BoardlabError: as of `lab.results.open_store`.
     """
-    deadline, told = time.monotonic() + min(wait_s, AWAY_S), False
+    deadline, reported = time.monotonic() + min(wait_s, AWAY_S), False
     while True:
         try:
             return open_store(url, migrate=say)
         except BoardlabError as error:
             if not error.transient or time.monotonic() >= deadline:
                 raise
-            if not told:
+            if not reported:
                 say(f"waits: {error}")
-                told = True
+                reported = True
         pause(QUEUE_POLL_S)
 
 
@@ -88,7 +88,7 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
 
     Raises:
         BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
-            `lab.farm.labgrid_place.placed` says in the body.
+            `lab.farm.labgrid_place.acquired` says in the body.
         KeyboardInterrupt: also where somebody cancelled the job while it waited, which was said.
     """
     with _ended_by_signals():
@@ -139,26 +139,26 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
     Raises:
         KeyboardInterrupt: somebody cancelled it.
     """
-    deadline, told, had = time.monotonic() + wait_s, "", ""
+    deadline, reported, previous = time.monotonic() + wait_s, "", ""
     while True:
-        keeps = kept_from(queue, job)
-        if keeps or had:
+        keeps = person_holding(queue, job)
+        if keeps or previous:
             wait_on(queue, job.id, keeps)  # the place's holder gets the board before us
-        had = keeps
+        previous = keeps
         taken = None if keeps else queue.start(job.id)
         if taken is None and queue.job(job.id).cancelled_by:
             raise KeyboardInterrupt
         late = time.monotonic() >= deadline and (keeps or not queue.watches(job.id))
         if taken is not None or late:
             return taken
-        if (why := keeps or listing.obstacle(queue, job.board)) != told:
+        if (why := keeps or listing.obstacle(queue, job.board)) != reported:
             say(f"job {job.called} waits: {why}")
-            told = why
+            reported = why
         time.sleep(QUEUE_POLL_S)
 
 
 def _obstacle(queue: JobQueue, job: Job) -> str:
-    return kept_from(queue, job) or listing.obstacle(queue, job.board)
+    return person_holding(queue, job) or listing.obstacle(queue, job.board)
 
 
 @contextmanager

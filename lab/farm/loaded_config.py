@@ -67,7 +67,7 @@ def digest(farm: Farm) -> str:
     return sha256(repr(farm).encode()).hexdigest()
 
 
-def noted(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
+def record_loaded(program: str, file: Path, farm: Farm, runtime: Path) -> LoadedFile:
     """Record this program's farm.yaml in the runtime folder.
 
     Nothing is recorded in another user's folder.
@@ -88,7 +88,7 @@ def notes(runtime: Path) -> Iterator[LoadRecord]:
         yield from (note for note in found if process.has_died(note.holder) is not True)
 
 
-def start_anew() -> NoReturn:
+def restart_process() -> NoReturn:
     """Replace this process by the same command, with the same process id."""
     sys.stdout.flush()
     sys.stderr.flush()

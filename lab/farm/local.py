@@ -38,8 +38,8 @@ from lab.virtual.ports import LOOPBACK
 from lab.virtual.sim.options import SimOptions, board_specs
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
-_KEPT: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")
-_KEPT_PREFIXES: Final = ("BOARDLAB_", "LAB_", "LC_", "XDG_")
+_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")
+_VARIABLE_PREFIXES: Final = ("BOARDLAB_", "LAB_", "LC_", "XDG_")
 _QUEUE: Final = ("buildbot", "worker")
 _POLL_S: Final = 0.1
 _log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class LocalFarm:
         board_specs(SimOptions(boards.types, boards.count, "", 0, boards.time_scale))  # a wrong type is named now
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = template(
-            "desk.yaml",
+            "local-farm.yaml",
             user=process.person(),
             directory=scalar(self.folder),
             program=scalar(_LAB),
@@ -152,21 +152,21 @@ class LocalFarm:
         draft.replace(self.file)
 
 
-def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
+def programs(farm: Farm, local: LocalFarm) -> list[Program]:
     """Programs of a farm, in the order of their start."""
-    lab, runtime, database = str(_LAB), ("--runtime", str(desk.runtime)), ("--db", farm.database)
+    lab, runtime, database = str(_LAB), ("--runtime", str(local.runtime)), ("--db", farm.database)
     found = []
     if farm.virtual is not None:
-        found.append(Program("boards", (lab, *_bench(farm, farm.virtual, desk)), farm.pdudaemon.address))
+        found.append(Program("boards", (lab, *_bench(farm, farm.virtual, local)), farm.pdudaemon.address))
     elif farm.pdudaemon.program:
         found.append(
             Program("pdudaemon", (farm.pdudaemon.program, "--conf", farm.pdudaemon.config), farm.pdudaemon.address)
         )
     found.append(Program("console", (lab, "console", "serve", *runtime)))
     found.append(
-        Program("exporter", (lab, "exporter", "--farm", str(desk.file), *runtime, *database), farm.exporter.listen)
+        Program("exporter", (lab, "exporter", "--farm", str(local.file), *runtime, *database), farm.exporter.listen)
     )
-    web = ("web", *farm.web.words, "--farm", str(desk.file), *runtime, *database)
+    web = ("web", *farm.web.words, "--farm", str(local.file), *runtime, *database)
     found.append(Program("web", (lab, *web), farm.web.listen))
     if farm.exports:
         words: tuple[str, ...] = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
@@ -178,9 +178,9 @@ def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
         found.append(Program("rails", (lab, "rails", "serve", *runtime)))
         found.append(Program("export", words, needs=with_port(farm.coordinator)))
     if farm.coordinator:
-        found.append(Program("janitor", (lab, "farm", "janitor", str(desk.file))))
+        found.append(Program("janitor", (lab, "farm", "janitor", str(local.file))))
     if farm.buildbot is not None:
-        queue = buildbot.commands(farm.buildbot, desk.buildbot, buildbot.hosts(farm)[0])
+        queue = buildbot.commands(farm.buildbot, local.buildbot, buildbot.hosts(farm)[0])
         found.append(Program("buildbot", queue["buildbot"], farm.buildbot.www))
         found.append(Program("worker", queue["worker"]))
     return found
@@ -188,7 +188,9 @@ def programs(farm: Farm, desk: LocalFarm) -> list[Program]:
 
 def _own_environ() -> dict[str, str]:
     """Variables of the user's environment that the programs need, without passwords."""
-    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    return {
+        name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith(_VARIABLE_PREFIXES)
+    }
 
 
 def _end_jobs(database: str) -> None:
@@ -202,8 +204,8 @@ def _end_jobs(database: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _bench(farm: Farm, boards: VirtualBoards, desk: LocalFarm) -> list[str]:
-    words = ["virtual", "up", "sim", "--foreground", "--dir", str(desk.bench), "--switch-port", "0"]
+def _bench(farm: Farm, boards: VirtualBoards, local: LocalFarm) -> list[str]:
+    words = ["virtual", "up", "sim", "--foreground", "--dir", str(local.bench), "--switch-port", "0"]
     words += ["--pdu-port", farm.pdudaemon.address.rpartition(":")[2]]
     words += [word for board_type in boards.types for word in ("--type", board_type)]
     return [*words, "--count", str(boards.count), "--time-scale", f"{boards.time_scale:g}"]
@@ -364,13 +366,13 @@ class Supervised:
                         "`lab farm down` ends the others"
                     )
             running = {state.name for state in states.values() if state.state == "RUNNING"}
-            waiting = [p for p in waiting if p.name not in running or not _open(p.address)]
+            waiting = [p for p in waiting if p.name not in running or not _answers(p.address)]
             if waiting and time.monotonic() > deadline:
                 late = ", ".join(program.name for program in waiting)
                 raise LabStableError(f"not started within {START_S:.0f} s: {late}; `lab farm logs NAME` says why")
             time.sleep(_POLL_S)
         for program in programs:
-            if not _open(program.needs):
+            if not _answers(program.needs):
                 _log.warning("%s: no answer at %s yet; it waits for one", program.name, program.needs)
 
     def _last_words(self, program: Program) -> str:
@@ -383,14 +385,14 @@ class Supervised:
 def _require_free(programs: Sequence[Program]) -> None:
     addresses = [program.address for program in programs if program.address]
     for program in programs:
-        if program.address and (addresses.count(program.address) > 1 or _open(program.address)):
+        if program.address and (addresses.count(program.address) > 1 or _answers(program.address)):
             raise ConfigurationError(
                 f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end that one "
                 f"(`ss -ltnp` names it)"
             )
 
 
-def _open(address: str) -> bool:
+def _answers(address: str) -> bool:
     """Return whether a server answers there; without an address: true."""
     if not address:
         return True

@@ -86,8 +86,8 @@ def test_alert(farm: Farm) -> list[Receiver]:
 DEADLINE_S: Final = 10.0
 PLACEHOLDER: Final = ".invalid"  # the domain that never exists (RFC 2606), in the configuration as it is shipped
 _HIDDEN: Final = "<secret>"
-_MEND: Final = "start it (systemctl start prometheus-alertmanager), or correct `alertmanager` in farm.yaml"
-_SAID: Final = 200  # characters of an answer
+_HINT: Final = "start it (systemctl start prometheus-alertmanager), or correct `alertmanager` in farm.yaml"
+_ANSWER_CHARS: Final = 200  # characters of an answer
 
 
 @frozen
@@ -166,13 +166,13 @@ class Alertmanager:
                 answer = session.request(method, url, json=body, timeout=DEADLINE_S)
         except requests.RequestException as error:
             raise LabTransientError(
-                f"Alertmanager at {self.address} does not answer ({type(error).__name__}): {_MEND}",
+                f"Alertmanager at {self.address} does not answer ({type(error).__name__}): {_HINT}",
                 failure="alertmanager",
             ) from error
         if not answer.ok:
-            said = plain_text(answer.text.strip())[:_SAID]
+            text = plain_text(answer.text.strip())[:_ANSWER_CHARS]
             raise LabStableError(
-                f"Alertmanager at {self.address} refused {method} {what}: {answer.status_code} {said}; look at its log, and whether "
+                f"Alertmanager at {self.address} refused {method} {what}: {answer.status_code} {text}; look at its log, and whether "
                 "`alertmanager` in farm.yaml is its address",
                 failure="alertmanager",
             )

@@ -18,7 +18,7 @@ from lab.console.client import ConsoleClient
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.config import Limits
-from lab.farm.labgrid_place import DEFAULT_COORDINATOR, RESERVATION, kept_from, place_of
+from lab.farm.labgrid_place import DEFAULT_COORDINATOR, RESERVATION, person_holding, place_of
 from lab.host import locks
 from lab.host.runtime import runtime_dir, socket_path
 from lab.jobs.listing import Measuring, measuring, obstacle
@@ -52,7 +52,7 @@ def stamps_p99_ms(runtime: Path | None = None) -> float | None:
 
 
 @frozen
-class Room:
+class HostCapacity:
     """Capacity of this host for jobs of a store.
 
     Attributes:
@@ -65,7 +65,7 @@ class Room:
     folder: Path = field(factory=runtime_dir)
     host: str = field(factory=socket.gethostname)
 
-    def lacks(self) -> str:
+    def why_wait(self) -> str:
         """Reason why one more board must wait; empty: none."""
         boards = self._measuring().boards
         most = self.limits.max_boards
@@ -87,7 +87,7 @@ class Room:
             )
         return ""
 
-    def learn(self) -> None:
+    def record(self) -> None:
         """Record the current number of boards if stamps are too late."""
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is None or late_ms <= self.limits.late_ms:
@@ -139,14 +139,14 @@ class JobWaiter:
 
     Attributes:
         say: tells a person a line. is_over: whether the process is to end.
-        room: of this host; None: unlimited.
+        capacity: of this host; None: unlimited.
     """
 
     book: JobQueue
     say: Callable[[str], None]
     is_over: Callable[[], bool]
-    room: Room | None = None
-    _lacks: str = field(default="", init=False)  # reason to wait beside its board
+    capacity: HostCapacity | None = None
+    _obstacle: str = field(default="", init=False)  # reason to wait beside its board
     _unread: bool = field(default=False, init=False)  # the reason is an unreadable environment
 
     def wait(self, job: Job, wait_s: float) -> Job | None:
@@ -161,10 +161,10 @@ class JobWaiter:
         while (started := self._started(job)) is None:
             if self.is_over() or self.book.job(job.id).cancelled_by:
                 return None
-            why = self._lacks or obstacle(self.book, job.board)
-            if job.yields_to and not self._unread and (self._lacks or self.book.refusing(job.board)):
+            why = self._obstacle or obstacle(self.book, job.board)
+            if job.yields_to and not self._unread and (self._obstacle or self.book.refusing(job.board)):
                 deadline = time.monotonic() + wait_s  # the claimant's time does not count
-            if time.monotonic() >= deadline and (self._lacks or not self.book.watches(job.id)):
+            if time.monotonic() >= deadline and (self._obstacle or not self.book.watches(job.id)):
                 self.say(f"{why}. Wait for it with --wait SECONDS")
                 return None
             if not announced:
@@ -187,26 +187,26 @@ class JobWaiter:
         persons = job.priority >= PERSONS
         try:
             # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
-            found, self._unread = kept_from(self.book, job) if persons else wish(self.book, job), False
+            found, self._unread = person_holding(self.book, job) if persons else claimant(self.book, job), False
         except ConfigurationError as error:  # a file that is being saved is whole at a later look
-            self._lacks, self._unread = str(error), True
+            self._obstacle, self._unread = str(error), True
             wait_on(self.book, job.id)
             return None
-        had, self._lacks = self._lacks, found
+        had, self._obstacle = self._obstacle, found
         if persons:
-            if self._lacks or had:
-                wait_on(self.book, job.id, self._lacks)
-            return None if self._lacks else self.book.start(job.id)
-        if not self._lacks:
+            if self._obstacle or had:
+                wait_on(self.book, job.id, self._obstacle)
+            return None if self._obstacle else self.book.start(job.id)
+        if not self._obstacle:
             with locks.turn("start", job.called, lambda _holder: None):
-                self._lacks = self.room.lacks() if self.room is not None else ""
-                if not self._lacks:
+                self._obstacle = self.capacity.why_wait() if self.capacity is not None else ""
+                if not self._obstacle:
                     return self.book.start(job.id)
         wait_on(self.book, job.id)
         return None
 
 
-def wish(book: JobQueue, job: Job) -> str:
+def claimant(book: JobQueue, job: Job) -> str:
     """Claimant of the job's labgrid place; empty: none known."""
     path = Path(job.env)
     name = place_of(path) if path.is_file() else ""

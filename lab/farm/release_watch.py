@@ -27,7 +27,7 @@ _MEASURED: Final = (0, 1, WORSE)  # exit codes of `lab run` after which a releas
 
 
 @define
-class Released:
+class ReleaseWatch:
     """Releases of a schedule: measured ones and new ones.
 
     Attributes:
@@ -62,23 +62,23 @@ class Released:
             )
         if not self.state.exists():
             known = [path.name for path in files_in(self.folder)]
-            self._keep(known, {})
+            self._save(known, {})
             self.say(f"{len(known)} release files are in {self.folder}; those that come from now on are measured")
             return 0
-        worst, told = 0, dict[str, str]()
+        worst, reported = 0, dict[str, str]()
         with handling(dict.fromkeys(ENDING, self._stop)):
-            while new := [path for path in files_in(self.folder) if path.name not in {*self._read()[0], *told}]:
-                wrong = self._wrong(new[0])
+            while new := [path for path in files_in(self.folder) if path.name not in {*self._read()[0], *reported}]:
+                wrong = self._problem(new[0])
                 if wrong is not None:
-                    told[new[0].name] = wrong
+                    reported[new[0].name] = wrong
                     continue
                 code = self._run(new[0])
                 if code not in _MEASURED:
                     return code if code in {BUSY, INTERRUPTED, USAGE} else 1
                 worst = max(worst, code) if code != 1 else 1
-        return self._tell(told) or worst
+        return self._report(reported) or worst
 
-    def _wrong(self, path: Path) -> str | None:
+    def _problem(self, path: Path) -> str | None:
         """Reason why a release cannot be measured; None: it can."""
         try:
             settle(path, self._rest)
@@ -96,7 +96,7 @@ class Released:
     def _run(self, path: Path) -> int:
         env = envfile.find(self.schedule.env, Path(self.farm.directory))
         if envfile.arguments_of(env, "BoardStrategy").get("board_type") not in load(path).boards:
-            self._know(path)
+            self._record(path)
             return 0
         self.say(f"{path.name} is new: {self.schedule.suite} on {self.schedule.board}")
         given = {**self.schedule.options, PROVISION: str(path)}
@@ -113,21 +113,21 @@ class Released:
         code = self._child.wait()
         self._child = None
         if code in _MEASURED:
-            self._know(path)
+            self._record(path)
         return code
 
-    def _tell(self, told: dict[str, str]) -> int:
+    def _report(self, reported: dict[str, str]) -> int:
         """Report new problems; 2 if there were any, else 0."""
         known, before = self._read()
-        self._keep(known, told)
-        new = {name: why for name, why in told.items() if before.get(name) != why}
+        self._save(known, reported)
+        new = {name: why for name, why in reported.items() if before.get(name) != why}
         for name, why in new.items():
             self.say(f"{name} is not measured before it is right: {why}")
         return USAGE if new else 0
 
-    def _know(self, path: Path) -> None:
-        known, told = self._read()
-        self._keep([*known, path.name], told)
+    def _record(self, path: Path) -> None:
+        known, reported = self._read()
+        self._save([*known, path.name], reported)
 
     def _read(self) -> tuple[list[str], dict[str, str]]:
         try:
@@ -138,11 +138,11 @@ class Released:
                 f"{self.state}: {error}; delete it: then the releases in {self.folder} are known, and later ones are measured"
             ) from error
 
-    def _keep(self, known: list[str], told: dict[str, str]) -> None:
+    def _save(self, known: list[str], reported: dict[str, str]) -> None:
         draft = self.state.with_name(f"{self.state.name}.new")
         try:
             self.state.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"known": known, "told": told}, indent=1), encoding="utf-8")
+            draft.write_text(json.dumps({"known": known, "told": reported}, indent=1), encoding="utf-8")
             draft.replace(self.state)
         except OSError as error:
             raise LabStableError(f"{self.state}: {error.strerror}; name another folder with --state") from error
@@ -154,7 +154,7 @@ class Released:
             self._child.send_signal(number)
 
 
-def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> Released:
+def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> ReleaseWatch:
     """The releases of a named schedule.
 
     Raises:
@@ -165,4 +165,4 @@ def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> Releas
         raise ConfigurationError(
             f"no schedule {name!r} with `every: release`; there are: {', '.join(found) or 'none'}"
         )
-    return Released(farm, found[name], state / f"{name}.json", say)
+    return ReleaseWatch(farm, found[name], state / f"{name}.json", say)

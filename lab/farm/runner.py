@@ -23,8 +23,8 @@ from attrs import define, field, frozen
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import job_request, reference_board
-from lab.farm.labgrid_place import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
-from lab.farm.queue import JobWaiter, Room, wish
+from lab.farm.labgrid_place import PLACE_BUSY, PlaceWait, acquired, lost_place, person_holding
+from lab.farm.queue import HostCapacity, JobWaiter, claimant
 from lab.health.state import RELEASES
 from lab.host import locks
 from lab.host.process import ENDING, go_on, handling
@@ -66,7 +66,7 @@ class Runner:
 
     Attributes:
         say: tells a person a line.
-        room: of this host, for scheduled jobs; None: unlimited.
+        capacity: of this host, for scheduled jobs; None: unlimited.
         power_on_gap_s: between two power-ons at the same switch, unless the environment has it.
     """
 
@@ -74,14 +74,14 @@ class Runner:
     place: RunnerPaths
     say: Callable[[str], None]
     heartbeat_s: float = HEARTBEAT_S
-    room: Room | None = None
+    capacity: HostCapacity | None = None
     power_on_gap_s: float = 0.0
     _deadline: float = field(default=0.0, init=False)  # of the wait, by time.monotonic()
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
-    _recalled: bool = field(default=False, init=False)
-    _wished: str = field(default="", init=False)  # stored claimant of the labgrid place
+    _reported: bool = field(default=False, init=False)
+    _claimant: str = field(default="", init=False)  # stored claimant of the labgrid place
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _as_user: dict[str, str] = field(factory=dict, init=False)  # variables with the holder of the labgrid place
 
@@ -95,20 +95,25 @@ class Runner:
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = self._deadline = time.monotonic() + wait_s
-                started = JobWaiter(self.book, self.say, lambda: self._stopping, self.room).wait(job, wait_s)
+                started = JobWaiter(self.book, self.say, lambda: self._stopping, self.capacity).wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
                 try:
                     with ExitStack() as stack:
-                        patience = Patience(deadline, self.say, partial(self._beat, started))
-                        self._as_user = stack.enter_context(placed(self.book, started, patience))
+                        place_wait = PlaceWait(deadline, self.say, partial(self._beat, started))
+                        self._as_user = stack.enter_context(acquired(self.book, started, place_wait))
                         code = self._measure(started)
                         if code == _FAILED:
-                            tell(self.book.store, started, self.say)
+                            print_lab_faults(self.book.store, started, self.say)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
-                    if busy and not self._stopping and time.monotonic() < deadline and kept_from(self.book, started):
+                    if (
+                        busy
+                        and not self._stopping
+                        and time.monotonic() < deadline
+                        and person_holding(self.book, started)
+                    ):
                         job = give_way(self.book, job.id)
                         continue
                     refused = busy and not (self._stopping or job.yields_to)
@@ -119,7 +124,7 @@ class Runner:
                     self.say(str(error) if wait_s or ended else f"{error}. Wait for it with --wait SECONDS")
                     return INTERRUPTED if ended else BUSY
                 if code == GAVE_WAY:
-                    job, self._wished = give_way(self.book, job.id), ""
+                    job, self._claimant = give_way(self.book, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
             self.book.finish(job.id, _STATES.get(code, "failed"))
         if code != _OK and not self._cancelled(job):
@@ -136,13 +141,13 @@ class Runner:
     def _measure(self, job: Job) -> int:
         worst = _FAILED if has_failed(self.book.store, job.id) else _OK  # before it was resumed
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
-        self._recall(job)
+        self._report_earlier(job)
         while job.done < len(job.suites):
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done])
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
             if code != _OK and (run := self._unfinished(job)) is not None:  # so that the job goes on with this suite
-                if was_taken_away(self.book.store, run):
+                if lost_place(self.book.store, run):
                     return BUSY
                 if not confirms(self.book.store, run):
                     return max(worst, code)
@@ -153,13 +158,13 @@ class Runner:
             job = self.book.next_suite(job.id)
         return worst
 
-    def _recall(self, job: Job) -> None:
+    def _report_earlier(self, job: Job) -> None:
         """Report the verdicts of suites that an earlier process measured."""
-        if job.done and job.options.get(JUDGE) and not self._recalled:
+        if job.done and job.options.get(JUDGE) and not self._reported:
             from lab.farm import judge  # noqa: PLC0415 - as in _judge
 
-            self._worse |= not judge.told_again(self.book.store, job, self.say, until=job.after_run)
-        self._recalled = True
+            self._worse |= not judge.report_again(self.book.store, job, self.say, until=job.after_run)
+        self._reported = True
 
     def _is_measured(self, job: Job) -> bool:
         """Return whether the current suite's run is complete."""
@@ -181,7 +186,7 @@ class Runner:
             return None if codes[-1] in {*_ENDS, _USAGE} or runs[-1] == runs[-2] else runs[-1]
 
         if runs[0] is not None:
-            self._worse |= not judge.judged(self.book.store, runs[0], again, self.say)
+            self._worse |= not judge.judge_with_reruns(self.book.store, runs[0], again, self.say)
         return codes[-1]
 
     def _latest(self, job: Job) -> int | None:
@@ -206,7 +211,7 @@ class Runner:
         if self._stopping and not self._asked:  # it was asked to end just before there was a child to tell
             self._stop()
         try:
-            code = self._attend(process, job)
+            code = self._wait(process, job)
         except BaseException:  # e.g. the board is another's now
             self._end(process)
             raise
@@ -219,7 +224,7 @@ class Runner:
             return BUSY
         return code if code in {_OK, _USAGE, *_ENDS} else _USAGE if code == _NO_TESTS else _FAILED
 
-    def _attend(self, process: subprocess.Popen[bytes], job: Job) -> int:
+    def _wait(self, process: subprocess.Popen[bytes], job: Job) -> int:
         """Send signs of life until pytest ends, or kill it after STOP_S."""
         asked_at: float | None = None
         while True:
@@ -228,7 +233,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 if self._beat(job):
                     self._stop()
-                self._look_around(job)
+                self._update_claimant(job)
                 if go_on(process.pid):
                     self.say(f"pytest (process {process.pid}) was stopped by a signal, with the board; it goes on")
             if self._stopping:
@@ -236,17 +241,17 @@ class Runner:
                 if time.monotonic() - asked_at > STOP_S:
                     process.kill()
 
-    def _look_around(self, job: Job) -> None:
+    def _update_claimant(self, job: Job) -> None:
         """Update a scheduled job's claimant and the host's capacity."""
         if job.priority >= PERSONS:
             return
         try:
-            if self.room is not None:
-                self.room.learn()
-            who = wish(self.book, job)
-            if who != self._wished:
+            if self.capacity is not None:
+                self.capacity.record()
+            who = claimant(self.book, job)
+            if who != self._claimant:
                 ask(self.book, job.id, who)
-                self._wished = who
+                self._claimant = who
         except BoardlabError as error:  # an env that is being saved, a store that is away: the next look may see more
             _log.warning("job %s: the claimant of its board is unknown: %s", job.called, error)
 
@@ -295,8 +300,8 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     # With `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
     words += [f"--lg-env={job.env}", *map(str, job_request.files(tests, suite))]
     words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
-    told = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
-    words += pytest_words(told, job_request.kind(suite), resumed=unfinished is not None)
+    given = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
+    words += pytest_words(given, job_request.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
         return [*words, "--lab-resume", str(unfinished)]
     if job.release:
@@ -328,7 +333,7 @@ def environment(
 _REPEATED_CODES: Final = {"completed": 0, "cancelled": INTERRUPTED}
 
 
-def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
+def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     """Print the verdicts of an ended job; return its exit code.
 
     Raises:
@@ -338,8 +343,8 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
 
     code = _REPEATED_CODES.get(job.state, 1)
     if job.state == "failed":
-        tell(store, job, say)
-    well = judge.told_again(store, job, say) if job.options.get(JUDGE) else True
+        print_lab_faults(store, job, say)
+    well = judge.report_again(store, job, say) if job.options.get(JUDGE) else True
     return code if well or code else WORSE
 
 
@@ -349,7 +354,7 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
 BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab.py reads it
 
 
-def tell(store: Store, job: Job, say: Callable[[str], None]) -> None:
+def print_lab_faults(store: Store, job: Job, say: Callable[[str], None]) -> None:
     """Print the lab's faults if a job failed by them alone.
 
     Raises:
@@ -367,7 +372,7 @@ LOG: Final = "upload.log"  # output of the last upload, in the folder of marks
 _UPLOAD: Final = ("-P", "-c", "import sys; from lab.cli import main; sys.exit(main())", "results", "upload")
 
 
-def begin(store: Store) -> subprocess.Popen[bytes] | None:
+def start_upload(store: Store) -> subprocess.Popen[bytes] | None:
     """Start the upload of marked artifacts at low priority; None: none.
 
     It never fails: what is not uploaded stays marked, for the next job or `lab results upload`.

@@ -122,19 +122,19 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
         with ConsoleClient(socket_path(runtime)) as client:
             status = client.status()
     except PermissionError:
-        said = f"{runtime} is another user's"
-        return Service(CONSOLE_SERVER, "bad", said, "look as the user whose console server it is (sudo -u USER)"), None
+        text = f"{runtime} is another user's"
+        return Service(CONSOLE_SERVER, "bad", text, "look as the user whose console server it is (sudo -u USER)"), None
     except BoardlabError as error:
         if error.failure == "no_console_server":  # it was killed, and its socket stayed
             return Service(CONSOLE_SERVER, "absent", "does not run; the first measurement starts it"), None
         return Service(CONSOLE_SERVER, "bad", str(error), "lab console stop, when nothing measures"), None
     lost = [port.info.name for port in status.ports if port.state != "open"]
     count = len(status.ports)
-    said = f"pid {status.pid}, {count} {'port' if count == 1 else 'ports'}"
+    text = f"pid {status.pid}, {count} {'port' if count == 1 else 'ports'}"
     if lost:
         again = "plug the adapter in again, or see `lab console status`"
-        return Service(CONSOLE_SERVER, "bad", f"{said}, lost: {', '.join(lost)}", again), status
-    return Service(CONSOLE_SERVER, "ok", said), status
+        return Service(CONSOLE_SERVER, "bad", f"{text}, lost: {', '.join(lost)}", again), status
+    return Service(CONSOLE_SERVER, "ok", text), status
 
 
 def listening(host: HostFile) -> list[Service]:

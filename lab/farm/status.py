@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from attrs import asdict, evolve, field, frozen
 
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab import shipped, yamlfile
 from lab.console.status import PortStatus
 from lab.errors import BoardlabError, ConfigurationError
@@ -158,7 +158,7 @@ def look(
     except BoardlabError as error:
         trouble = str(error)
     for board, holder in (held_by_others(host.farm) if host.farm else {}).items():
-        away, its = Away.of(holder), boards.get(board, BoardNow(board))
+        away, its = MissingResource.of(holder), boards.get(board, BoardNow(board))
         boards[board] = evolve(its, place=holder) if away is None else evolve(its, port=its.port or away.described)
     found = (server, *services.listening(host))
     ordered = tuple(boards[board] for board in sorted(boards))
@@ -338,29 +338,29 @@ def ago(seconds: float) -> str:
 
 
 def _doing(board: BoardNow, at: dt.datetime) -> str:
-    said: list[str] = []
+    parts: list[str] = []
     if board.job is not None:
         since = f"{board.job.suites} (job {call(board.job.id)}) for {_since(board.job, at)}"
-        said.append(bad(f"{since}: its process is gone") if board.job.died else f"{since}, by {board.job.who}")
+        parts.append(bad(f"{since}: its process is gone") if board.job.died else f"{since}, by {board.job.who}")
     elif board.console:
-        said.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
+        parts.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
     if board.current is not None:
         (good, planned), failed = board.progress, board.current.failed
         progress = f"run {board.current.run.id}: {good}{f' of {planned}' if planned else ''} good"
-        said.append(progress + (doubtful(f", {failed} failed") if failed else ""))
+        parts.append(progress + (doubtful(f", {failed} failed") if failed else ""))
     if board.job is not None and board.job.expected_end is not None:
-        said.append(f"ends about {board.job.expected_end:%H:%M} UTC")
+        parts.append(f"ends about {board.job.expected_end:%H:%M} UTC")
     if board.waiting:
-        said.append(f"{board.waiting} waiting")
-    said += [bad(hold.described) if hold.kind == QUARANTINE else doubtful(hold.described) for hold in board.holds]
+        parts.append(f"{board.waiting} waiting")
+    parts += [bad(hold.described) if hold.kind == QUARANTINE else doubtful(hold.described) for hold in board.holds]
     if board.health is not None and board.health.troubled and not any(h.kind == QUARANTINE for h in board.holds):
         why = f"{board.health.state}: {board.health.gravest}"
-        said.append(bad(why) if board.health.state == "bad" else doubtful(why))
+        parts.append(bad(why) if board.health.state == "bad" else doubtful(why))
     if board.place:
-        said.append(f"place held by {board.place}")
+        parts.append(f"place held by {board.place}")
     if board.port:
-        said.append(bad(board.port))
-    return _joined(said or ["free"])
+        parts.append(bad(board.port))
+    return _joined(parts or ["free"])
 
 
 def _last(board: BoardNow, at: dt.datetime) -> str:

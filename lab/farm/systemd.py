@@ -70,7 +70,7 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     return found
 
 
-def kept(farm: Farm, host: str) -> list[str]:
+def always_running(farm: Farm, host: str) -> list[str]:
     """Services that systemd keeps running, named without "boardlab-"."""
     found = units(farm, "/farm.yaml", host)
     return [

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from attrs import define, field, frozen
 
 from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.errors import BoardlabError, ConfigurationError
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
@@ -57,7 +57,7 @@ class Janitor:
 
     Attributes:
         boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays as it is.
-        is_at: whether a job measures on a board at a place.
+        measures_at: whether a job measures on a board at a place.
         grace_s: for so long a place is nobody's that cannot be used. now_s: a clock for that.
     """
 
@@ -65,7 +65,7 @@ class Janitor:
     store: Store
     book: JobQueue
     boards: Callable[[], Mapping[str, str]]
-    is_at: Callable[[Job, str, str], bool]
+    measures_at: Callable[[Job, str, str], bool]
     grace_s: float = GRACE_S
     now_s: Callable[[], float] = time.monotonic
     _refused: dict[str, str] = field(factory=dict, init=False)
@@ -86,7 +86,7 @@ class Janitor:
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
             its = [hold for hold in holds if hold.board == board]
-            if Away.of(holder) is not None:
+            if MissingResource.of(holder) is not None:
                 why = _release_reason(lacking.get(place))
             else:
                 why = self._left(place, holder, board, its)
@@ -102,7 +102,7 @@ class Janitor:
                 found.append(Deed("acquire", place, wanted, f"{hold.board} is {hold.described}"))
         return found
 
-    def _useless(self, lacking: Mapping[str, Away]) -> dict[str, Away]:
+    def _useless(self, lacking: Mapping[str, MissingResource]) -> dict[str, MissingResource]:
         """Places that are unusable for the grace and can be held.
 
         Holding them must not harm another place.
@@ -112,7 +112,7 @@ class Janitor:
         return {
             place: away
             for place, away in lacking.items()
-            if not away.beside and now_s - self._since_s[place] >= self.grace_s
+            if not away.shared_with and now_s - self._since_s[place] >= self.grace_s
         }
 
     def tidy(self) -> Iterator[Deed]:
@@ -150,7 +150,7 @@ class Janitor:
         """Reason why a holder lost it; empty: none or unknown."""
         tag = self.store.location.tag
         if is_reserved(holder, self.book):
-            jobs = [job for job in listing.running(self.book) if self.is_at(job, board, place)]
+            jobs = [job for job in listing.running(self.book) if self.measures_at(job, board, place)]
             return "" if not board or in_use(holder, holds, jobs, self.book) else "the reservation has ended"
         job = JobHolder.of(holder)
         if job is None or job.tag != tag:
@@ -168,7 +168,7 @@ class Janitor:
         return f"job {call(job.job)} is {_state(known.state, why)}" if over else ""
 
 
-def _hold(place: str, away: Away, owner: str) -> Deed:
+def _hold(place: str, away: MissingResource, owner: str) -> Deed:
     """Action that holds an unusable place.
 
     Its reserving user (`owner`) keeps it, as only they can release it.
@@ -178,11 +178,11 @@ def _hold(place: str, away: Away, owner: str) -> Deed:
     return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
 
 
-def _release_reason(away: Away | None) -> str:
+def _release_reason(away: MissingResource | None) -> str:
     """Reason to release a held place; empty: it stays held."""
     if away is None:
         return "all that it has is there again"
-    return f"place {away.beside} can be used, and has resources of this one" if away.beside else ""
+    return f"place {away.shared_with} can be used, and has resources of this one" if away.shared_with else ""
 
 
 def _state(state: str, why: str) -> str:

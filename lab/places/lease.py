@@ -21,7 +21,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
 from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError, LabTransientError
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job
@@ -129,7 +129,7 @@ def is_a_program(holder: str) -> bool:
     It is a job, the janitor, or a reservation made in `lab web`.
     """
     reserved = re.match(r"reserved-[0-9a-f]{8}/", holder) is not None
-    return reserved or JobHolder.of(holder) is not None or Away.of(holder) is not None
+    return reserved or JobHolder.of(holder) is not None or MissingResource.of(holder) is not None
 
 
 @frozen
@@ -169,7 +169,7 @@ class Place:
                 yield known.environ
                 return
         if holder and holder != str(user):
-            if Away.of(holder) is not None:
+            if MissingResource.of(holder) is not None:
                 if (away := at.lacking().get(self.name)) is not None:
                     raise self._gone(away)  # else a janitor would give it back at its next look
             elif not lapsed(holder) and not self._is_left(holder, user, is_over):
@@ -219,7 +219,7 @@ class Place:
             at.acquire(self.name, str(user), str(person) if person != user else "")
         except ConfigurationError as error:
             holder = at.holder(self.name)
-            if (away := Away.of(holder)) is not None:
+            if (away := MissingResource.of(holder)) is not None:
                 raise self._gone(away) from error
             if holder and holder != str(user):
                 raise self._busy(holder) from error  # somebody was faster
@@ -255,7 +255,7 @@ class Place:
                 failure="exporter_gone",
             )
 
-    def _gone(self, away: Away) -> LabTransientError:
+    def _gone(self, away: MissingResource) -> LabTransientError:
         return LabTransientError(f"labgrid's place {self.name}: {away.described}", failure="exporter_gone")
 
     def _reserved(self, owner: str) -> LabTransientError:

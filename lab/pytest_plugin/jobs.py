@@ -86,7 +86,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         holder.finish(state)
     except BoardlabError as error:
         _log.warning("the job could not be ended in the store: %s", error)
-    runner.begin(session.config.stash[STORE_KEY])
+    runner.start_upload(session.config.stash[STORE_KEY])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

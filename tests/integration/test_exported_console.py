@@ -16,7 +16,7 @@ from support.exported import EXPORTER, make_place, running_exporter, serial_port
 from support.prometheus_server import until
 
 from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.console.lookup import PREFIX
 from lab.host.runtime import socket_path
 from lab.places.lease import Place, job_user, stock_user
@@ -91,7 +91,7 @@ def test_a_console_server_that_is_away_takes_the_port_away_until_it_is_back(
         log = tmp_path / "exporter.log"
         until(lambda: "no serial port is exported" in log.read_text(), "the exporter says that the server is missing")
         assert "'avail': False" in shown(coordinator)
-        assert Coordinator(coordinator).lacking() == {"b1": Away("port", EXPORTER)}
+        assert Coordinator(coordinator).lacking() == {"b1": MissingResource("port", EXPORTER)}
         with bench.client():
             until(lambda: not Coordinator(coordinator).lacking(), "the port is there again")
             client(coordinator, "-p", "b1", "acquire")

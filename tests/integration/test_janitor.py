@@ -25,7 +25,7 @@ from lab import shipped
 from lab.errors import LabTransientError
 from lab.farm import status
 from lab.farm.config import load
-from lab.farm.labgrid_place import boards_behind, is_at, kept_from, placed
+from lab.farm.labgrid_place import acquired, boards_by_place, measures_at, person_holding
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
@@ -61,7 +61,7 @@ boards:
 MEASURES = """
 import sys, time
 from pathlib import Path
-from lab.farm.labgrid_place import placed
+from lab.farm.labgrid_place import acquired
 from lab.host import process
 from lab.results import open_store
 from lab.jobs.records import Order
@@ -69,7 +69,7 @@ from lab.jobs.queue import JobQueue
 with open_store(sys.argv[1]) as store:
     book = JobQueue(store, process.identity(), process.has_died, person="lena")
     job = book.start(book.enqueue(Order("am62xx_sk", "b1", ("boot",), sys.argv[2], "", 1)).id)
-    with placed(book, job):
+    with acquired(book, job):
         print("measures", flush=True)
         time.sleep(600)
 """
@@ -100,8 +100,8 @@ class Lab:
             self.coordinator,
             self.store,
             self.book(),
-            lambda: boards_behind(farm),
-            partial(is_at, coordinator=self.address),
+            lambda: boards_by_place(farm),
+            partial(measures_at, coordinator=self.address),
         )
 
     def lab(self, *words: str) -> list[str]:
@@ -174,14 +174,14 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
     lenas = reserving_user("lena", store_name(lab.store))
     assert (deed.verb, deed.place, deed.holder) == ("acquire", "b1", str(lenas))
     assert lab.coordinator.holder("b1") == str(lenas)
-    with pytest.raises(LabTransientError, match="held by reserved-"), placed(lab.book("bob"), lab.job()):
+    with pytest.raises(LabTransientError, match="held by reserved-"), acquired(lab.book("bob"), lab.job()):
         pass
-    with placed(lab.book(ignores=True), lab.job()) as environ:
+    with acquired(lab.book(ignores=True), lab.job()) as environ:
         assert environ == lenas.environ
     assert list(lab.janitor().tidy()) == []
     ReservationBook(lab.store).end("b1", "reserved", "lena")
     job = lab.job()
-    with placed(lab.book(), job):  # a job that waited for its end does not wait for the janitor
+    with acquired(lab.book(), job):  # a job that waited for its end does not wait for the janitor
         assert lab.coordinator.holder("b1") == str(job_user(job.person, job.called, store_name(lab.store)))
     lab.coordinator.acquire("b1", str(lenas))
     (deed,) = lab.janitor().tidy()
@@ -229,7 +229,7 @@ def test_a_place_whose_exporter_is_dead_is_refused_before_the_run_begins(lab: La
             pytest.raises(
                 LabTransientError, match=r"no exporter offers lab-7/b2/\*: start `lab farm export`"
             ) as caught,
-            placed(lab.book(), lab.job("b2")),
+            acquired(lab.book(), lab.job("b2")),
         ):
             pass
         assert caught.value.failure == "exporter_gone"
@@ -251,12 +251,12 @@ def test_a_reservation_for_whose_place_a_job_waits_does_not_expire(lab: Lab, mon
             assert stands(lab.address).state == ReservationState[state].value
             for _ in range(2):
                 before = stands(lab.address).timeout
-                with pytest.raises(LabTransientError) as caught, placed(lab.book(), job):
+                with pytest.raises(LabTransientError) as caught, acquired(lab.book(), job):
                     pass
                 assert caught.value.failure == failure
                 assert stands(lab.address).timeout > before
                 before = stands(lab.address).timeout
-                assert bool(kept_from(lab.book(), job)) == (failure == "place_busy")
+                assert bool(person_holding(lab.book(), job)) == (failure == "place_busy")
                 assert stands(lab.address).timeout > before, "also before it has its board"
             if state == "allocated":
                 client(lab.address, "cancel-reservation", os.environ["LG_TOKEN"])
@@ -303,10 +303,10 @@ def test_the_place_of_labgrids_reservation_is_taken_as_its_owner_and_given_back(
     assert token is not None, done.stdout
     job = lab.job("b3", "plus.yaml")
     monkeypatch.setenv("LG_TOKEN", token[1])
-    with placed(lab.book(), job) as environ:
+    with acquired(lab.book(), job) as environ:
         assert environ == who
         assert lab.coordinator.holder("b3") == "desk-1/lena"
     assert lab.coordinator.holder("b3") == ""
     monkeypatch.setenv("LG_TOKEN", "NOSUCH")
-    with pytest.raises(Exception, match="no such reservation"), placed(lab.book(), job):
+    with pytest.raises(Exception, match="no such reservation"), acquired(lab.book(), job):
         pass

@@ -112,7 +112,7 @@ def test_a_place_that_lacks_something_takes_nothing_from_one_that_has_all_it_wan
 ) -> None:
     """Of a board with two places, one of them with a camera whose exporter is away."""
     client(lab.address, "-p", "dead", "add-match", "labhost/live/*")
-    until(lambda: lab.coordinator.lacking()["dead"].beside == "live", "its exporter is seen")
+    until(lambda: lab.coordinator.lacking()["dead"].shared_with == "live", "its exporter is seen")
     assert lab.janitor(capsys, "--once") == ["No place is left behind."]
     client(lab.address, "-p", "live", "acquire")
     assert lab.coordinator.holders() == {"live": "ci1/alice", "dead": ""}

@@ -18,7 +18,7 @@ from support.recorded_run import record
 from support.store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
 
 from exporters.results import ResultsReader
-from exporters.verdicts import Against
+from exporters.verdicts import Reference
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
 from lab.judge.store import review
@@ -170,5 +170,5 @@ def test_a_run_is_judged_and_exported_here_too(database: str, capsys: pytest.Cap
     assert {number["verdict"] for number in document["numbers"]} == {"noise"}
     assert {tuple(number["runs"]) for number in document["numbers"]} == {(1,)}
     view = ResultsReader(watch(database)).read()
-    assert {change.kind for change in view.changes} == {Against.BASELINE}
+    assert {change.kind for change in view.changes} == {Reference.BASELINE}
     assert [(each.release, each.builds, each.labels) for each in view.builds] == [("11.01", 1, 1)]

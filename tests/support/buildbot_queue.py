@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import boardlab
-from boardlab import Released, Said, Sure, alert_of, described, document, same_night, there
+from boardlab import JobOutput, Released, VerdictStatus, alert_of, described, document, release_files, same_night
 from buildbot.process.buildrequest import BuildRequestCollapser
 from buildbot.process.results import EXCEPTION, FAILURE, SKIPPED, SUCCESS, WARNINGS
 from buildbot.test import fakedb
@@ -138,14 +138,14 @@ class Queue(TestReactorMixin, unittest.TestCase):
         (folder / "gone.yaml").symlink_to("nothing")
         (folder / ".draft.yaml").write_text("boards: [")
         (folder / "11.02.yaml").touch()
-        assert there(folder) == [folder / "11.02.yaml"]
+        assert release_files(folder) == [folder / "11.02.yaml"]
 
 
 class Told(unittest.TestCase):
     """What is told of a build whose numbers were judged, or not."""
 
     def told(self, *lines, results=SUCCESS):
-        said = Said()
+        said = JobOutput()
         for line in lines:
             said.outLineReceived(line)
         found = {"verdicts": said.verdicts, "unjudged": said.unjudged, "lab": said.lab}
@@ -158,7 +158,9 @@ class Told(unittest.TestCase):
         """The result that GitHub and GitLab are told."""
         told = []
         reporter = type(
-            "Reporter", (Sure, type("Base", (), {"sendMessage": lambda _self, reports: told.extend(reports)})), {}
+            "Reporter",
+            (VerdictStatus, type("Base", (), {"sendMessage": lambda _self, reports: told.extend(reports)})),
+            {},
         )
         reporter().sendMessage([{"builds": [build]}])
         return told[0]["builds"][0]["results"]

@@ -18,7 +18,7 @@ from exporters.farm import host
 from exporters.farm.health import Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
-from exporters.farm.schedules import Due, Schedules
+from exporters.farm.schedules import ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
@@ -164,5 +164,5 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
     return found if boards else {name: found[name] for name in ("jobs", "outlets", "rails", "disks")}
 
 
-def _nightly(board: str) -> Due:
-    return Due("nightly", board, ("boot",), ("boot",), "", 86400.0, lambda now: now)
+def _nightly(board: str) -> ScheduledRun:
+    return ScheduledRun("nightly", board, ("boot",), ("boot",), "", 86400.0, lambda now: now)

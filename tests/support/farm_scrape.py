@@ -13,7 +13,7 @@ from exporters.farm import host
 from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
-from exporters.farm.schedules import Due, Schedules
+from exporters.farm.schedules import ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
@@ -58,7 +58,7 @@ STATE = CoordinatorState(
     {"waiting": 1},
     {"labhost": 3, "gone": 0},
 )
-NIGHTLY = Due("nightly", "qemu-2", ("boot",), ("boot",), "", 86400.0, lambda now: now)
+NIGHTLY = ScheduledRun("nightly", "qemu-2", ("boot",), ("boot",), "", 86400.0, lambda now: now)
 
 
 class Plugs:

@@ -45,7 +45,7 @@ def hold(database: str, env: str, board: str, seconds: str) -> int:
     from lab.env import envfile  # noqa: PLC0415
     from lab.errors import BoardlabError  # noqa: PLC0415
     from lab.farm import lease  # noqa: PLC0415
-    from lab.farm.labgrid_place import Patience, placed  # noqa: PLC0415
+    from lab.farm.labgrid_place import PlaceWait, acquired  # noqa: PLC0415
     from lab.jobs.records import Order  # noqa: PLC0415
 
     order = Order("am62xx_sk", board, ("boot",), env, "", None)
@@ -54,8 +54,8 @@ def hold(database: str, env: str, board: str, seconds: str) -> int:
         with lease.opened(database, WAIT_S, say) as store:
             book = lease.queue(store)
             with lease.held(book, order, WAIT_S, say) as job:
-                patience = Patience(time.monotonic() + WAIT_S, say, lambda: False)
-                with placed(book, job, patience) as user, Path(env).with_suffix(".lock").open("w") as lock:
+                place_wait = PlaceWait(time.monotonic() + WAIT_S, say, lambda: False)
+                with acquired(book, job, place_wait) as user, Path(env).with_suffix(".lock").open("w") as lock:
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:

@@ -92,7 +92,7 @@ def test_the_site_and_the_commands_of_another_host_read_what_a_job_brought(
     monkeypatch.setenv("LAB_ARTIFACTS", str(tmp_path / "here"))
     with open_store() as store:
         recorded_run.record(store)
-        child = runner.begin(store)
+        child = runner.start_upload(store)
         assert child is not None
         assert child.wait(300) == 0, (store.artifacts.marks / runner.LOG).read_text()
         run = store.runs()[0].id

@@ -23,7 +23,7 @@ from support.hostfarm import COORDINATOR, RUNNER, HostFarm
 from support.hostnet import left, problem
 
 from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.errors import LabTransientError
 from lab.farm import config
 from lab.host import process
@@ -143,7 +143,11 @@ class Watch:
     def look(self) -> dict[str, str]:
         """Look once; place -> holder, of those that are held."""
         try:
-            holders = {place: who for place, who in self.coordinator.holders(2.0).items() if who and not Away.of(who)}
+            holders = {
+                place: who
+                for place, who in self.coordinator.holders(2.0).items()
+                if who and not MissingResource.of(who)
+            }
         except LabTransientError:
             self.looked_at = None
             return {"all of them": "a coordinator that does not answer"}

@@ -3,7 +3,7 @@
 Each finding has a remedy.
 """
 
-from lab.farm.doctor.checks import Patient, examine, patient
+from lab.farm.doctor.checks import ExaminedHost, examine, examined_host
 from lab.farm.doctor.software import DoctorFinding
 
-__all__ = ["DoctorFinding", "Patient", "examine", "patient"]
+__all__ = ["DoctorFinding", "ExaminedHost", "examine", "examined_host"]

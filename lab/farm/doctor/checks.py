@@ -24,7 +24,7 @@ RUNTIME: Final = "runtime"
 
 
 @frozen
-class Patient:
+class ExaminedHost:
     """Object of an examination.
 
     Attributes:
@@ -40,7 +40,7 @@ class Patient:
     sys: Path = Path("/sys")
 
 
-def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> Patient:
+def examined_host(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> ExaminedHost:
     """This host.
 
     Args:
@@ -53,30 +53,30 @@ def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str =
     folder = runtime or services.runtime_of(host)
     if host.installed and (folder / SUPERVISORD.name).exists():
         host = evolve(host, supervised=True)
-    return Patient(services.database(db, host.farm), host, folder, host.folder)
+    return ExaminedHost(services.database(db, host.farm), host, folder, host.folder)
 
 
-def examine(who: Patient) -> Iterator[DoctorFinding]:
+def examine(examined: ExaminedHost) -> Iterator[DoctorFinding]:
     """Yield the findings of all checks, area by area."""
-    server, status = services.console_server(who.runtime)
-    yield from software.check(_devices(status), {status.pid} if status else (), who.dev, who.sys)
-    yield from software.clocks(who.sys)
+    server, status = services.console_server(examined.runtime)
+    yield from software.check(_devices(status), {status.pid} if status else (), examined.dev, examined.sys)
+    yield from software.clocks(examined.sys)
     yield from software.timing()
-    yield from _runtime(who.runtime)
-    yield from software.disks(_folders(who))
-    if user := doctor_services.sockets_user(who.host, who.runtime):
+    yield from _runtime(examined.runtime)
+    yield from software.disks(_folders(examined))
+    if user := doctor_services.sockets_user(examined.host, examined.runtime):
         yield doctor_services.unseen(user)
     else:
-        yield _of_service(doctor_services.console(server, who.host))
-        yield from doctor_services.versions(status, who.host)
-    for service in services.listening(who.host):
+        yield _of_service(doctor_services.console(server, examined.host))
+        yield from doctor_services.versions(status, examined.host)
+    for service in services.listening(examined.host):
         yield _of_service(service)
-    yield from doctor_services.check(who.host, who.runtime)
-    if who.host.farm is not None and who.host.installed:
-        yield from doctor_services.ssh_file_findings(who.host.farm)
+    yield from doctor_services.check(examined.host, examined.runtime)
+    if examined.host.farm is not None and examined.host.installed:
+        yield from doctor_services.ssh_file_findings(examined.host.farm)
     yield from software.versions()
-    yield from software.results(who.db)
-    yield from software.environments(who.folder)
+    yield from software.results(examined.db)
+    yield from software.environments(examined.folder)
 
 
 def _of_service(service: Service) -> DoctorFinding:
@@ -93,14 +93,14 @@ def _runtime(folder: Path) -> Iterator[DoctorFinding]:
     try:
         check_owner(folder)
     except BoardlabError as error:
-        said, _, hint = str(error).partition("; ")
-        yield DoctorFinding(RUNTIME, str(folder), "bad", said, hint)
+        text, _, hint = str(error).partition("; ")
+        yield DoctorFinding(RUNTIME, str(folder), "bad", text, hint)
 
 
-def _folders(who: Patient) -> dict[str, Path]:
+def _folders(examined: ExaminedHost) -> dict[str, Path]:
     try:
-        location = locate(who.db)
+        location = locate(examined.db)
     except BoardlabError:  # the check of the results says why
-        return {"recordings": recordings_dir(who.runtime)}
+        return {"recordings": recordings_dir(examined.runtime)}
     store = {} if location.path is None else {"results": location.path.parent}
-    return {**store, "artifacts": location.artifacts, "recordings": recordings_dir(who.runtime)}
+    return {**store, "artifacts": location.artifacts, "recordings": recordings_dir(examined.runtime)}

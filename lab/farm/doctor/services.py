@@ -33,7 +33,7 @@ from lab.farm.doctor.software import APART_S, CLOCKS, SAME_SERVERS, VERSIONS, Do
 from lab.farm.loaded_config import digest, notes
 from lab.farm.local import Supervised
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, hint
-from lab.farm.systemd import kept, units
+from lab.farm.systemd import always_running, units
 from lab.host.clock import utc_now
 from lab.host.process import user_name
 from lab.host.runtime import prepare, runtime_dir
@@ -68,9 +68,9 @@ def sockets_user(host: HostFile, runtime: Path) -> str:
 def unseen(user: str) -> DoctorFinding:
     """Finding: only the services' user can see their state."""
     me = user_name(os.getuid())
-    said = f"they run as {user}, and {me} does not see whether they answer"
+    text = f"they run as {user}, and {me} does not see whether they answer"
     return DoctorFinding(
-        AREA, "console server, rails", "doubtful", said, f"look as that user: sudo -u {user} lab doctor"
+        AREA, "console server, rails", "doubtful", text, f"look as that user: sudo -u {user} lab doctor"
     )
 
 
@@ -78,8 +78,8 @@ def console(server: Service, host: HostFile) -> Service:
     """The console server; exported boards require it."""
     if server.state != "absent" or not host.installed or host.farm is None or not host.farm.exports:
         return server
-    said = f"does not run as {host.farm.user}, so nothing of what {host.farm.exports} lists is exported"
-    return Service(CONSOLE_SERVER, "bad", said, hint("console", host))
+    text = f"does not run as {host.farm.user}, so nothing of what {host.farm.exports} lists is exported"
+    return Service(CONSOLE_SERVER, "bad", text, hint("console", host))
 
 
 def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
@@ -91,7 +91,7 @@ def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
         if not sockets_user(host, runtime):
             yield _rails(host, runtime)
         yield _exported(farm, host)
-    names = [name for name in kept(farm, host.name) if name not in _ANSWERING]
+    names = [name for name in always_running(farm, host.name) if name not in _ANSWERING]
     yield from _supervised(host, runtime) if host.supervised else _units(names, host)
     yield from outdated(host, runtime)
     if farm.buildbot is not None:
@@ -108,10 +108,10 @@ def versions(status: ServerStatus | None, host: HostFile) -> Iterator[DoctorFind
     installed = metadata_version("boardlab")
     if status is None or status.version == installed:
         return
-    said = f"goes on with {_boardlab(status.version)} since {status.started}, and {installed} is installed"
+    text = f"goes on with {_boardlab(status.version)} since {status.started}, and {installed} is installed"
     kept_here = host.installed and host.farm is not None and not host.supervised
     again = "systemctl restart boardlab-console" if kept_here else "lab console stop; the next command starts one"
-    yield DoctorFinding(AREA, CONSOLE_SERVER, "doubtful", said, f"when nothing measures: {again}")
+    yield DoctorFinding(AREA, CONSOLE_SERVER, "doubtful", text, f"when nothing measures: {again}")
 
 
 def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[DoctorFinding]:
@@ -131,20 +131,20 @@ def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterato
         and not os.access(services_own, os.R_OK | os.X_OK)
     ):
         me, user = user_name(os.getuid()), user_name(services_own.stat().st_uid)
-        said = f"{me} does not see with which farm.yaml they run as {user}"
+        text = f"{me} does not see with which farm.yaml they run as {user}"
         yield DoctorFinding(
-            AREA, "exporter, janitor", "doubtful", said, f"look as that user: sudo -u {user} lab doctor"
+            AREA, "exporter, janitor", "doubtful", text, f"look as that user: sudo -u {user} lab doctor"
         )
     for note in (note for folder in dict.fromkeys((runtime, services_own)) for note in notes(folder)):
         if file is not None and note.file != str(file.absolute()):
             continue
         again = f"restart it: {_restart(note.program, host)}"
         if note.digest != now:
-            said = f"runs with what {note.file} said before"
-            yield DoctorFinding(AREA, note.program, "bad", said, f"{again}; its log says why it has not loaded it")
+            text = f"runs with what {note.file} said before"
+            yield DoctorFinding(AREA, note.program, "bad", text, f"{again}; its log says why it has not loaded it")
         elif note.version != installed:
-            said = f"goes on with {_boardlab(note.version)}, and {installed} is installed"
-            yield DoctorFinding(AREA, note.program, "doubtful", said, again)
+            text = f"goes on with {_boardlab(note.version)}, and {installed} is installed"
+            yield DoctorFinding(AREA, note.program, "doubtful", text, again)
 
 
 def _boardlab(found: str) -> str:
@@ -184,8 +184,8 @@ def _written(farm: Farm, host: HostFile) -> Iterator[DoctorFinding]:
     path = found[1].strip('"')
     again = f"lab farm units {path}{f' --host {host.name}' if farm.hosts else ''} --output {UNITS} && systemctl daemon-reload"
     if not Path(path).is_file():
-        said = f"they name {path}, and there is no such file"
-        yield DoctorFinding(AREA, "units", "bad", said, f"put farm.yaml there, or write them for another one: {again}")
+        text = f"they name {path}, and there is no such file"
+        yield DoctorFinding(AREA, "units", "bad", text, f"put farm.yaml there, or write them for another one: {again}")
         return
     old = []
     for name, text in units(farm, path, host.name if farm.hosts else "").items():
@@ -194,8 +194,8 @@ def _written(farm: Farm, host: HostFile) -> Iterator[DoctorFinding]:
                 continue
         old.append(name)
     if old:
-        said = f"not what this boardlab writes for farm.yaml: {', '.join(old)}"
-        yield DoctorFinding(AREA, "units", "bad", said, f"{again}; then enable new units, and restart changed ones")
+        text = f"not what this boardlab writes for farm.yaml: {', '.join(old)}"
+        yield DoctorFinding(AREA, "units", "bad", text, f"{again}; then enable new units, and restart changed ones")
 
 
 def exporter_name(farm: Farm, host: str) -> str:
@@ -214,8 +214,8 @@ def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
     except BoardlabError as error:
         return DoctorFinding(AREA, "export", "bad", f"its listing is unknown: {error}", hint("export", host))
     if not offered:
-        said = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
-        return DoctorFinding(AREA, "export", "bad", said, hint("export", host))
+        text = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
+        return DoctorFinding(AREA, "export", "bad", text, hint("export", host))
     return DoctorFinding(AREA, "export", "ok", f"the coordinator lists {offered} resources of {name}")
 
 
@@ -248,9 +248,9 @@ def _units(names: list[str], host: HostFile) -> Iterator[DoctorFinding]:
     except (OSError, subprocess.TimeoutExpired) as error:
         states, why = [], str(error)
     if len(states) != len(units):
-        said = f"systemd does not say whether they run: {why or 'it said nothing'}"
+        text = f"systemd does not say whether they run: {why or 'it said nothing'}"
         by_hand = f"systemctl status {' '.join(units)}"
-        yield DoctorFinding(AREA, ", ".join(names), "doubtful", said, by_hand)
+        yield DoctorFinding(AREA, ", ".join(names), "doubtful", text, by_hand)
         return
     for name, state in zip(names, states, strict=True):
         again = ": it ends, and is started again" if state == "activating" else ""
@@ -263,9 +263,9 @@ def _supervised(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
     for state in Supervised(runtime).states():
         if state.name not in _ANSWERING:
             runs = state.state == "RUNNING"
-            said = f"{state.state.lower()}  {state.text}".strip()
+            text = f"{state.state.lower()}  {state.text}".strip()
             yield DoctorFinding(
-                AREA, state.name, "ok" if runs else "bad", said, "" if runs else hint(state.name, host)
+                AREA, state.name, "ok" if runs else "bad", text, "" if runs else hint(state.name, host)
             )
 
 
@@ -389,12 +389,12 @@ def _examined(link: SshLink, farm: Farm, packed: str) -> list[DoctorFinding]:
     try:
         return cattrs.structure(json.loads(done.stdout), list[DoctorFinding])
     except (ValueError, TypeError, KeyError, cattrs.BaseValidationError):
-        said = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-_LAST:]
+        text = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-_LAST:]
     if done.returncode == _NOT_THERE:
         hint = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
-        return [DoctorFinding(HOSTS_AREA, host, "bad", f"there is no {farm.program}: {said}", hint)]
+        return [DoctorFinding(HOSTS_AREA, host, "bad", f"there is no {farm.program}: {text}", hint)]
     return [
-        DoctorFinding(HOSTS_AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", by_hand)
+        DoctorFinding(HOSTS_AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {text}", by_hand)
     ]
 
 
@@ -420,11 +420,11 @@ def _apart(found: Mapping[str, Sequence[DoctorFinding]]) -> Iterator[tuple[str, 
     for host, version in versions.items():
         first, its = next(iter(versions.items()))
         if version != its:
-            said = f"boardlab {version}, and {first} has {its}: their numbers may not be comparable"
+            text = f"boardlab {version}, and {first} has {its}: their numbers may not be comparable"
             yield (
                 host,
                 DoctorFinding(
-                    HOSTS_AREA, host, "doubtful", said, f"install boardlab {its} there, or {version} on {first}"
+                    HOSTS_AREA, host, "doubtful", text, f"install boardlab {its} there, or {version} on {first}"
                 ),
             )
 
@@ -449,10 +449,10 @@ def _clocks_apart(ahead_s: Mapping[str, tuple[float, float]]) -> Iterator[tuple[
     for host in ahead_s:
         off_s = apart_s(host, right)
         if abs(off_s) > APART_S:
-            said = (
+            text = (
                 f"is {abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} that of {right}: runs get wrong times"
             )
-            yield host, DoctorFinding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
+            yield host, DoctorFinding(CLOCKS, "wall clock", "doubtful", text, SAME_SERVERS)
 
 
 # --- ssh of the services: configuration and keys ---
@@ -483,18 +483,18 @@ def ssh_file_findings(farm: Farm) -> Iterator[DoctorFinding]:
         )
         return
     except OSError as error:
-        said = f"{error.strerror}: the services reach no other host"
+        text = f"{error.strerror}: the services reach no other host"
         yield DoctorFinding(
-            SSH_AREA, str(path), "bad", said, f"write it, with keys and known_hosts beside it: {_DOCS}"
+            SSH_AREA, str(path), "bad", text, f"write it, with keys and known_hosts beside it: {_DOCS}"
         )
         return
     owner = user_name(file.st_uid)
     if owner != farm.user and not file.st_mode & stat.S_IROTH and not _reads_by_group(farm.user, file):
-        said = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): the services' user {farm.user} may not read it"
-        yield DoctorFinding(SSH_AREA, str(path), "bad", said, f"sudo chown -R {farm.user}: {path.parent}")
+        text = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): the services' user {farm.user} may not read it"
+        yield DoctorFinding(SSH_AREA, str(path), "bad", text, f"sudo chown -R {farm.user}: {path.parent}")
     elif folder.st_mode & _OTHERS:
-        said = f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong to the services' user alone"
-        yield DoctorFinding(SSH_AREA, str(path.parent), "doubtful", said, f"sudo chmod 700 {path.parent}")
+        text = f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong to the services' user alone"
+        yield DoctorFinding(SSH_AREA, str(path.parent), "doubtful", text, f"sudo chmod 700 {path.parent}")
     else:
         yield DoctorFinding(SSH_AREA, str(path), "ok", f"is there, {owner}'s")
 

@@ -49,16 +49,16 @@ def versions(version: Callable[[str], str] = metadata.version) -> Iterator[Docto
     except metadata.PackageNotFoundError:
         labgrid = "none"
     if pinned is not None and labgrid != pinned[1]:
-        said = f"{labgrid}, and boardlab is made for {pinned[1]}: its console drivers' interface differs"
-        yield DoctorFinding(VERSIONS, "labgrid", "bad", said, f"{sys.executable} -m pip install labgrid=={pinned[1]}")
+        text = f"{labgrid}, and boardlab is made for {pinned[1]}: its console drivers' interface differs"
+        yield DoctorFinding(VERSIONS, "labgrid", "bad", text, f"{sys.executable} -m pip install labgrid=={pinned[1]}")
     else:
         yield DoctorFinding(VERSIONS, "labgrid", "ok", labgrid)
     yield from _serial(version)
     try:
         yield DoctorFinding(VERSIONS, "pdudaemon", "ok", str(pdudaemon.find()))
     except BoardlabError as error:
-        said = "is not installed; boards that it does not switch need none"
-        yield DoctorFinding(VERSIONS, "pdudaemon", "doubtful", said, str(error))
+        text = "is not installed; boards that it does not switch need none"
+        yield DoctorFinding(VERSIONS, "pdudaemon", "doubtful", text, str(error))
     for program, hint in _PROGRAMS.items():
         if shutil.which(program) is None:
             yield DoctorFinding(VERSIONS, program, "bad", "is not installed, and `lab run` needs it", hint)
@@ -89,8 +89,8 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
             runs = len(store.runs(1))
             yield DoctorFinding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
             if left := store.artifacts.marked():
-                said = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
-                yield DoctorFinding(STORE, "artifacts", "doubtful", said, "lab results upload; it names the obstacle")
+                text = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
+                yield DoctorFinding(STORE, "artifacts", "doubtful", text, "lab results upload; it names the obstacle")
             yield from server_clock(store)
             wanted = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
             now = store.now()
@@ -108,12 +108,12 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
         return
     for job, board, program in dead:
         if program == BY_WEB:  # the site's process lives on after the switch of the board failed
-            said = f"holds {board} for a power switch of `lab web`, and gives no sign of life"
+            text = f"holds {board} for a power switch of `lab web`, and gives no sign of life"
             hint = "look whether the board is off or on; any other job of that board ends it"
         else:
-            said = f"holds {board}, and its process is gone"
+            text = f"holds {board}, and its process is gone"
             hint = f"lab run --resume {job}; any other job of that board ends it, too"
-        yield DoctorFinding(STORE, f"job {job}", "doubtful", said, hint)
+        yield DoctorFinding(STORE, f"job {job}", "doubtful", text, hint)
 
 
 def server_clock(store: Store) -> Iterator[DoctorFinding]:
@@ -127,17 +127,17 @@ def server_clock(store: Store) -> Iterator[DoctorFinding]:
     there = store.now()
     behind_s, ahead_s = (there - utc_now()).total_seconds(), (asked - there).total_seconds()
     if (off_s := max(behind_s, ahead_s)) > APART_S:
-        said = f"is {off_s:.0f} s {'ahead of' if ahead_s > behind_s else 'behind'} that of the database's server"
-        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", said, SAME_SERVERS)
+        text = f"is {off_s:.0f} s {'ahead of' if ahead_s > behind_s else 'behind'} that of the database's server"
+        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", text, SAME_SERVERS)
 
 
 def environments(folder: Path) -> Iterator[DoctorFinding]:
     """The environments of a lab's folder."""
     paths = sorted((folder / shipped.ENVS).glob("*.yaml"))
     if not paths:
-        said = f"none in {folder / shipped.ENVS}"
+        text = f"none in {folder / shipped.ENVS}"
         yield DoctorFinding(
-            ENVIRONMENTS, shipped.ENVS, "doubtful", said, "run this in a lab's folder; `lab init DIR` writes one"
+            ENVIRONMENTS, shipped.ENVS, "doubtful", text, "run this in a lab's folder; `lab init DIR` writes one"
         )
         return
     from lab.env import envfile  # noqa: PLC0415 - it loads labgrid
@@ -146,8 +146,8 @@ def environments(folder: Path) -> Iterator[DoctorFinding]:
     for path, problems in wrong.items():
         if problems:
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            said = problems[0].removeprefix(f"{path}: ") + more
-            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", said, f"lab env check {path.name}")
+            text = problems[0].removeprefix(f"{path}: ") + more
+            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", text, f"lab env check {path.name}")
     good = sum(not problems for problems in wrong.values())
     if good:
         yield DoctorFinding(ENVIRONMENTS, shipped.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
@@ -206,8 +206,8 @@ def clocks(sys: Path, state: Callable[[], int] = clock_state) -> Iterator[Doctor
     found = state()
     if found == _TIME_ERROR:
         hint = "sudo timedatectl set-ntp true, or install chrony; `timedatectl status` says what it waits for"
-        said = "is not synchronised: runs would be labelled with a wrong time, and hosts could not be compared"
-        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", said, hint)
+        text = "is not synchronised: runs would be labelled with a wrong time, and hosts could not be compared"
+        yield DoctorFinding(CLOCKS, "wall clock", "doubtful", text, hint)
     elif found >= 0:
         yield DoctorFinding(CLOCKS, "wall clock", "ok", "synchronised")
     try:
@@ -238,9 +238,9 @@ def timing(
         )
     if not device.exists() or os.access(device, os.W_OK):
         return
-    said = "may not be opened: processors sleep deeply while measuring, and wake late"
+    text = "may not be opened: processors sleep deeply while measuring, and wake late"
     hint = f'echo \'KERNEL=="{device.name}", GROUP="dialout", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-boardlab-idle.rules'
-    yield DoctorFinding(TIMING, str(device), "doubtful", said, hint)
+    yield DoctorFinding(TIMING, str(device), "doubtful", text, hint)
 
 
 def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:
@@ -256,7 +256,7 @@ def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:
         except OSError as error:
             yield DoctorFinding(DISKS, what, "bad", f"{there}: {error.strerror}", "is its disk mounted?")
             continue
-        said = f"{usage.free / GIB:.1f} GiB free of {usage.total / GIB:.1f} in {folder}"
+        text = f"{usage.free / GIB:.1f} GiB free of {usage.total / GIB:.1f} in {folder}"
         if not os.access(there, os.W_OK):
             owner = user_name(there.stat().st_uid)
             yield DoctorFinding(
@@ -264,12 +264,12 @@ def disks(folders: Mapping[str, Path]) -> Iterator[DoctorFinding]:
             )
         elif usage.free < _FULL_BYTES:
             yield DoctorFinding(
-                DISKS, what, "bad", said, f"make room: du -xh {there} | sort -h | tail; or keep it elsewhere ($LAB_DB)"
+                DISKS, what, "bad", text, f"make room: du -xh {there} | sort -h | tail; or keep it elsewhere ($LAB_DB)"
             )
         elif usage.free < _SCARCE_BYTES:
-            yield DoctorFinding(DISKS, what, "doubtful", said, f"make room soon: du -xh {there} | sort -h | tail")
+            yield DoctorFinding(DISKS, what, "doubtful", text, f"make room soon: du -xh {there} | sort -h | tail")
         else:
-            yield DoctorFinding(DISKS, what, "ok", said)
+            yield DoctorFinding(DISKS, what, "ok", text)
 
 
 # --- Serial ports: access, other readers, latency ---

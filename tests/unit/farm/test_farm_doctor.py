@@ -18,7 +18,7 @@ from lab.cli import doctor as command
 from lab.cli import main
 from lab.console.holders import PortHolder
 from lab.farm import services
-from lab.farm.doctor import DoctorFinding, Patient, checks, software
+from lab.farm.doctor import DoctorFinding, ExaminedHost, checks, software
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
@@ -232,7 +232,7 @@ def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
 
 def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "FARM_FILES", ())
-    who = Patient(
+    who = ExaminedHost(
         str(tmp_path / "results.db"),
         services.HostFile(None, installed=False),
         tmp_path / "run",

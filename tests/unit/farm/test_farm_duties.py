@@ -82,7 +82,7 @@ def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and
     assert found(host, own)["rails"].level == "bad", "nobody's folder is there, so they do not run"
     (tmp_path / "boardlab").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 1)
-    lab = checks.Patient(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
+    lab = checks.ExaminedHost(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
     whole = {each.subject: each for each in checks.examine(lab)}
     assert not {"rails", "console server"} & whole.keys()
     unseen = whole["console server, rails"]
@@ -154,7 +154,7 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
     coordinator(monkeypatch, lab_1=1)
     path = tmp_path / "farm.yaml"
     path.write_text(FARM)
-    who = checks.patient("results.db", path, None, "lab-1")
+    who = checks.examined_host("results.db", path, None, "lab-1")
     assert (who.host.supervised, who.host.name) == (True, "lab-1")
     kept = found(who.host, who.runtime)
     assert (kept["janitor"].level, kept["janitor"].said) == ("bad", "backoff  exited too quickly")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from exporters.farm.host import UsbDevice
-from exporters.sources import Watched, host_sources, sources
+from exporters.sources import OptionalSources, host_sources, sources
 from lab.cli import main
-from lab.cli.exporter import address, watched
+from lab.cli.exporter import address, optional_sources
 from lab.farm.config import Farm, HostEntry, PduDaemonConfig, Schedule, UsbEntry
 from lab.host.clock import MonotonicRaw
 from lab.results.snapshot import watch
@@ -62,11 +62,11 @@ def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
 
 def test_a_host_is_asked_for_what_its_farm_names(tmp_path: Path) -> None:
     store = watch(str(tmp_path / "results.db"))
-    plain = sources(store, tmp_path, Watched(), 1.0, MonotonicRaw())
+    plain = sources(store, tmp_path, OptionalSources(), 1.0, MonotonicRaw())
     usual = {"jobs", "verdicts", "failures", "console", "outlets", "rails", "disks", "health"}
     assert {poller.name for poller in plain.live} == usual
     farm = Farm(coordinator="127.0.0.1:1", schedules=[Schedule("n", "e", "b1", "boot,low_power")])
-    full = sources(store, tmp_path, watched(farm), 1.0, MonotonicRaw())
+    full = sources(store, tmp_path, optional_sources(farm), 1.0, MonotonicRaw())
     assert {poller.name for poller in full.live} >= {"pdudaemon", "coordinator"}
 
 
@@ -78,11 +78,11 @@ def test_another_host_is_asked_for_what_is_there_and_not_for_results(tmp_path: P
         usb=[UsbEntry("left", "1-1"), UsbEntry("right", "1-2", host="lab-2")],
         pdudaemon=PduDaemonConfig("/pdudaemon"),
     )
-    first, second = watched(farm), watched(farm, "lab-2")
+    first, second = optional_sources(farm), optional_sources(farm, "lab-2")
     assert (list(first.usb), first.coordinator) == ([UsbDevice("left", "adapter", "1-1")], "127.0.0.1:1")
-    assert second == Watched(pdudaemon="127.0.0.1:16421", usb=[UsbDevice("right", "adapter", "1-2")])
+    assert second == OptionalSources(pdudaemon="127.0.0.1:16421", usb=[UsbDevice("right", "adapter", "1-2")])
     runtime = tmp_path / "run"
-    asked = host_sources(tmp_path / "not" / "yet", runtime, Watched(), 1.0, MonotonicRaw())
+    asked = host_sources(tmp_path / "not" / "yet", runtime, OptionalSources(), 1.0, MonotonicRaw())
     assert {poller.name for poller in asked.live} == {"console", "outlets", "rails", "disks"}
     for poller in asked.live:
         poller.poll()

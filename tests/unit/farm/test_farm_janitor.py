@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.errors import LabTransientError
-from lab.farm.labgrid_place import is_at, placed
+from lab.farm.labgrid_place import acquired, measures_at
 from lab.health.book import KEEPER
 from lab.host import process
 from lab.jobs.queue import JobQueue
@@ -34,7 +34,7 @@ class Played:
 
     places: dict[str, str] = field(factory=lambda: {"p1": "", "p2": ""})
     released: Any = field(default=lambda _name: None)
-    away: dict[str, Away] = field(factory=dict)
+    away: dict[str, MissingResource] = field(factory=dict)
     reserved: dict[str, str] = field(factory=dict)
     asked: int = 0
 
@@ -47,7 +47,7 @@ class Played:
     def unmatched(self, _name: str) -> tuple[str, ...]:
         return ()
 
-    def lacking(self) -> dict[str, Away]:
+    def lacking(self) -> dict[str, MissingResource]:
         return dict(self.away)
 
     def reserver(self, name: str) -> str:
@@ -94,7 +94,7 @@ def running(book: JobQueue, tmp_path: Path, board: str = "b1") -> Job:
 
 def janitor(played: Played, store: Store, boards: dict[str, str] | None = None) -> Janitor:
     known = {"p1": "b1", "p2": "b2"} if boards is None else boards
-    at = partial(is_at, coordinator="192.0.2.1:20408")
+    at = partial(measures_at, coordinator="192.0.2.1:20408")
     return Janitor(played, store, queue(store), lambda: known, at)  # type: ignore[arg-type] # played
 
 
@@ -109,12 +109,12 @@ def test_a_reservation_that_ends_in_a_run_keeps_the_place_until_the_run_ends(
     ReservationBook(store).reserve("b1", "lena", "a new PMIC", 1)
     book = queue(store)
     job = running(book, tmp_path)
-    with placed(book, job) as environ:
+    with acquired(book, job) as environ:
         assert environ == reserving_user("lena", store_name(store)).environ
         ReservationBook(store).end("b1", "reserved", "lena")
         assert janitor(played, store).due() == []
         beside = running(queue(store, "bob"), tmp_path, "b1-of-another-name")
-        with pytest.raises(Exception, match="held by reserved-"), placed(queue(store, "bob"), beside):
+        with pytest.raises(Exception, match="held by reserved-"), acquired(queue(store, "bob"), beside):
             pass
     book.finish(job.id, "completed")
     assert [deed.why for deed in janitor(played, store).tidy()] == ["the reservation has ended"]
@@ -149,7 +149,7 @@ def test_the_persons_own_job_takes_over_from_the_reservation_that_ended(
     played.places["p1"] = reserved_for(store, "lena")
     book = queue(store, ignores=False)
     job = running(book, tmp_path)
-    with placed(book, job):
+    with acquired(book, job):
         assert played.places["p1"] == str(job_user("lena", job.called, store_name(store)))
 
 
@@ -220,12 +220,12 @@ def test_a_place_without_its_exporter_is_kept_from_everybody_after_a_while_until
     clock = [100.0]
     looker = evolve(janitor(played, store), now_s=lambda: clock[0])
     played.places |= {"p2": "desk-3/bob"}
-    played.away = {name: Away("exporter", "lab-2") for name in played.places}
+    played.away = {name: MissingResource("exporter", "lab-2") for name in played.places}
     assert list(looker.tidy()) == []
     clock[0] += GRACE_S - 0.1
     played.away = {}
     assert list(looker.tidy()) == [], "it was started again"
-    played.away = {name: Away("exporter", "lab-2") for name in played.places}
+    played.away = {name: MissingResource("exporter", "lab-2") for name in played.places}
     assert list(looker.tidy()) == []
     clock[0] += GRACE_S
     (deed,) = looker.tidy()
@@ -233,7 +233,7 @@ def test_a_place_without_its_exporter_is_kept_from_everybody_after_a_while_until
         "place p1: acquired for exporter-away/lab-2: exporter of lab-2 is away; start boardlab-export there"
     )
     assert played.places == {"p1": "exporter-away/lab-2", "p2": "desk-3/bob"}
-    played.away = {"p1": Away("port", "lab-2")}
+    played.away = {"p1": MissingResource("port", "lab-2")}
     assert list(looker.tidy()) == [], "its exporter is back, and its port is not"
     played.away = {}
     (deed,) = looker.tidy()
@@ -245,7 +245,7 @@ def test_a_place_of_no_use_that_labgrid_has_given_to_somebody_is_left_to_them_an
     store: Store, played: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
     looker = evolve(janitor(played, store), grace_s=0.0)
-    played.away, played.reserved = {"p1": Away("exporter", "")}, {"p1": "desk-1/lena (reservation 7F3K)"}
+    played.away, played.reserved = {"p1": MissingResource("exporter", "")}, {"p1": "desk-1/lena (reservation 7F3K)"}
     (deed,) = looker.due()
     assert deed.verb == "leave"
     for _ in range(2):
@@ -263,7 +263,7 @@ def test_a_place_of_no_use_is_kept_from_nobody_where_that_takes_resources_from_a
     store: Store, played: Played
 ) -> None:
     looker = evolve(janitor(played, store), grace_s=0.0)
-    played.away = {"p1": Away("exporter", "lab-2", beside="p2")}
+    played.away = {"p1": MissingResource("exporter", "lab-2", shared_with="p2")}
     assert list(looker.tidy()) == []
     played.places["p1"] = "exporter-away/lab-2"  # before there was such a place
     (deed,) = looker.tidy()
@@ -275,7 +275,7 @@ def test_a_place_of_no_use_is_kept_from_nobody_where_that_takes_resources_from_a
 def test_all_reservations_are_asked_for_together_however_many_places_are_of_no_use(
     store: Store, played: Played
 ) -> None:
-    played.away = {name: Away("exporter", "lab-2") for name in played.places}
+    played.away = {name: MissingResource("exporter", "lab-2") for name in played.places}
     looker = evolve(janitor(played, store), grace_s=0.0)
     assert len(looker.due()) == len(played.places)
     assert played.asked == 1
@@ -286,7 +286,7 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_when_its_exporte
 ) -> None:
     looker = evolve(janitor(played, store), grace_s=0.0)
     ReservationBook(store).reserve("b1", "lena", "a new PMIC", 1)
-    played.away = {"p1": Away("exporter", "lab-2")}
+    played.away = {"p1": MissingResource("exporter", "lab-2")}
     list(looker.tidy())
     assert played.places["p1"] == "exporter-away/lab-2"
     played.away = {}
@@ -297,14 +297,14 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_when_its_exporte
 def test_a_job_waits_for_an_exporter_as_without_a_janitor_and_takes_the_place_when_it_is_back(
     tmp_path: Path, store: Store, played: Played
 ) -> None:
-    played.places["p1"], played.away = "port-away/lab-2", {"p1": Away("port", "lab-2")}
+    played.places["p1"], played.away = "port-away/lab-2", {"p1": MissingResource("port", "lab-2")}
     book = queue(store)
     job = running(book, tmp_path)
     said = "place p1: serial port of lab-2 is away; plug its adapter in, or start boardlab-console there"
-    with pytest.raises(LabTransientError, match=said) as caught, placed(book, job):
+    with pytest.raises(LabTransientError, match=said) as caught, acquired(book, job):
         pass
     assert caught.value.failure == "exporter_gone"
     assert played.places["p1"] == "port-away/lab-2"
     played.away = {}
-    with placed(book, job):
+    with acquired(book, job):
         assert played.places["p1"] == str(job_user("lena", job.called, store_name(store)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.judged_store import Nights
 
-from lab.farm.judge import MOST_RERUNS, judged, told
+from lab.farm.judge import MOST_RERUNS, judge_with_reruns, report
 from lab.judge.store import mute, read_verdicts
 from lab.results import open_store
 
@@ -40,7 +40,7 @@ def slower(nights: Nights) -> tuple[int, list[int], list[str], bool]:
         again.append(nights.run(1.04, image="slow", after=SOON, provenance={"confirms": run}))
         return again[-1]
 
-    well = judged(nights.store, first, measure, said.append)
+    well = judge_with_reruns(nights.store, first, measure, said.append)
     return first, again, said, well
 
 
@@ -67,7 +67,7 @@ def test_what_has_not_moved_is_not_measured_again(nights: Nights) -> None:
     def never(_run: int) -> int:
         raise AssertionError
 
-    assert judged(nights.store, run, never, said.append)
+    assert judge_with_reruns(nights.store, run, never, said.append)
     assert said == [f"run {run}: none of 1 numbers has moved for sure (lab judge show {run})"]
 
 
@@ -75,8 +75,8 @@ def test_numbers_that_nothing_can_be_said_of_are_not_judged(nights: Nights) -> N
     """Neither those of a board's first run, nor those that the judge never had."""
     first = Nights(nights.store, "0043").run()
     later, said = nights.run(), list[str]()
-    assert judged(nights.store, first, lambda _run: None, said.append)
-    assert told(nights.store, later, said.append)
+    assert judge_with_reruns(nights.store, first, lambda _run: None, said.append)
+    assert report(nights.store, later, said.append)
     assert said == [
         f"not judged: run {first} needs 8 earlier runs, has 0 (lab judge show {first})",
         f"not judged: run {later} ended before the judge had it; have it judged: lab judge run {later}",
@@ -85,7 +85,7 @@ def test_numbers_that_nothing_can_be_said_of_are_not_judged(nights: Nights) -> N
 
 def test_a_run_whose_cycles_all_failed_says_so(nights: Nights) -> None:
     run, said = nights.run(boots=0, failed=2), list[str]()
-    assert judged(nights.store, run, lambda _run: None, said.append)
+    assert judge_with_reruns(nights.store, run, lambda _run: None, said.append)
     assert said == [
         f"not judged: run {run} has no samples of 1 number, since all cycles failed (lab judge show {run})"
     ]
@@ -93,7 +93,7 @@ def test_a_run_whose_cycles_all_failed_says_so(nights: Nights) -> None:
 
 def test_a_night_that_was_not_judged_is_told_with_the_next_one(nights: Nights) -> None:
     runs, said = [nights.run(1.03, image="slow") for _ in range(3)], list[str]()
-    assert not judged(nights.store, runs[-1], lambda _run: None, said.append)
+    assert not judge_with_reruns(nights.store, runs[-1], lambda _run: None, said.append)
     assert "regression, +3" in said[-1] or "regression, +2" in said[-1]
     assert f"since run {runs[0]}" in said[-1]
 
@@ -104,7 +104,7 @@ def test_it_ends_where_nothing_more_can_be_measured(nights: Nights) -> None:
     def gone(wanted: int) -> None:
         asked.append(wanted)
 
-    assert judged(nights.store, run, gone, said.append)
+    assert judge_with_reruns(nights.store, run, gone, said.append)
     assert asked == [run]
     assert said[1:] == [
         f"not judged: run {run} has 1 number that may have moved, and no run that confirms it; measure that: "
@@ -119,5 +119,5 @@ def test_the_store_is_asked_for_no_more_than_three_further_runs(nights: Nights) 
         asked.append(wanted)
         return nights.run(1.0 + 0.04 * (len(asked) % 2), image="slow", after=SOON, provenance={"confirms": wanted})
 
-    judged(nights.store, run, unlike, lambda _line: None)
+    judge_with_reruns(nights.store, run, unlike, lambda _line: None)
     assert len(asked) <= MOST_RERUNS

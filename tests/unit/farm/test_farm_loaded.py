@@ -17,7 +17,7 @@ from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
 from lab.farm.doctor import services as doctor_services
 from lab.farm.doctor.software import DoctorFinding
-from lab.farm.loaded_config import noted
+from lab.farm.loaded_config import record_loaded
 from lab.farm.systemd import units
 
 FARM = "runtime: run\nschedules: [{name: night, env: e.yaml, board: b, release: '11.02'}]\n"
@@ -39,7 +39,7 @@ def outdated(file: Path) -> list[DoctorFinding]:
 
 
 def test_a_program_sees_that_farm_yaml_says_something_else(file: Path) -> None:
-    loaded = noted("exporter", file, config.load(file), file.parent / "run")
+    loaded = record_loaded("exporter", file, config.load(file), file.parent / "run")
     assert not loaded.is_older()
     file.write_text(f"# the night's release\n{FARM}")
     assert not loaded.is_older(), "a comment says nothing to a program"
@@ -56,7 +56,7 @@ def test_a_program_sees_that_farm_yaml_says_something_else(file: Path) -> None:
 
 @pytest.mark.parametrize("program", ["exporter", "janitor"])
 def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(file: Path, program: str) -> None:
-    noted(program, file, config.load(file), file.parent / "run")
+    record_loaded(program, file, config.load(file), file.parent / "run")
     assert outdated(file) == []
     file.write_text(NEWER)
     (found,) = outdated(file)
@@ -73,7 +73,7 @@ def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(fil
 
 
 def test_a_program_that_has_ended_runs_with_nothing(file: Path) -> None:
-    noted("exporter", file, config.load(file), file.parent / "run")
+    record_loaded("exporter", file, config.load(file), file.parent / "run")
     (note,) = (file.parent / "run" / "loaded").iterdir()
     said = json.loads(note.read_text())
     note.write_text(json.dumps({**said, "holder": said["holder"].rpartition("/")[0] + "/1"}))
@@ -84,7 +84,7 @@ def test_a_program_that_has_ended_runs_with_nothing(file: Path) -> None:
 
 
 def test_a_program_of_before_an_upgrade_is_named(file: Path) -> None:
-    noted("exporter", file, config.load(file), file.parent / "run")
+    record_loaded("exporter", file, config.load(file), file.parent / "run")
     (note,) = (file.parent / "run" / "loaded").iterdir()
     note.write_text(json.dumps({**json.loads(note.read_text()), "version": "0.0.7"}))
     (found,) = outdated(file)
@@ -159,7 +159,7 @@ def test_the_janitor_loads_what_farm_yaml_says_now(file: Path, monkeypatch: pyte
     monkeypatch.setattr(Coordinator, "holders", lambda *_: {})
     monkeypatch.setattr(farm, "janitor_patient", lambda _looker: [])
     monkeypatch.setattr("time.sleep", lambda _s: file.write_text(next(texts)))
-    monkeypatch.setattr(farm, "start_anew", lambda: pytest.exit("anew"))
+    monkeypatch.setattr(farm, "restart_process", lambda: pytest.exit("anew"))
     done = CliRunner().invoke(farm.app, ["janitor", str(file)])
     assert isinstance(done.exception, pytest.exit.Exception), "a wrong file was passed over, the right one was loaded"
     assert f"{file} says something else now" in done.output

@@ -283,7 +283,7 @@ def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, sto
         assert book.holder_of("b1") is None
         played.acquired = ""
 
-    with held(book, order(tmp_path), 600, say) as job, labgrid_place.placed(book, job):
+    with held(book, order(tmp_path), 600, say) as job, labgrid_place.acquired(book, job):
         assert book.holder_of("b1") is not None
     assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from lab.cli.exporter import watched
+from lab.cli.exporter import optional_sources
 from lab.farm import judge
 from lab.farm.config import HealthConfig, load
 from lab.farm.reference_board import NIGHT, config, unsound
@@ -91,7 +91,7 @@ def test_lab_run_says_so_and_does_not_ask_the_judge(tmp_path: Path, monkeypatch:
         "health: {reference: ref, faults: 4}\nschedules: [{name: n, env: e.yaml, board: ref}]\n"
     )
     asked: list[int] = []
-    monkeypatch.setattr(judge, "judged", lambda _store, run_id, *_: asked.append(run_id) or True)
+    monkeypatch.setattr(judge, "judge_with_reruns", lambda _store, run_id, *_: asked.append(run_id) or True)
     said: list[str] = []
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         book = JobQueue(store, "lab-1/boot/1/1", lambda _who: None)
@@ -123,4 +123,4 @@ def test_its_alert_comes_when_the_nights_runs_are_not_judged(tmp_path: Path) -> 
     assert f"offset {hours}h ==" in rule
     path = tmp_path / "farm.yaml"
     path.write_text("health: {reference: ref}\nschedules: [{name: n, env: e.yaml, board: ref}]\n")
-    assert watched(load(path)).reference == "ref"
+    assert optional_sources(load(path)).reference == "ref"

@@ -13,7 +13,7 @@ from support.recorded_run import Failed, failed, record
 from lab.errors import ConfigurationError
 from lab.farm import queue, runner
 from lab.farm import runner as runners
-from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths, told_again
+from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths, report_again
 from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
@@ -97,7 +97,7 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
         looked.touch()
         raise ConfigurationError("one.yaml: it ends early")
 
-    monkeypatch.setattr(runners, "wish", half_saved)
+    monkeypatch.setattr(runners, "claimant", half_saved)
     monkeypatch.setattr(
         runner, "command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
     )
@@ -142,7 +142,7 @@ def test_no_pytest_outlives_its_job(
             children.append(runner._child)  # type: ignore[arg-type]
             raise RuntimeError
 
-    monkeypatch.setattr(Runner, "_look_around", broken)
+    monkeypatch.setattr(Runner, "_update_claimant", broken)
     monkeypatch.setattr(runners, "STOP_S", 60.0 if heeds else 0.1)
     trap = "trap 'exit 0' INT" if heeds else "trap '' INT"
     monkeypatch.setattr(
@@ -159,8 +159,8 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
 ) -> None:
     asked: list[str] = []
     times = tmp_path / "times"
-    monkeypatch.setattr(queue, "wish", lambda *_args: "")
-    monkeypatch.setattr(runners, "wish", lambda *_args: "lena has reserved it")
+    monkeypatch.setattr(queue, "claimant", lambda *_args: "")
+    monkeypatch.setattr(runners, "claimant", lambda *_args: "lena has reserved it")
 
     def ask(_book: JobQueue, _job: int, who: str) -> None:
         asked.append(who)
@@ -190,7 +190,7 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
     def held(who: str) -> None:
         pytest.fail(f"{who} has the turn while it asks")
 
-    monkeypatch.setattr(queue, "wish", slow)
+    monkeypatch.setattr(queue, "claimant", slow)
     book = timers(store)
     assert queue.JobWaiter(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
 
@@ -330,6 +330,6 @@ def test_a_job_that_failed_by_the_lab_alone_says_so_also_when_it_is_told_again(
     said: list[str] = []
     assert quick(book, tmp_path, said).run(book.take_up(job.id), 0) == 1
     again: list[str] = []
-    assert told_again(store, book.job(job.id), again.append) == 1
+    assert report_again(store, book.job(job.id), again.append) == 1
     for lines in (said, again):
         assert [line for line in lines if line.startswith("failed by the lab")] == [told] * bool(told)

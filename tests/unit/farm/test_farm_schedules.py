@@ -14,7 +14,7 @@ from attrs import evolve
 from sqlalchemy import create_engine, update
 from support import recorded_run
 
-from exporters.farm.schedules import Due, Schedules
+from exporters.farm.schedules import ScheduledRun, Schedules
 from lab.farm.config import Schedule
 from lab.jobs.queue import JobQueue, JobState, Order
 from lab.jobs.records import LEASE_S
@@ -35,7 +35,7 @@ class Farm:
 
     def __init__(self, store: Store, suites: tuple[str, ...], kinds: tuple[str, ...]) -> None:
         self.store, self.suites, self.at = store, suites, START
-        due = Due("nightly", "b1", suites, kinds, "", DAY_S, lambda now: now)
+        due = ScheduledRun("nightly", "b1", suites, kinds, "", DAY_S, lambda now: now)
         self.schedules = Schedules(watch(store.url), [due], lambda: self.at)
         self.queue = JobQueue(store, "one", lambda _who: None, lambda: self.at)
 
@@ -176,7 +176,7 @@ def test_what_a_person_measures_between_two_nights_changes_nothing(farm: Farm) -
 def test_a_job_that_measures_less_or_is_a_session_of_pytest_is_none_of_the_schedule(
     farm: Farm, cycles: int, options: dict[str, object], program: str
 ) -> None:
-    due = Due("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, {})
+    due = ScheduledRun("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, {})
     farm.schedules.due = [due]
     queue = JobQueue(farm.store, "one", lambda _who: None, lambda: farm.at, program=program)
     job = queue.start(queue.enqueue(Order("am62xx_sk", "b1", ("boot",), "e", "", cycles, options)).id)
@@ -191,7 +191,9 @@ def test_a_job_that_measures_less_or_is_a_session_of_pytest_is_none_of_the_sched
 
 def test_a_schedule_with_options_knows_the_jobs_with_them(farm: Farm) -> None:
     options = {"sections": ["sd-fio"], "destructive": True}
-    farm.schedules.due = [Due("fio", "b1", ("sections",), ("sections",), "", DAY_S, lambda now: now, 20, options)]
+    farm.schedules.due = [
+        ScheduledRun("fio", "b1", ("sections",), ("sections",), "", DAY_S, lambda now: now, 20, options)
+    ]
     for given in ({}, options):
         assert SUCCESS not in farm.seen()
         job = farm.queue.start(farm.queue.enqueue(Order("am62xx_sk", "b1", ("sections",), "e", "", 20, given)).id)
@@ -309,14 +311,14 @@ ORDERED = PastJob(1, "b1", "boot", "", "completed", START, START, START, 20, {},
 
 def test_a_schedule_that_provisions_the_newest_release_knows_its_jobs_whatever_their_label_is() -> None:
     options = {"provision": "newest in /srv/releases", "judge": True}
-    due = Due("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, options)
+    due = ScheduledRun("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, options)
 
     def job(label: str, **given: object) -> PastJob:
         return evolve(ORDERED, release=label, options=given)
 
-    assert due.ordered(job("11.01", provision="/srv/releases/11.01.yaml"))
-    assert due.ordered(job("11.02", provision="/srv/releases/11.02.yaml"))
-    assert not due.ordered(job("11.02"))
+    assert due.matches(job("11.01", provision="/srv/releases/11.01.yaml"))
+    assert due.matches(job("11.02", provision="/srv/releases/11.02.yaml"))
+    assert not due.matches(job("11.02"))
     by_label = evolve(due, release="11.01", options={"judge": True})
-    assert by_label.ordered(job("11.01"))
-    assert not by_label.ordered(job("11.01", provision="/srv/releases/11.01.yaml"))
+    assert by_label.matches(job("11.01"))
+    assert not by_label.matches(job("11.01", provision="/srv/releases/11.01.yaml"))

@@ -33,7 +33,7 @@ from lab.farm.config import (
     load,
 )
 from lab.farm.runner import WORSE
-from lab.farm.systemd import COORDINATOR, kept, units, write
+from lab.farm.systemd import COORDINATOR, always_running, units, write
 from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -140,14 +140,14 @@ def test_a_service_that_is_started_again_is_never_given_up_and_tells_each_failur
     boards = tuple({BoardEntry(each.board, each.env) for each in farm.schedules})
     queued = attrs.evolve(farm, buildbot=Buildbot("/srv/buildbot"), boards=boards)
     made = units(farm, INSTALLED) | units(queued, INSTALLED)
-    kept = {name: text.splitlines() for name, text in made.items() if "\nRestart=always\n" in text}
+    always_running = {name: text.splitlines() for name, text in made.items() if "\nRestart=always\n" in text}
     assert {
         "boardlab-console.service",
         "boardlab-export.service",
         "boardlab-worker.service",
         "boardlab-buildbot.service",
-    } < set(kept)
-    for name, lines in kept.items():
+    } < set(always_running)
+    for name, lines in always_running.items():
         assert "StartLimitIntervalSec=0" in lines, name
         (tells,) = [line for line in lines if line.startswith("ExecStopPost=")]
         assert tells.endswith("systemctl start --no-block boardlab-notify@%n.service'"), name
@@ -208,7 +208,7 @@ def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() ->
     hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
 
     def with_it(farm: Farm) -> list[str]:
-        return [name for name in ("lab-1", "lab-2") if "coordinator" in kept(farm, name)]
+        return [name for name in ("lab-1", "lab-2") if "coordinator" in always_running(farm, name)]
 
     assert with_it(hosts) == ["lab-1"]
     assert with_it(attrs.evolve(hosts, coordinator_host="lab-2")) == ["lab-2"]
@@ -219,7 +219,7 @@ def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() ->
     assert [line for line in lines if line.startswith("WorkingDirectory=")][-1].endswith(
         "=/var/lib/boardlab/coordinator"
     )
-    assert "coordinator" in kept(example, "local")
+    assert "coordinator" in always_running(example, "local")
     with pytest.raises(ValueError, match="name one of lab-1, lab-2, elsewhere"):
         attrs.evolve(hosts, coordinator_host="lab-3")
 

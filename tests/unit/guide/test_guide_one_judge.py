@@ -14,7 +14,7 @@ from support.scraped import Scrape, scrape
 from exporters.measurements import FigureMaker
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
-from exporters.verdicts import Against, MetricChange
+from exporters.verdicts import MetricChange, Reference
 from lab.guide.compare import Change, Comparison
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
@@ -38,7 +38,7 @@ def store(paths: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def exported(store: Store) -> dict[Key, MetricChange]:
     changes = ResultsReader(watch(store.url)).read().changes
-    assert {change.kind for change in changes} == {Against.RELEASE}
+    assert {change.kind for change in changes} == {Reference.RELEASE}
     return {(change.key.board, change.metric, (*_medium(change), *change.labels)): change for change in changes}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from exporters.results import ResultsReader
-from exporters.verdicts import Against, MetricChange
+from exporters.verdicts import MetricChange, Reference
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge import noise
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
@@ -68,7 +68,7 @@ def only(store: Store, run: int, against: str | None = None) -> JudgedNumber:
     return number
 
 
-def exported(store: Store, kind: Against = Against.BASELINE) -> list[MetricChange]:
+def exported(store: Store, kind: Reference = Reference.BASELINE) -> list[MetricChange]:
     return [change for change in ResultsReader(watch(store.url)).read().changes if change.kind is kind]
 
 
@@ -153,14 +153,14 @@ def test_an_accepted_run_is_the_new_normal(store: Store) -> None:
     for value in QUIET:
         measure(store, value, "11.00")
     slower = measure(store, 2.7, "11.01")
-    assert [c.regression for kind in Against for c in exported(store, kind)] == [True, True]
+    assert [c.regression for kind in Reference for c in exported(store, kind)] == [True, True]
     review(store, slower, "accepted", "alice", "the new driver needs it")
-    assert [c.regression for kind in Against for c in exported(store, kind)] == [False, False]
+    assert [c.regression for kind in Reference for c in exported(store, kind)] == [False, False]
     number = only(store, measure(store, 2.7, "11.01"))
     assert number.baseline is not None
     assert number.baseline.runs == (slower,)
     assert number.judgement.verdict is Verdict.NOISE
-    assert [c.regression for kind in Against for c in exported(store, kind)] == [False, False]
+    assert [c.regression for kind in Reference for c in exported(store, kind)] == [False, False]
 
 
 def test_a_named_release_is_what_is_compared_with(store: Store) -> None:
@@ -173,7 +173,7 @@ def test_a_named_release_is_what_is_compared_with(store: Store) -> None:
     assert number.judgement.verdict is Verdict.REGRESSION
     assert number.baseline is not None
     assert number.baseline.runs == tuple(old)
-    assert exported(store, Against.RELEASE)[0].against == "11.00"
+    assert exported(store, Reference.RELEASE)[0].against == "11.00"
     with pytest.raises(
         ConfigurationError, match=re.escape("no other completed boot run of release '10.00'; there are: 11.00")
     ):

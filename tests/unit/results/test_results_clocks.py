@@ -10,7 +10,7 @@ from attrs import define, field
 from support.atlength import either
 from support.jobbook import ORDER, START, Steady, Wall, started
 
-from exporters.farm.places import Away
+from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
@@ -125,7 +125,7 @@ class Places:
     def holders(self) -> dict[str, str]:
         return dict(self.held)
 
-    def lacking(self) -> dict[str, Away]:
+    def lacking(self) -> dict[str, MissingResource]:
         return {}
 
     def release(self, name: str, holder: str) -> None:

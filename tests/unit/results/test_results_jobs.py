@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from support.jobbook import Steady, Wall, started
 
-from exporters.farm.schedules import Due, Schedules
+from exporters.farm.schedules import ScheduledRun, Schedules
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.jobs import listing
@@ -183,7 +183,7 @@ def test_those_that_have_not_ended_are_always_listed(store: Store) -> None:
 def test_a_job_that_a_person_cancelled_is_no_failed_night(store: Store, database: str) -> None:
     wall = Wall()
     book = queue(store, wall)
-    due = Due("nightly", "b1", ("boot",), ("boot",), "11.01", 86400.0, lambda now: now, 20, {})
+    due = ScheduledRun("nightly", "b1", ("boot",), ("boot",), "11.01", 86400.0, lambda now: now, 20, {})
     schedules = Schedules(watch(database), [due], wall)
 
     def failures() -> int:

@@ -8,7 +8,7 @@ from support.recorded_run import record
 
 from lab import shipped
 from lab.cli import main
-from lab.farm.runner import WORSE, told_again
+from lab.farm.runner import WORSE, report_again
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import JobState
@@ -53,7 +53,7 @@ def test_the_verdicts_of_a_judged_job_are_told_again(store: Store, wall: Wall, *
     write_verdicts(store, run, [worse])
     jobs.finish(job.id, "completed")
     said: list[str] = []
-    assert told_again(store, jobs.job(job.id), said.append) == code
+    assert report_again(store, jobs.job(job.id), said.append) == code
     assert [line.startswith("verdict: boot.time (sd) on b1: ") for line in said] == [True] * judge
 
 
@@ -67,7 +67,7 @@ def test_a_job_whose_numbers_nobody_judged_is_told_again_as_such(store: Store, w
     ]
     jobs.finish(job.id, "completed")
     said: list[str] = []
-    assert told_again(store, jobs.job(job.id), said.append) == 0
+    assert report_again(store, jobs.job(job.id), said.append) == 0
     assert said == [
         f"not judged: run {runs[0]} ended before the judge had it; have it judged: lab judge run {runs[0]}"
     ]
@@ -82,5 +82,5 @@ def test_a_job_that_failed_by_the_lab_alone_is_said_to_whoever_asks_again(store:
         store.record_attempt(run.id, attempt)
         jobs.finish(job.id, "failed")
         said: list[str] = []
-        assert told_again(store, jobs.job(job.id), said.append) == 1
+        assert report_again(store, jobs.job(job.id), said.append) == 1
         assert [text.partition(" (")[0] for text in said] == says

@@ -128,11 +128,11 @@ def test_after_a_job_a_process_brings_what_it_measured(
     monkeypatch.setenv(DATABASE_VARIABLE, str(tmp_path / "results.db"))
     monkeypatch.setenv(SHARED_VARIABLE, farm.one.shared)
     with open_store() as store:
-        assert runner.begin(store) is None
+        assert runner.start_upload(store) is None
         ref = store.artifacts.put(LOG, kind="k")
         (waits,) = [each for each in software.results(None) if each.subject == "artifacts"]
         assert waits.said == f"1 are not yet in {farm.one.shared}"
-        child = runner.begin(store)
+        child = runner.start_upload(store)
         assert child is not None
         assert child.wait(120) == 0, (store.artifacts.marks / runner.LOG).read_text()
         assert store.artifacts.marked() == []

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import ConfigurationError
 from lab.farm.config import Limits, load
-from lab.farm.queue import LEARNED, Room
+from lab.farm.queue import LEARNED, HostCapacity
 from lab.farm.runner import BUSY, Runner, RunnerPaths
 from lab.farm.systemd import units
 from lab.jobs.queue import TIMERS, JobQueue
@@ -37,8 +37,8 @@ class Lab:
         jobs = self.book(f"{host}/boot/{board}/1", program)
         assert jobs.start(jobs.enqueue(Order("am62xx_sk", board, ("boot",), "e", "", 1)).id) is not None
 
-    def room(self, **limits: float) -> Room:
-        return Room(self.book("lab1/boot/9/1"), Limits(**limits), lambda: self.late_ms, self.folder, "lab1")  # type: ignore[arg-type]
+    def capacity(self, **limits: float) -> HostCapacity:
+        return HostCapacity(self.book("lab1/boot/9/1"), Limits(**limits), lambda: self.late_ms, self.folder, "lab1")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -48,62 +48,62 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def test_no_more_boards_than_farm_yaml_allows_of_this_host(lab: Lab) -> None:
-    room = lab.room(max_boards=2)
+    capacity = lab.capacity(max_boards=2)
     lab.measures("a")
     lab.measures("elsewhere", host="lab2")
     lab.measures("switched", program=BY_WEB)
-    assert room.lacks() == ""
+    assert capacity.why_wait() == ""
     lab.measures("b")
-    assert room.lacks() == "host lab1 measures 2 boards, and farm.yaml allows 2 (limits: max_boards)"
+    assert capacity.why_wait() == "host lab1 measures 2 boards, and farm.yaml allows 2 (limits: max_boards)"
     lab.dead.add("lab1/boot/b/1")
-    assert room.lacks() == "", "whose job was killed measures nothing"
+    assert capacity.why_wait() == "", "whose job was killed measures nothing"
 
 
 def test_late_stamps_let_no_further_board_begin_and_the_first_one_always(lab: Lab) -> None:
-    room = lab.room(late_ms=2.0)
+    capacity = lab.capacity(late_ms=2.0)
     lab.late_ms = 3.2
-    assert room.lacks() == ""
+    assert capacity.why_wait() == ""
     for number in range(12):
         lab.measures(f"b{number}")
     said = "host lab1: stamps are 3.2 ms late at p99 with 12 boards; the 13th waits (farm.yaml, limits: late_ms: 2)"
-    assert room.lacks() == said
+    assert capacity.why_wait() == said
     lab.late_ms = 1.9
-    assert room.lacks() == ""
+    assert capacity.why_wait() == ""
     lab.late_ms = None
-    assert room.lacks() == ""
+    assert capacity.why_wait() == ""
 
 
 def test_how_many_boards_are_too_many_is_learned_for_a_day_once_they_have_settled(lab: Lab) -> None:
-    room = lab.room(late_ms=2.0)
+    capacity = lab.capacity(late_ms=2.0)
     for number in range(3):
         lab.measures(f"b{number}")
     lab.late_ms = 3.2
-    room.learn()
+    capacity.record()
     lab.late_ms = 0.1
-    assert room.lacks() == "", "the percentile was still of fewer boards"
+    assert capacity.why_wait() == "", "the percentile was still of fewer boards"
     lab.at += dt.timedelta(seconds=61)
-    room.learn()
-    assert room.lacks() == ""
+    capacity.record()
+    assert capacity.why_wait() == ""
     lab.late_ms = 3.2
-    room.learn()
+    capacity.record()
     lab.late_ms = 0.1
-    assert room.lacks().startswith(
+    assert capacity.why_wait().startswith(
         "host lab1: stamps were 3.2 ms late at p99 with 3 boards at 02:01 UTC, and 3 measure; the 4th waits"
     )
     lab.dead.add("lab1/boot/b2/1")
-    assert "and 2 measure; the 3rd waits" in room.lacks()
+    assert "and 2 measure; the 3rd waits" in capacity.why_wait()
     lab.dead.add("lab1/boot/b1/1")
-    assert room.lacks() == ""
+    assert capacity.why_wait() == ""
     lab.dead.clear()
     lab.at += dt.timedelta(days=1)
-    assert room.lacks() == ""
+    assert capacity.why_wait() == ""
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"boards": "x", "p99_ms": 1, "at": 2}'])
 def test_a_damaged_note_says_nothing(lab: Lab, text: str) -> None:
     (lab.folder / LEARNED).write_text(text)
     lab.measures("a")
-    assert lab.room(late_ms=2.0).lacks() == ""
+    assert lab.capacity(late_ms=2.0).why_wait() == ""
 
 
 def test_a_scheduled_run_that_has_no_room_says_why_and_takes_no_board(
@@ -111,15 +111,15 @@ def test_a_scheduled_run_that_has_no_room_says_why_and_takes_no_board(
 ) -> None:
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
     lab.measures("a")
-    room = lab.room(max_boards=1)
+    capacity = lab.capacity(max_boards=1)
     said: list[str] = []
-    runner = Runner(room.book, RunnerPaths(tmp_path, tmp_path, None), said.append, room=room)
-    job = room.book.enqueue(Order("am62xx_sk", "b", ("boot",), str(tmp_path / "env.yaml"), "", 1))
+    runner = Runner(capacity.book, RunnerPaths(tmp_path, tmp_path, None), said.append, capacity=capacity)
+    job = capacity.book.enqueue(Order("am62xx_sk", "b", ("boot",), str(tmp_path / "env.yaml"), "", 1))
     assert runner.run(job, 0.0) == BUSY
     assert said == [
         "host lab1 measures 1 board, and farm.yaml allows 1 (limits: max_boards). Wait for it with --wait SECONDS"
     ]
-    assert room.book.job(job.id).state == "refused"
+    assert capacity.book.job(job.id).state == "refused"
 
 
 def test_limits_are_keys_of_farm_yaml(tmp_path: Path) -> None:
