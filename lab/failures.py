@@ -16,6 +16,7 @@ BOOT_FAILURES: Final = (
     *("hang_spl", "hang_uboot", "hang_kernel", "hang_before_login"),
     *("moment_missing", "moment_order", "impossible_times", "stamps_uncertain", "host_suspended"),
     *("stopped_at_uboot", "autoboot_missed", "prompt_broken", "prompt_unanswered", "login_failed", "software_changed"),
+    *("not_rebooted", "second_kernel", "prompt_not_real", "prompt_again"),
     *("rom_no_medium", "no_boot_device", "bad_image", "authentication", "uboot_abort", "no_root", "io_error"),
     *("kernel_panic", "kernel_oops", "kernel_lockup", "emergency_mode"),
 )

@@ -6,7 +6,7 @@ Environments import this file by its path, and a lab may change its copy; `lab.c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
-from lab.control.boot_progress import PlaceHolders, falls_silent, follow, power_asked, relate, widened
+from lab.control.boot_progress import PlaceHolders, bound_ns, falls_silent, follow, power_asked, relate, widened
 from lab.control.lowpower import LowPower
 from lab.control.provisioning import check_expected, writing
 from lab.drivers import calls
@@ -391,6 +391,24 @@ class BoardStrategy(Strategy):
         found = self._asked_identity()
         self.status = Status.linux
         return found
+
+    def asked(self, questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:
+        """Log in to a booted board if needed, and run commands.
+
+        Returns:
+            the console's clock before the first, in ns, and the lines of each answer; None: the env has no ShellDriver.
+
+        Raises:
+            BoardlabError: the login failed, or the shell does not answer.
+        """
+        if self.shell is None:
+            return None
+        if self.status is not Status.linux:
+            self._log_in()
+            self.status = Status.linux
+        clock = self.power.clock
+        asked_ns = clock.now_ns() - bound_ns(clock)
+        return asked_ns, [self.linux.run(question)[0] for question in questions]
 
     def _log_in(self) -> None:
         """Activate the ShellDriver of a board that waits at its login prompt."""

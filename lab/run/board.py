@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lab.benchmarks.boot import BootWatch
@@ -120,6 +120,10 @@ class Board(Protocol):
 
     def identify(self) -> BoardIdentity | None:
         """Log in to a just booted board and identify it."""
+        ...
+
+    def asked(self, questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:
+        """Log in if needed, and run commands: the clock before the first, and the answers' lines."""
         ...
 
     def select_medium(self, medium: str) -> None:

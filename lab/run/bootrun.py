@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, contradictions, read_facts
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
-from lab.boards import NORMAL
+from lab.boards import NORMAL, MomentPattern
 from lab.console.holders import fairly
 from lab.console.model import Event, LineTiming
-from lab.console.moments import missing_ns
+from lab.console.moments import find_moments, missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
-from lab.errors import BoardTransientError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
@@ -47,6 +49,7 @@ class Boot:
     samples: list[SampleRecord]
     clocks: Clocks
     identity: BoardIdentity | None
+    checked: Mapping[str, Any]
 
 
 @frozen
@@ -138,13 +141,17 @@ class BootRun:
             overrun = frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
             try:
                 identity = self._identified(watch, medium)
+                facts = self._cross_check(watch)
             finally:
                 console.capture = events
             check_clocks(console, watch.power.requested_ns)
-            flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags
+            checked = frozenset(() if facts else {Flag.NOT_CROSS_CHECKED})
+            if facts and facts.facts.errors:
+                checked |= {Flag.KERNEL_ERRORS}
+            flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
             samples = watch.finish(flags)
             self._check_flow(watch.flow)
-            return Boot(watch, samples, clocks, identity)
+            return Boot(watch, samples, clocks, identity, self._agreed(watch, facts, medium))
 
         def record(attempt: CycleAttempt[Boot]) -> None:
             recorder.record(attempt, self._evidence(medium, attempt.result))
@@ -179,6 +186,44 @@ class BootRun:
         self._board_flags = frozenset({Flag.BOARD_UNVERIFIED} if expected and not identity.names else ())
         self._looked_at.add(medium)
         return found
+
+    def _cross_check(self, watch: BootWatch) -> CrossCheck | None:
+        """Ask the board what it knows of its boot; None: it was not asked, or does not say.
+
+        The boot is over and measured: a failure here is a flag of the number, and loses no cycle.
+        """
+        if watch.init:
+            return None
+        before = len(self.board.console.capture)
+        try:
+            answer = self.board.asked(QUESTIONS)
+        except BoardlabError as error:
+            self.progress.write(f"the board does not say what it knows of its boot: {error}")
+            return None
+        if answer is None:
+            return None
+        asked_ns, answers = answer
+        mark = MomentPattern("uptime", rf"{CLOCK_MARK}\d")
+        came = find_moments(self.board.console.capture[before:], [mark], self.board.timing())
+        return CrossCheck.of(read_facts(answers), asked_ns, came[0]) if came else None
+
+    def _agreed(self, watch: BootWatch, found: CrossCheck | None, medium: str) -> Mapping[str, Any]:
+        """The document of a cross-check that agrees.
+
+        Raises:
+            BoardlabError: the board contradicts the moments.
+        """
+        if found is None or watch.prompt is None:
+            return {}
+        attempts = self.store.attempts(self.run.id)
+        known = [
+            each.details["cross_check"]
+            for each in attempts
+            if each.ok and each.params.get("medium") == medium and each.details.get("cross_check")
+        ]
+        for error in contradictions(found, watch.start, watch.prompt, known):
+            raise error
+        return found.document(watch.start, watch.prompt)
 
     def _known_names(self) -> frozenset[str]:
         """The board's names in its latest runs with an identity."""
@@ -242,6 +287,8 @@ def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:
         details["printk_fit"] = None if fit is None else asdict(fit)
         details["clock_step_ns"] = boot.clocks.step_ns
         details["clock_missing_ns"] = boot.clocks.missing_ns
+        if boot.checked:
+            details["cross_check"] = boot.checked
         if boot.identity is not None:
             details["identity"] = boot.identity.document()
         if boot.watch.log.counts:

@@ -297,7 +297,7 @@ class BootWatch:
     `asks`, send a carriage return and call `asked`: only this proves that a shell waits at the prompt.
 
     Attributes:
-        flow: the boot's flow; known when it is finished.
+        flow, start: the boot's flow, and its kernel's start where the time counts from there; known when it is finished.
         events: number of the captured events that belong to the boot, set by the feeder; None: all.
     """
 
@@ -307,6 +307,7 @@ class BootWatch:
     moments: list[MomentLike] = field(factory=list, init=False)
     asks: bool = field(default=False, init=False)
     flow: str = field(default=NORMAL, init=False)
+    start: MomentLike | None = field(default=None, init=False)
     events: int | None = field(default=None, init=False)
     log: BootKernelLog = field(init=False)
     _evidence: BootEvidence = field(init=False)
@@ -448,6 +449,7 @@ class BootWatch:
         flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
         found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
         self.flow = found.flow.name
+        self.start = next((each for each in found.flow.order if each.name == found.flow.start == START), None)
         flags |= frozenset(() if found.is_sure and self._ruled_out.shown(flow.name) else {Flag.FLOW_UNVERIFIED})
         return boot_samples(found.flow, self.moments, prompt, self.power, params, flags)
 

@@ -181,10 +181,26 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         "/sys/firmware/devicetree/base/model": _fixed(machine),
         "/proc/device-tree/serial-number": _fixed(serial_number(kernel.computer.seed) + "\0"),
         "/proc/sys/kernel/printk": Node(lambda: f"{kernel.console_level}\t4\t1\t7\n", printk),
+        "/proc/1/comm": _fixed("systemd\n"),
+        "/proc/1/stat": Node(lambda: _stat(1, "systemd", 0, 3 * _TICK_NS)),
+        f"/proc/{_GETTY}/stat": Node(lambda: _stat(_GETTY, "login", 1, kernel.getty_ns)),
+        "/proc/self/stat": Node(lambda: _stat(_GETTY + 60, "cat", _GETTY + 59, kernel.clock_ns)),
+        "/proc/sys/kernel/random/boot_id": Node(lambda: kernel.boot_id + "\n"),
+        "/proc/sys/kernel/tainted": _fixed("0\n"),
         "/etc/hostname": _fixed(model.identity.hostname + "\n"),
         "/etc/issue": _fixed(f"{model.release.distribution} \\n \\l\n\n"),
         "/etc/os-release": _fixed(f'ID="arago"\nPRETTY_NAME="{model.release.distribution}"\n'),
     }
+
+
+_GETTY = 412  # the process that prints the prompt, and becomes login
+_TICK_NS = 10_000_000  # 1/USER_HZ
+
+
+def _stat(pid: int, name: str, parent: int, start_ns: int) -> str:
+    """A process as proc(5) has it: 22 fields of 52; its terminal is the console."""
+    terminal = 0 if parent == 0 else 1088
+    return f"{pid} ({name}) S {parent} {pid} {pid} {terminal} {pid} {'0 ' * 13}{start_ns // _TICK_NS} 0 0\n"
 
 
 def _processors(kernel: Kernel) -> dict[str, Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
@@ -59,6 +60,7 @@ class Kernel:
         console_attached: False once the console was taken away from the kernel (`.../console` in sysfs).
         settings: what was written to sysfs, by a name of our own.
         suspend_stats: as sysfs shows them.
+        getty_ns: start of the getty by the kernel's clock.
         wall_offset_s: the wall clock when the kernel started, in seconds since the epoch.
     """
 
@@ -72,7 +74,9 @@ class Kernel:
         self.settings: dict[str, str] = {}
         self.suspend_stats = {"success": 0, "fail": 0}
         self.wall_offset_s = 1_736_360_573.0
+        self.getty_ns = 0
         self.dice: random.Random = computer.dice("kernel")
+        self.boot_id = str(uuid.UUID(int=computer.dice("boot_id").getrandbits(128), version=4))
         self._zero_ns: int | None = None
         self._cleared: Record | None = None
         self._held: list[Record] | None = []  # until the console is there, and while it sleeps

@@ -35,7 +35,8 @@ def _dmesg(session: LoginSession, arguments: Sequence[str], streams: Streams, _s
         kernel.console_level = int(words[1])
         return 0
     if "-C" not in words:
-        yield from streams.out("".join(record.line + "\n" for record in kernel.shown()).encode())
+        lines = [(f"<{record.level}>" if "-r" in words else "") + record.line for record in kernel.shown()]
+        yield from streams.out("".join(line + "\n" for line in lines).encode())
     if "-C" in words or "-c" in words:
         kernel.clear()
     return 0

@@ -1,0 +1,247 @@
+"""Cross-check of a boot's moments with what the board itself knows after its prompt.
+
+One command at the shell returns the board's clock, the start of the program at the prompt, its software and its kernel's
+errors. It is no better clock than the stamps: the answer's way, and the kernel's steps of 10 ms (USER_HZ), leave ± 10 to 50 ms. So it
+refutes what is wrong by more.
+
+Sources: proc(5) for stat, uptime and mountinfo; systemctl(1); dmesg(1), whose `-r` BusyBox has, too.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import asdict, frozen
+
+from lab.benchmarks.boot.records import MomentLike
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
+
+CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two parts, so its echo is none
+ERRORS_KEPT: Final = 20
+# Short commands: a console may lose characters of a long one. Each may fail or be missing; BusyBox has no dmesg -l.
+QUESTIONS: Final = (
+    'echo "@""@$(cat /proc/uptime)"; cat /proc/self/stat; grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
+    'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted /etc/os-release 2>/dev/null',
+    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt; cut -d" " -f1 /proc/modules | sort | md5sum; } 2>/dev/null',
+    "{ systemctl is-system-running; systemctl --failed --no-legend --plain; } 2>/dev/null",
+    f'dmesg -r 2>/dev/null | grep "^<[0-3]>" | head -n {ERRORS_KEPT}',
+)
+
+STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated
+HZ: Final = 100
+EARLY_NS: Final = (
+    50_000_000  # how much sooner than its program a prompt may seem to come: the two clocks' rates over a boot
+)
+LATE_NS: Final = (
+    3_000_000_000  # a getty prints its prompt 0.1 s (BusyBox) or 1.0 s (agetty) after its start; beyond that again
+)
+APART_NS: Final = 500_000_000  # from the run's other boots
+ZERO_NS: Final = (
+    4_000_000_000  # of the kernel's clock behind "Starting kernel": it unpacks itself, and sets up its clocks
+)
+_KNOWN: Final = 3  # boots of the run, from which on its median says something
+_OS_RELEASE: Final = "/etc/os-release"
+_OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
+_STAT: Final = re.compile(r"(\d+) \((.*)\) (\S.*)", re.DOTALL)
+
+
+@frozen
+class BoardFacts:
+    """What a board says of its boot; empty or None: it does not say.
+
+    Attributes:
+        uptime_ns: of the kernel, CLOCK_BOOTTIME, truncated to `STEP_NS`.
+        getty_ns: start of the first process of init on the shell's terminal, on the same clock, truncated.
+        boot_id: of this boot; each has another.
+        init: the name of process 1.
+        state: `systemctl is-system-running`.
+        failed: units of systemd that failed.
+        errors: lines of the kernel at the levels emerg to err, the first `ERRORS_KEPT`.
+        software: name -> what runs, without what differs between two boots of the same.
+    """
+
+    uptime_ns: int | None = None
+    getty_ns: int | None = None
+    boot_id: str = ""
+    init: str = ""
+    state: str = ""
+    failed: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    taint: int | None = None
+    software: Mapping[str, str] = {}
+
+
+@frozen
+class CrossCheck:
+    """A board's facts on the console's time line.
+
+    Attributes:
+        zero_ns: earliest and latest instant of the kernel's time 0.
+    """
+
+    facts: BoardFacts
+    zero_ns: tuple[int, int]
+
+    @classmethod
+    def of(cls, facts: BoardFacts, asked_ns: int, answer: MomentLike) -> CrossCheck | None:
+        """Relate the clocks: the board read its clock between question and answer.
+
+        Returns: None: the board does not say its uptime.
+        """
+        if facts.uptime_ns is None:
+            return None
+        earliest = asked_ns - facts.uptime_ns - STEP_NS
+        return cls(facts, (min(earliest, answer.t_ns - facts.uptime_ns), answer.t_ns - facts.uptime_ns))
+
+    def getty(self) -> tuple[int, int] | None:
+        """Earliest and latest start of the prompt's program."""
+        if self.facts.getty_ns is None:
+            return None
+        return self.zero_ns[0] + self.facts.getty_ns, self.zero_ns[1] + self.facts.getty_ns + STEP_NS
+
+    def document(self, start: MomentLike | None, prompt: MomentLike) -> dict[str, Any]:
+        """For the attempt's details; times in s, `zero` behind the start of the kernel, `getty` before the prompt."""
+        facts = {name: value for name, value in asdict(self.facts).items() if value not in (None, "", (), {})}
+        window = {"window": (self.zero_ns[1] - self.zero_ns[0]) / 1e9}
+        zero = {} if start is None else {"zero": (sum(self.zero_ns) / 2 - start.t_ns) / 1e9}
+        getty = self.getty()
+        behind = {} if getty is None else {"getty": (prompt.t_ns - sum(getty) / 2) / 1e9}
+        return {**facts, **window, **zero, **behind}
+
+
+def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
+    """Read the answers to `QUESTIONS`, by lines; what is garbled or missing stays unknown."""
+    clock, files, root, systemd, errors = ([line.strip() for line in lines if line.strip()] for lines in answers)
+    uptime = re.match(rf"{CLOCK_MARK}(\d{{1,9}})\.(\d\d) ", clock[0]) if clock else None
+    stats = [stat for line in clock[1:] if (stat := _stat(line))]
+    terminal = stats[0][4] if stats else "0"
+    starts = [int(stat[19]) for stat in stats[1:] if stat[4] == terminal != "0"]
+    found: dict[str, str] = {}
+    for line in files:
+        name, _, text = line.partition(":")
+        if name != _OS_RELEASE:
+            found.setdefault(name, text.strip())
+        elif text.startswith(_OS_NAMES):
+            found[name] = f"{found.get(name, '')} {text}".strip()
+    boot_id, taint = found.get("sys/kernel/random/boot_id", ""), found.get("sys/kernel/tainted", "")
+    return BoardFacts(
+        uptime_ns=int(uptime[1] + uptime[2]) * STEP_NS if uptime else None,
+        getty_ns=min(starts) * (10**9 // HZ) if starts else None,
+        boot_id=boot_id if re.fullmatch(r"[0-9a-f-]{36}", boot_id) else "",
+        init=found.get("1/comm", ""),
+        state=systemd[0] if systemd and re.fullmatch(r"[a-z]+", systemd[0]) else "",
+        failed=tuple(line.split()[0] for line in systemd[1:]),
+        errors=tuple(line for line in errors if line.startswith("<")),
+        taint=int(taint) if taint.isdigit() else None,
+        software=_software(found, root),
+    )
+
+
+def _stat(line: str) -> list[str] | None:
+    """The fields of /proc/PID/stat behind the name, from the state on; the name may hold anything."""
+    match = _STAT.fullmatch(line)
+    fields = match[3].split() if match else []
+    return fields if len(fields) > 19 and fields[19].isdigit() else None
+
+
+def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
+    """What must be the same in each cycle."""
+    mounted = next((line for line in lines if " - " in line), "")
+    front, _, back = mounted.partition(" - ")
+    digests = [line.split()[0] for line in lines if re.match(r"[0-9a-f]{32} ", line)]
+    tree = [digest for digest, line in zip(digests, lines[1:], strict=False) if "fdt" in line]
+    names = {
+        "kernel_build": found.get("version", ""),
+        "command_line": found.get("cmdline", ""),
+        "os_release": found.get(_OS_RELEASE, ""),
+        "root_options": " ".join([*front.split()[5:6], *back.split()]),
+        "device_tree": "".join(tree),
+        "modules": digests[-1] if digests and not lines[-1].endswith("fdt") else "",
+    }
+    return {name: text for name, text in names.items() if text}
+
+
+# --- The judgement ---
+
+
+_FIXED: Final = (
+    "kernel_build",
+    "command_line",
+    "os_release",
+    "root_options",
+    "modules",
+)  # the device tree may have a seed
+_SICK: Final = frozenset({"maintenance", "emergency", "rescue"})  # of systemctl; no boot of it ends there
+
+
+def contradictions(
+    check: CrossCheck, start: MomentLike | None, prompt: MomentLike, known: Sequence[Mapping[str, Any]]
+) -> Iterator[BoardlabError]:
+    """What the board knows that cannot be if the moments are right.
+
+    Args:
+        start: of the kernel; None: the boot counts from another moment.
+        known: documents of the run's other good boots of the same medium.
+    """
+    facts = check.facts
+    if facts.boot_id and facts.boot_id in {one.get("boot_id") for one in known}:
+        yield BoardTransientError(
+            f"the board did not boot: its boot_id {facts.boot_id} is that of a cycle before. Was its power cut at all?",
+            failure="not_rebooted",
+        )
+    yield from _another_software(facts.software, known)
+    if facts.state in _SICK:
+        yield BoardTransientError(
+            f"the board came up in systemd's state {facts.state!r}, not in its usual one; failed: {', '.join(facts.failed) or 'nothing'}. "
+            "Look at its log for what a service lacked",
+            failure="emergency_mode",
+        )
+    if start is not None:
+        late_ns = check.zero_ns[0] - start.t_ns
+        usual_ns = _usual_ns(known, "zero")
+        limit_ns = ZERO_NS if usual_ns is None else usual_ns + APART_NS
+        if late_ns > limit_ns or check.zero_ns[1] < start.t_ns - EARLY_NS:
+            yield BoardTransientError(
+                f"the kernel that runs started {late_ns / 1e9:.2f} s after the `{start.name}` that was taken: it is a second one (a restart or kexec "
+                "in the boot), or that text was no start of a kernel",
+                failure="second_kernel",
+            )
+    getty = check.getty()
+    if getty is None:
+        return
+    if prompt.t_ns < getty[0] - EARLY_NS:
+        yield TestTransientError(
+            f"the text {prompt.text.strip()!r} came {(getty[0] - prompt.t_ns) / 1e9:.2f} s before the program that prints the prompt was started: "
+            "something else printed it. Make the type's `login` pattern stricter",
+            failure="prompt_not_real",
+        )
+    usual_ns = _usual_ns(known, "getty")
+    behind_ns = prompt.t_ns - getty[1]
+    if behind_ns > (LATE_NS if usual_ns is None else usual_ns + APART_NS):
+        yield TestTransientError(
+            f"the prompt that was taken came {behind_ns / 1e9:.2f} s after its program was started: it was printed again, and the first one "
+            "was damaged or not recognised. Look at the recording for the first one",
+            failure="prompt_again",
+        )
+
+
+def _another_software(software: Mapping[str, str], known: Sequence[Mapping[str, Any]]) -> Iterator[BoardlabError]:
+    """Software that the run's other boots of this medium did not have."""
+    before: Mapping[str, str] = next(
+        (one["software"] for one in known if isinstance(one.get("software"), Mapping)), {}
+    )
+    for name in _FIXED:
+        if software.get(name) and before.get(name) and software[name] != before[name]:
+            yield LabTransientError(
+                f"another {name.replace('_', ' ')} than in this run's boots before: {software[name]!r} now, {before[name]!r} then. A run is of one "
+                "software: put the old one back, or measure the new one in a run of its own",
+                failure="software_changed",
+            )
+
+
+def _usual_ns(known: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    values = [one[name] for one in known if isinstance(one.get(name), float)]
+    return round(statistics.median(values) * 1e9) if len(values) >= _KNOWN else None

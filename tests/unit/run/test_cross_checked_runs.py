@@ -1,0 +1,55 @@
+"""What the board knows of its boot against its moments, in runs of a simulated board."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.simruns import bench
+
+from lab.errors import BoardTransientError
+from lab.metrics import Flag
+from lab.metrics.catalogue import BOOT_TIME
+
+
+def test_each_cycle_has_what_the_board_knows_of_its_boot(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=2) as made:
+        attempts = made.measure()
+        assert [each.outcome for each in attempts] == ["ok", "ok"]
+        checks = [each.details["cross_check"] for each in attempts]
+        assert checks[0]["boot_id"] != checks[1]["boot_id"]
+        for check in checks:
+            assert check["zero"] == pytest.approx(0, abs=0.2)
+            assert check["getty"] == pytest.approx(1.0, abs=0.2)
+            assert check["software"]["command_line"].startswith("console=ttyS2")
+        samples = made.store.samples(made.run.run.id, metric=BOOT_TIME.name)
+        assert {Flag.NOT_CROSS_CHECKED in sample.flags for sample in samples} == {False}
+
+
+def test_a_board_that_does_not_answer_loses_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(_questions: object) -> None:
+        raise BoardTransientError("no answer", failure="shell_timeout")
+
+    with bench(tmp_path) as made:
+        monkeypatch.setattr(made.strategy, "asked", asked)
+        assert [each.outcome for each in made.measure()] == ["ok"]
+        (sample,) = made.store.samples(made.run.run.id, metric=BOOT_TIME.name)
+        assert Flag.NOT_CROSS_CHECKED in sample.flags
+
+
+def test_a_boot_id_of_a_cycle_before_is_no_boot(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=2) as made:
+        original = made.strategy.asked
+
+        def asked(questions: tuple[str, ...]) -> object:
+            found = original(questions)
+            assert found is not None
+            asked_ns, answers = found
+            files = [line for line in answers[1] if "boot_id" not in line]
+            same = "sys/kernel/random/boot_id:00000000-1111-4222-8333-444444444444"
+            return asked_ns, [answers[0], [*files, same], *answers[2:]]
+
+        made.strategy.asked = asked
+        outcomes = [each.outcome for each in made.measure()]
+        assert outcomes[0] == "ok"
+        assert set(outcomes[1:]) == {"not_rebooted"}
