@@ -121,6 +121,7 @@ def test_the_site_and_lab_status_know_the_boards_of_a_farm_whose_folder_is_not_t
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_DB", f"sqlite:///{lab / 'none.db'}")  # not the results of this user's own boards
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(lab / "runtime"))  # nor a console server of theirs
     file = lab / "farm.yaml"
     loaded(file, coordinator="", exports="", database="sqlite:///r.db")
     boards = {each.board: each for each in status.look(farm=file).boards}
