@@ -33,7 +33,7 @@ PROVISION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "pro
 SECTION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "section"]
 SURE = [name for name, kind in BOARD.items() if not kind.outcome.may_succeed]
 BY_CHANCE = [name for name, kind in BOARD.items() if kind.outcome.may_succeed]
-LASTING = {"other_software"}  # a run that began with it goes on only with it
+LASTING = {"other_software", "extlinux_boot"}  # a run that began with it goes on only with it
 KNOWN = {failure for kind in FAULTS.values() for failure in kind.outcome.failures} | {"ok"}
 KNOWN.add("too_slow")  # of two faults in one cycle
 

@@ -122,11 +122,11 @@ class ClockRates(Fault):
 class ExtlinuxBoot(Fault):
     """U-Boot boots through a menu file (extlinux.conf).
 
-    It prints the kernel's command line, and no found card.
+    It prints the kernel's command line, and no found card. The kernel has another command line than in the other cycles.
     """
 
     name: ClassVar[str] = "extlinux_boot"
-    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", transient=True, cycle=2)
 
     def setup(self, setup: SimSetup) -> SimSetup:
         """Select the menu file.
