@@ -75,7 +75,7 @@ class Core:
 
 
 def prepare(*, busy: bool) -> Core:
-    """Keep this program, and the programs that it starts, off the first core; returns that core, which is the hardware's."""
+    """Keep this program and its children off the hardware's core; return that core."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # grabserial ends by it; background shells ignore it
     core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, os.sched_getaffinity(0) - {core} or {core})
@@ -83,7 +83,9 @@ def prepare(*, busy: bool) -> Core:
 
 
 def stand_aside(core: Core, pid: int) -> None:
-    """Keep a process that stands for hardware to one core, and there below everybody else, such as the kernel's tty worker.
+    """Keep a process that stands for hardware to one core.
+
+    Its priority there is below all others, such as the kernel's tty worker.
 
     SCHED_IDLE alone is below the other processes of the same session (autogroup) or control group, but not below the
     kernel's workers, which are in none (sched(7)). So the process gets a control group of its own, directly below the
@@ -121,7 +123,7 @@ def _remove(group: Path) -> None:
 
 @contextmanager
 def player(core: Core, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A program of ours that stands for hardware, on its core; it has printed "ready"."""
+    """A started program that stands for hardware, on its core."""
     with subprocess.Popen(
         [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -86,7 +86,7 @@ def store(count: int) -> int:
 
 
 def taken_s(rows: list[list[str]], name: str, *words: object) -> float:
-    """Run `lab guide` with these words, and add a row; its wall time, which is what a person waits for."""
+    """Run `lab guide`, add a row, and return its wall time in s."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([LAB, "guide", *map(str, words)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wall_s, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -130,7 +130,10 @@ def verdicts(series: Series, calls: Calls) -> list[StepVerdict]:
 
 
 def lnt(series: Sequence[Series]) -> list[list[StepVerdict]]:
-    """LNT's rule: Mann and Whitney's test of a run's samples against the run's before (p 0.05), and a change of at least 1 %."""
+    """The verdicts of LNT's rule.
+
+    Mann and Whitney's test of a run's samples against the run's before (p 0.05), and a change of at least 1 %.
+    """
     return [verdicts(one, _lnt(one)) for one in series]
 
 

@@ -133,7 +133,7 @@ def completed_at(times: npt.NDArray[np.int64], period_ns: int) -> int:
 
 @contextlib.contextmanager
 def witness(core: int) -> Iterator[Callable[[], npt.NDArray[np.int64]]]:
-    """Let it look while the block runs; afterwards the function gives the intervals, of shape (n, 2)."""
+    """Run a witness beside the block; the function returns its intervals, shape (n, 2)."""
     process = subprocess.Popen(
         [sys.executable, __file__, "--witness", str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -148,7 +148,7 @@ def witness(core: int) -> Iterator[Callable[[], npt.NDArray[np.int64]]]:
 
 
 def look(core: int) -> None:
-    """The witness: wake every quarter of a millisecond until stdin ends, and print each time at which it was woken late."""
+    """Wake each 0.25 ms until stdin ends; print the late wake-ups."""
     os.sched_setaffinity(0, {core})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     gc.disable()

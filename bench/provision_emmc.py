@@ -124,7 +124,7 @@ def emmc(folder: Path, mib: int, times: int, aim: float) -> bool:
 
 
 def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
-    """Write by Linux in turns with its own `wget | dd`; whether the median ratio reaches the aim."""
+    """Return whether Linux' writer reaches the aim against `wget | dd`."""
     image, content = written(folder, mib)
     shares = []
     with qemu_board(folder, mib * MIB, FROM_LINUX) as strategy:

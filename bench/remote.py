@@ -151,7 +151,7 @@ class RemoteReaders:
 
     @property
     def folder(self) -> Path:
-        """What they write."""
+        """The folder of their files."""
         return self.task_folder / "remote"
 
     def start(self, devices: Sequence[str]) -> None:
@@ -251,7 +251,7 @@ class Both(ConsoleServer):
         self.readers.cut_if_due()
 
     def data(self) -> list[bytes]:
-        """What came on each console."""
+        """The bytes of each console."""
         return [b"".join(each.data for each in events if isinstance(each, Chunk)) for events in self._events]
 
     def stop(self) -> None:

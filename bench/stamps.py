@@ -125,7 +125,7 @@ def line_words(folder: Path, consoles: int, boots: int) -> list[str | Path]:
 
 
 def truths(folder: Path, consoles: int) -> list[Truth]:
-    """What the line has logged."""
+    """The line's own times of its bytes, by console."""
     return [read_truth(folder / f"truth{number}.log") for number in range(consoles)]
 
 

@@ -408,7 +408,11 @@ class BoardStrategy(Strategy):
             self.status = Status.linux
         clock = self.power.clock
         asked_ns = clock.now_ns() - bound_ns(clock)
-        return asked_ns, [self.linux.run(question)[0] for question in questions]
+        try:
+            return asked_ns, [self.linux.run(question)[0] for question in questions]
+        except BaseException:
+            self.status = Status.unknown
+            raise
 
     def _log_in(self) -> None:
         """Activate the ShellDriver of a board that waits at its login prompt."""

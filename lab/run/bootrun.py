@@ -96,6 +96,7 @@ class BootRun:
     sleep: Callable[[float], None]
     retries: int
     before_cycle: Callable[[], None] = nothing_before_cycle
+    _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
@@ -143,15 +144,20 @@ class BootRun:
                 identity = self._identified(watch, medium)
                 facts = self._cross_check(watch)
             finally:
-                console.capture = events
+                whole, console.capture = console.capture, events
             check_clocks(console, watch.power.requested_ns)
-            checked = frozenset(() if facts else {Flag.NOT_CROSS_CHECKED})
+            checked = frozenset(() if facts and facts.getty() else {Flag.NOT_CROSS_CHECKED})
             if facts and facts.facts.errors:
                 checked |= {Flag.KERNEL_ERRORS}
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
             samples = watch.finish(flags)
             self._check_flow(watch.flow)
-            return Boot(watch, samples, clocks, identity, self._agreed(watch, facts, medium))
+            try:
+                agreed = self._agreed(watch, facts, medium)
+            except BoardlabError:
+                console.capture = whole  # the board's answer is the evidence
+                raise
+            return Boot(watch, samples, clocks, identity, agreed)
 
         def record(attempt: CycleAttempt[Boot]) -> None:
             recorder.record(attempt, self._evidence(medium, attempt.result))
@@ -174,6 +180,7 @@ class BootRun:
         try:
             found = self.board.identify()
         except BoardTransientError as error:  # the boot is over, and is not to blame
+            self._logs_in = False
             self.progress.write(f"{medium}: the board is not identified: {error}")
             found = None
         identity = found or BoardIdentity()
@@ -192,13 +199,14 @@ class BootRun:
 
         The boot is over and measured: a failure here is a flag of the number, and loses no cycle.
         """
-        if watch.init:
+        if watch.init or not self._logs_in:
             return None
         before = len(self.board.console.capture)
         try:
             answer = self.board.asked(QUESTIONS)
         except BoardlabError as error:
-            self.progress.write(f"the board does not say what it knows of its boot: {error}")
+            self._logs_in = error.failure != "login_failed"
+            self.progress.write(f"the board is not asked about its boot: {error}")
             return None
         if answer is None:
             return None

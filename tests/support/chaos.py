@@ -110,7 +110,7 @@ class Operator:
 
     @property
     def log(self) -> Path:
-        """What its sessions said."""
+        """The output of its sessions."""
         return self.lab.home / f"{self.board}.log"
 
     def tend(self, *, closing: bool) -> None:
@@ -300,7 +300,7 @@ KINDS = (
 
 @define
 class Report:
-    """What was done, and what came of it."""
+    """The strikes and their results."""
 
     strikes: dict[str, int] = field(factory=dict)
     sessions: Counter[str] = field(factory=Counter)
@@ -417,7 +417,7 @@ def finish(lab: ChaosLab, operators: Sequence[Operator]) -> list[str]:
 
 
 def unfinished(operator: Operator) -> str:
-    """What there is to say of a board whose run does not end."""
+    """The state of a board whose run does not end."""
     running = operator.process is not None and operator.process.poll() is None
     lines = operator.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
     return "\n    ".join(
@@ -430,7 +430,7 @@ def unfinished(operator: Operator) -> str:
 
 
 def look(lab: ChaosLab, operators: Sequence[Operator], report: Report) -> None:
-    """What the store says: counts, classes, leases; and how the sessions ended."""
+    """Report the store's counts, classes and leases, and the sessions' ends."""
     for operator in operators:
         for ended in operator.ended:
             killed = ended.status in KILLED

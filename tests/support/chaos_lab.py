@@ -97,7 +97,7 @@ class Disk:
 
     @property
     def used_bytes(self) -> int:
-        """What is in use."""
+        """Bytes in use."""
         found = os.statvfs(self.path)
         return (found.f_blocks - found.f_bfree) * found.f_frsize
 
@@ -110,7 +110,7 @@ def _mount(*words: str) -> None:
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """Where something is mounted in this folder."""
+    """The mount points in this folder."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     return [point for line in lines if (point := line.split()[4]).startswith(f"{folder}/")]
 

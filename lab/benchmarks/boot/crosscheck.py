@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from lab.benchmarks.boot.records import MomentLike
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
@@ -45,16 +45,17 @@ ZERO_NS: Final = (
 _KNOWN: Final = 3  # boots of the run, from which on its median says something
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
+_DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum; "-" is its standard input
 _STAT: Final = re.compile(r"(\d+) \((.*)\) (\S.*)", re.DOTALL)
 
 
 @frozen
 class BoardFacts:
-    """What a board says of its boot; empty or None: it does not say.
+    """A board's own facts of its boot; empty or None: it does not say.
 
     Attributes:
         uptime_ns: of the kernel, CLOCK_BOOTTIME, truncated to `STEP_NS`.
-        getty_ns: start of the first process of init on the shell's terminal, on the same clock, truncated.
+        getty_ns: start of the getty or login on the shell's terminal, else of a shell there that init started; the same clock, truncated.
         boot_id: of this boot; each has another.
         init: the name of process 1.
         state: `systemctl is-system-running`.
@@ -71,7 +72,7 @@ class BoardFacts:
     failed: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     taint: int | None = None
-    software: Mapping[str, str] = {}
+    software: Mapping[str, str] = field(factory=dict)
 
 
 @frozen
@@ -117,8 +118,8 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
     clock, files, root, systemd, errors = ([line.strip() for line in lines if line.strip()] for lines in answers)
     uptime = re.match(rf"{CLOCK_MARK}(\d{{1,9}})\.(\d\d) ", clock[0]) if clock else None
     stats = [stat for line in clock[1:] if (stat := _stat(line))]
-    terminal = stats[0][4] if stats else "0"
-    starts = [int(stat[19]) for stat in stats[1:] if stat[4] == terminal != "0"]
+    terminal = stats[0][1][4] if stats else "0"
+    starts = [(name.endswith("sh"), int(fields[19])) for name, fields in stats[1:] if fields[4] == terminal != "0"]
     found: dict[str, str] = {}
     for line in files:
         name, _, text = line.partition(":")
@@ -129,7 +130,7 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
     boot_id, taint = found.get("sys/kernel/random/boot_id", ""), found.get("sys/kernel/tainted", "")
     return BoardFacts(
         uptime_ns=int(uptime[1] + uptime[2]) * STEP_NS if uptime else None,
-        getty_ns=min(starts) * (10**9 // HZ) if starts else None,
+        getty_ns=min(starts)[1] * (10**9 // HZ) if starts else None,
         boot_id=boot_id if re.fullmatch(r"[0-9a-f-]{36}", boot_id) else "",
         init=found.get("1/comm", ""),
         state=systemd[0] if systemd and re.fullmatch(r"[a-z]+", systemd[0]) else "",
@@ -140,26 +141,25 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
     )
 
 
-def _stat(line: str) -> list[str] | None:
-    """The fields of /proc/PID/stat behind the name, from the state on; the name may hold anything."""
+def _stat(line: str) -> tuple[str, list[str]] | None:
+    """The name in /proc/PID/stat, which may hold anything, and the fields behind it, from the state on."""
     match = _STAT.fullmatch(line)
     fields = match[3].split() if match else []
-    return fields if len(fields) > 19 and fields[19].isdigit() else None
+    return (match[2], fields) if match and len(fields) > 19 and fields[19].isdigit() else None
 
 
 def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
-    """What must be the same in each cycle."""
+    """The software that the answers name."""
     mounted = next((line for line in lines if " - " in line), "")
     front, _, back = mounted.partition(" - ")
-    digests = [line.split()[0] for line in lines if re.match(r"[0-9a-f]{32} ", line)]
-    tree = [digest for digest, line in zip(digests, lines[1:], strict=False) if "fdt" in line]
+    digests = {match[2]: match[1] for line in lines if (match := _DIGEST.fullmatch(line))}
     names = {
         "kernel_build": found.get("version", ""),
         "command_line": found.get("cmdline", ""),
         "os_release": found.get(_OS_RELEASE, ""),
         "root_options": " ".join([*front.split()[5:6], *back.split()]),
-        "device_tree": "".join(tree),
-        "modules": digests[-1] if digests and not lines[-1].endswith("fdt") else "",
+        "device_tree": digests.get("/sys/firmware/fdt", ""),
+        "modules": digests.get("-", ""),
     }
     return {name: text for name, text in names.items() if text}
 
@@ -174,13 +174,13 @@ _FIXED: Final = (
     "root_options",
     "modules",
 )  # the device tree may have a seed
-_SICK: Final = frozenset({"maintenance", "emergency", "rescue"})  # of systemctl; no boot of it ends there
+_SICK: Final = "maintenance"  # of systemctl: the rescue or emergency target
 
 
 def contradictions(
     check: CrossCheck, start: MomentLike | None, prompt: MomentLike, known: Sequence[Mapping[str, Any]]
 ) -> Iterator[BoardlabError]:
-    """What the board knows that cannot be if the moments are right.
+    """Facts of the board that refute the moments.
 
     Args:
         start: of the kernel; None: the boot counts from another moment.
@@ -193,7 +193,7 @@ def contradictions(
             failure="not_rebooted",
         )
     yield from _another_software(facts.software, known)
-    if facts.state in _SICK:
+    if facts.state == _SICK:
         yield BoardTransientError(
             f"the board came up in systemd's state {facts.state!r}, not in its usual one; failed: {', '.join(facts.failed) or 'nothing'}. "
             "Look at its log for what a service lacked",

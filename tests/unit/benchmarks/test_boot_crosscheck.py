@@ -13,6 +13,7 @@ SECOND = 10**9
 SELF = "95 (cat) R 94 95 85 1088 95 4194304 1 0 0 0 0 0 0 0 20 0 1 0 431 1 1"
 GETTY = "85 (login) S 1 85 85 1088 95 4194560 1 0 0 0 0 0 0 0 20 0 1 0 288 1 1"
 OTHER = "86 (agetty) S 1 86 86 1025 86 4194560 1 0 0 0 0 0 0 0 20 0 1 0 120 1 1"
+MODULES = "b08476c62919b70aa3ddf951347b8b9a"
 BOOT = "7321cb29-9e53-485f-9524-8bd73eba1e38"
 ANSWERS = (
     ("@@4.51 3.90", SELF, OTHER, GETTY),
@@ -25,7 +26,11 @@ ANSWERS = (
         '/etc/os-release:NAME="Arago"',
         "/etc/os-release:BUILD_ID=7",
     ),
-    ("22 1 179:2 / / rw,relatime - ext4 /dev/root rw", "31731887a216431685425718785cd7e3  /sys/firmware/fdt"),
+    (
+        "22 1 179:2 / / rw,relatime - ext4 /dev/root rw",
+        "31731887a216431685425718785cd7e3  /sys/firmware/fdt",
+        f"{MODULES}  -",
+    ),
     ("degraded", "foo.service loaded failed failed A service"),
     ("<3>[    1.000000] mmc1: error -110",),
 )
@@ -74,6 +79,7 @@ def test_an_answer_is_read() -> None:
         "os_release": 'NAME="Arago" BUILD_ID=7',
         "root_options": "rw,relatime ext4 /dev/root rw",
         "device_tree": "31731887a216431685425718785cd7e3",
+        "modules": MODULES,
     }
 
 
@@ -91,6 +97,12 @@ def test_what_is_missing_or_garbled_is_unknown(answers: tuple[tuple[str, ...], .
 def test_a_process_may_have_any_name(name: str) -> None:
     own = SELF.replace("(cat)", name)
     assert read_facts((("@@4.51 3.90", own, GETTY), (), (), (), ())).getty_ns == 2_880_000_000
+
+
+def test_a_script_of_init_on_the_terminal_is_no_getty() -> None:
+    script = GETTY.replace("(login)", "(sh)").replace("288", "20")
+    assert read_facts((("@@4.51 3.90", SELF, script, GETTY), (), (), (), ())).getty_ns == 2_880_000_000
+    assert read_facts((("@@4.51 3.90", SELF, script), (), (), (), ())).getty_ns == 200_000_000
 
 
 def test_a_good_boot_is_not_contradicted() -> None:

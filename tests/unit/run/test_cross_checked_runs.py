@@ -37,6 +37,19 @@ def test_a_board_that_does_not_answer_loses_no_cycle(tmp_path: Path, monkeypatch
         assert Flag.NOT_CROSS_CHECKED in sample.flags
 
 
+def test_a_login_that_failed_is_not_tried_in_each_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def refused(*_: object) -> None:
+        tries.append(1)
+        raise BoardTransientError("Login incorrect", failure="login_failed")
+
+    with bench(tmp_path, cycles=3) as made:
+        monkeypatch.setattr(made.strategy, "_log_in", refused)
+        assert [each.outcome for each in made.measure()] == ["ok"] * 3
+    assert len(tries) == 1
+
+
 def test_a_boot_id_of_a_cycle_before_is_no_boot(tmp_path: Path) -> None:
     with bench(tmp_path, cycles=2) as made:
         original = made.strategy.asked
@@ -53,3 +66,5 @@ def test_a_boot_id_of_a_cycle_before_is_no_boot(tmp_path: Path) -> None:
         outcomes = [each.outcome for each in made.measure()]
         assert outcomes[0] == "ok"
         assert set(outcomes[1:]) == {"not_rebooted"}
+        captured = made.strategy.console.captured()
+        assert b"boot_id:" in captured, "the board's answer, which is the evidence, is not in the recording"
