@@ -221,7 +221,8 @@ def _address() -> str:
 START_S: Final = 180.0  # of eight Python programs at once, on a busy host
 STOP_S: Final = 180.0  # a job that is asked to end switches its board off first
 _NOT_IN_INI: Final = "%;#\"'\\\n"
-_FAILED: Final = ("FATAL", "EXITED", "UNKNOWN")
+_GIVEN_UP: Final = ("FATAL", "UNKNOWN")
+_ENDED: Final = ("BACKOFF", "EXITED")  # supervisord starts it again
 _TRIES: Final = 3  # of a program that is brought up
 
 
@@ -356,11 +357,14 @@ class Supervised:
         waiting, begun = list(programs), set[tuple[str, int]]()
         while waiting:
             states = {state.name: state for state in self.states()}
-            begun |= {(state.name, state.begun_at) for state in states.values() if state.state == "BACKOFF"}
-            tries = Counter(name for name, _ in begun)
-            for program in programs:
+            begun |= {(state.name, state.begun_at) for state in states.values() if state.begun_at}
+            starts = Counter(name for name, _ in begun)
+            for program in waiting:
                 state = states.get(program.name)
-                if state is not None and (state.state in _FAILED or tries[program.name] >= _TRIES):
+                if state is None:
+                    continue
+                failures = starts[program.name] - (state.state not in _ENDED)
+                if state.state in _GIVEN_UP or failures >= _TRIES:
                     raise LabStableError(
                         f"{program.name} does not run: {self._last_words(program)}; `lab farm logs {program.name}` has more, "
                         "`lab farm down` ends the others"

@@ -189,8 +189,8 @@ async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
         daemon = PduDaemon(config.folder, find(), config.pdu_port, switch, [name for name, _ in config.boards])
-        await daemon.start()
         stack.push_async_callback(daemon.stop)
+        await daemon.start()
         _prefer_real_time()
         gc.collect()
         gc.freeze()  # existing objects stay; repeated collections would delay the UARTs for milliseconds

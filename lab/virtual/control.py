@@ -22,7 +22,7 @@ from lab.virtual.bench import STATUS_PATH
 from lab.virtual.board import BoardFolder, BoardKind
 from lab.virtual.state import LOG, BenchConfig, BenchState, hold, require_private, running, withdraw
 
-START_S = 60.0
+START_S = 120.0
 LAST_PORT = 65535
 STOP_S = 30.0
 _POLL_S = 0.05

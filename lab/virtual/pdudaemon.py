@@ -32,7 +32,7 @@ from lab.virtual.process import Child
 
 VARIABLE = "BOARDLAB_PDUDAEMON"
 DEFAULT_PORT = 16421
-_READY_S = 20.0
+_READY_S = 90.0  # of a busy host: it loads for a second of one processor
 _POLL_S = 0.05
 _RESTART_S = (0.0, 1.0, 5.0)  # before a restart: the first at once, later ones slower
 _STEADY_S = 30.0  # a pdudaemon that lived so long starts again at the head of _RESTART_S
@@ -111,9 +111,9 @@ class PduDaemon:
                 while not self._child.ended.is_set() and not await self._gate.house.answers():
                     await asyncio.sleep(_POLL_S)
         if self._child.ended.is_set() or not await self._gate.house.answers():
-            await self._child.kill()
+            failed = "ended at once" if self._child.ended.is_set() else f"did not answer within {_READY_S:.0f} s"
             raise LabStableError(
-                f"pdudaemon did not come up on {self.address}; the end of {self._log_path}:\n{self._tail()}",
+                f"pdudaemon {failed}; its log {self._log_path} ends with: {self._tail()}",
                 failure="pdudaemon",
             )
         self._task = asyncio.create_task(self._supervise())
@@ -159,7 +159,7 @@ class PduDaemon:
             self._child = self._spawn()
 
     def _tail(self) -> str:
-        return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-5:])
+        return " | ".join(self._log_path.read_text(errors="replace").splitlines()[-5:])
 
 
 # --- The gate before pdudaemon ---

@@ -203,7 +203,10 @@ async def listen(
     async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         owner = peer_owner(writer.get_extra_info("socket"))
         if owner is not None and owner.may_use(os.getuid()):
-            await connected(reader, writer)
+            try:
+                await connected(reader, writer)
+            except asyncio.CancelledError:  # the program ends; the log's last line is its reason, not this client
+                writer.transport.abort()
             return
         stranger = None if owner is None or owner.inode == 0 else Owner(owner.uid, 1)
         if stranger not in strangers:  # once: a stranger must not fill the disk either

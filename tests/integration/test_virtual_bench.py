@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.prometheus_server import until
 from support.virtual_bench import BenchProcess, all_end, children, lab_virtual, running_bench, watched
 
 from lab.cli import main
 from lab.virtual.images import cache
+from lab.virtual.ports import free_port
 from lab.virtual.qemu import recipe
 
 
@@ -97,6 +101,45 @@ def test_without_pdudaemon_the_message_says_how_to_install_it(tmp_path: Path) ->
     assert done.returncode != 0
     assert "pdudaemon is not installed" in done.stderr
     assert "./run setup" in done.stderr
+
+
+def test_the_last_line_of_a_bench_whose_pdudaemon_ends_is_the_reason_although_a_client_waits(tmp_path: Path) -> None:
+    asked, pdudaemon, port = tmp_path / "asked", tmp_path / "pdudaemon", free_port()
+    pdudaemon.write_text(f"#!/bin/sh\nuntil test -e {asked}; do sleep 0.1; done\necho no switch today\nexit 1\n")
+    pdudaemon.chmod(0o700)
+
+    def listens() -> bool:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        return False
+
+    def ask() -> None:
+        until(listens, "the gate listens")
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET /power/control/on?hostname=bench&port=1 HTTP/1.1\r\n\r\n")
+            asked.touch()
+            client.recv(1)
+
+    with ThreadPoolExecutor() as pool:
+        client = pool.submit(ask)
+        done = lab_virtual(
+            "up",
+            "sim",
+            "--type",
+            "am62xx_sk",
+            "--dir",
+            tmp_path / "b",
+            "--pdu-port",
+            str(port),
+            BOARDLAB_PDUDAEMON=str(pdudaemon),
+        )
+        with contextlib.suppress(ConnectionResetError):
+            client.result()
+    assert done.returncode == 1
+    said = (tmp_path / "b" / "bench.log").read_text().splitlines()
+    assert "pdudaemon ended at once" in said[-1]
+    assert said[-1].endswith("no switch today")
+    assert not [line for line in said if "Traceback" in line or "asyncio" in line]
 
 
 def test_without_images_and_network_the_message_says_what_is_missing(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from support.prometheus_server import until
 from typer.testing import CliRunner
 
@@ -110,6 +111,31 @@ def test_what_ends_at_once_after_it_ran_is_started_again_and_never_given_up(tmp_
         )
         there.touch()
         until(lives.exists, "it runs")
+    finally:
+        assert supervised.down()
+
+
+def test_a_program_that_ends_while_the_farm_comes_up_is_started_again_and_the_farm_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    address, real = f"127.0.0.1:{free_port()}", Supervised.states
+    shown: list[str] = []
+
+    def states(supervised: Supervised) -> list[ProgramState]:
+        found = real(supervised)
+        if found and not shown:  # supervisord itself shows this state for some 50 ms
+            found = [evolve(found[0], state="EXITED")]
+        shown.extend(one.state for one in found)
+        return found
+
+    supervised = Supervised(tmp_path)
+    try:
+        monkeypatch.setattr(Supervised, "states", states)
+        command = (sys.executable, "-m", "http.server", "--bind", *address.split(":"))
+        assert supervised.up([Program("boards", command, address)], {"PATH": os.environ["PATH"]})
+        assert shown[0] == "EXITED"
+        assert shown[-1] == "RUNNING"
     finally:
         assert supervised.down()
 
