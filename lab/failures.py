@@ -22,7 +22,8 @@ BOOT_FAILURES: Final = (
 )
 _SLEEP: Final = (
     *("suspend_refused", "did_not_suspend", "early_wake", "hung_resume", "wrong_sleep_mode", "resume_lines_missing"),
-    *("no_low_power", "no_suspend_stats", "setting_refused", "sleep_blocked", "rails_up", "rt_kernel"),
+    "resume_contradicted",
+    *("no_low_power", "setting_refused", "sleep_blocked", "rails_up", "rt_kernel"),
     *("characters_lost", "console_not_restored"),
 )
 _BENCHMARKS: Final = (

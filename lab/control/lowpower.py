@@ -12,8 +12,9 @@ from pathlib import Path
 from attrs import define, evolve, field
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.boot.crosscheck import DMESG
 from lab.benchmarks.lowpower.judge import Observed, judge
-from lab.benchmarks.lowpower.kernellog import read_log
+from lab.benchmarks.lowpower.kernellog import read_again, read_log
 from lab.benchmarks.lowpower.modes import (
     CAN,
     MCU,
@@ -59,7 +60,7 @@ class SuspendMonitor:
     watch: SuspendWatch
     finders: list[MomentFinder]
     found: PrintkSettings
-    before: Stats
+    before: Stats | None
     taken: int
     _late: bool = field(default=False, init=False)
 
@@ -117,8 +118,13 @@ class SuspendMonitor:
     def _explained(self, error: BoardTransientError) -> BoardTransientError:
         """A failure of a board that answers, with what its kernel says."""
         self.drain()
-        reason = read_log(self.board.linux.run("dmesg")[0], self.board.type).reason
-        return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error
+        shell, before = self.board.linux, self.before
+        reason = read_log(shell.run(DMESG)[0], self.board.type).reason
+        after = stats(shell)
+        failed = before is not None and after is not None and after.fail > before.fail and after.last_failed
+        reasons = [*([repr(reason)] if reason else []), *([f"its suspend_stats name {failed}"] if failed else [])]
+        text = f"{error}. The kernel: {', '.join(reasons)}"
+        return BoardTransientError(text, failure=error.failure) if reasons else error
 
 
 # --- Sleep and wake-up of a board that runs Linux: enter a mode, wake the board, and judge what became of it ---
@@ -232,12 +238,14 @@ class LowPower:
         monitor.drain()
         monitor.settle_edge()
         shell, mcu = self.board.linux, self.board.mcu
-        dmesg = shell.run("dmesg")[0]
+        dmesg = shell.run(DMESG)[0]
+        again = read_again(shell, read_log(dmesg, self.board.type))
         mcu_text = mcu.take() if mcu is not None else None
         power = self._power(asleep_ns(monitor.watch))
         energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
         no_power = why_no_mean(monitor.watch, power) if self._sampler is not None else ""
-        observed = Observed(monitor.found, monitor.before, stats(shell), dmesg, mcu_text, power, energy, no_power)
+        after = stats(shell)
+        observed = Observed(monitor.found, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again)
         result = judge(monitor.watch, observed)
         self.board.status = Status.linux
         self.board.lives = True

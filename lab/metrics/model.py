@@ -31,9 +31,9 @@ class Flag(enum.StrEnum):
         "flow_unverified"  # the boot has this flow's moments, but so would another one that lost characters
     )
     PROMPT_UNVERIFIED = "prompt_unverified"  # a carriage return there got no answer, and no other output came
-    NOT_CROSS_CHECKED = "not_cross_checked"  # the board said nothing of its own boot, or was not asked
+    NOT_CROSS_CHECKED = "not_cross_checked"  # the board said nothing of its own boot or suspend, or was not asked
     KERNEL_ERRORS = (
-        "kernel_errors"  # the log shows trouble that the boot survived; lines and counts are in the attempt
+        "kernel_errors"  # the log shows trouble that the boot or resume survived; the lines are in the attempt
     )
     UNCERTAIN = "uncertain"  # the ± is beyond half of the number; others of its kind are averaged without it
     POWER_GAP = "power_gap"  # samples of a rail are missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,8 @@ from lab.run.board import Board
 from lab.run.progress import Progress
 
 KIND = "low_power"
+KNOWN = 3  # suspends of the run, from which on their median says something
+APART_MS = 500.0  # of a firmware and a shell from their usual time; some 100 ms are a board's own
 
 
 @frozen
@@ -131,6 +134,10 @@ class LowPowerRun:
                 done = attempt.result.suspended
                 if done is not None and done.unverified:
                     self.progress.write(f"{mode:5} mode unverified: {done.unverified}")
+                if done is not None and done.unchecked:
+                    self.progress.write(f"{mode:5} not cross-checked: {done.unchecked}")
+                if done is not None and done.errors:
+                    self.progress.write(f"{mode:5} the kernel: {done.errors[0]}")
                 if done is not None and done.no_power and plan.sleep_s >= MEAN_SLEEP_S:
                     self.progress.write(f"{mode:5} no power: {done.no_power}")
 
@@ -144,7 +151,8 @@ class LowPowerRun:
         done: SuspendResult = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         check_clocks(console, (done.edge or done.first_byte or done.answer).t_ns)
-        samples = of_suspend(done, self._flags(), console.captured(), base_of(console))
+        flags = self._flags() | self._clock_flags(done)
+        samples = of_suspend(done, flags, console.captured(), base_of(console))
         return Cycle(samples, done, self._moments(done))
 
     def _boot(self, plan: SuspendPlan) -> Cycle:
@@ -159,6 +167,20 @@ class LowPowerRun:
         flags = self._flags()
         rails = of_rails(off, plan, flags, (base + start, base + end))
         return Cycle([*of_boot(watch, plan, flags), *rails], None, moments)
+
+    def _clock_flags(self, done: SuspendResult) -> frozenset[Flag]:
+        """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""
+        suspends = [
+            attempt.details.get("suspend") or {}
+            for attempt in self.store.attempts(self.run.id)
+            if attempt.ok and attempt.params == params(done.plan)
+        ]
+        usual = [suspend["outside_kernel_ms"] for suspend in suspends if suspend.get("outside_kernel_ms") is not None]
+        if done.outside_kernel_ms is None or len(usual) < KNOWN:
+            return frozenset()
+        value, unsure = done.outside_kernel_ms
+        apart = abs(value - statistics.median(usual)) - unsure > APART_MS
+        return frozenset({Flag.CLOCK_DISAGREES} if apart else ())
 
     def _moments(self, done: SuspendResult) -> tuple[MomentRecord, ...]:
         base = base_of(self.board.console)
@@ -204,6 +226,9 @@ def _suspend_details(done: SuspendResult) -> dict[str, object]:
         "asleep_s": done.asleep_s,
         "evidence": [asdict(each) for each in done.evidence],
         "unverified": done.unverified,
+        "unchecked": done.unchecked,
+        "errors": list(done.errors),
+        "outside_kernel_ms": done.outside_kernel_ms and done.outside_kernel_ms[0],
         "no_power": done.no_power,
         "mcu_uart": done.mcu_text,
         "energy_span_ns": None if done.energy is None else [done.energy.start_ns, done.energy.end_ns],

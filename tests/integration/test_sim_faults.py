@@ -73,6 +73,8 @@ def check_flags(attempts: Sequence[Attempt | Told], outcome: FaultOutcome) -> No
     """The struck cycle's numbers carry the documented flags, and no number others; a board that was silent before it
     was switched off may always have been on."""
     for attempt in attempts:
+        if isinstance(attempt, Told) and outcome.trial == "suspend" and not outcome.failures:
+            assert attempt.flags == set(outcome.flags)
         if not isinstance(attempt, Attempt) or attempt.outcome != "ok":
             continue
         struck = attempt.cycle == outcome.cycle

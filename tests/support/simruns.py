@@ -12,7 +12,9 @@ from labgrid.driver import Driver
 
 from lab.benchmarks.cycles import CycleAttempt, run_cycles
 from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.errors import BoardlabError
+from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import Attempt as Recorded
 from lab.results import Store, open_store
@@ -31,7 +33,7 @@ RETRIES = 2
 
 @frozen
 class Told:
-    """An attempt as a person is told of it: "ok" or a failure class, whose fault, and what to do."""
+    """An attempt as a person is told of it: "ok" or a failure class, whose fault, what to do, and the flags of a suspend."""
 
     cycle: int
     number: int
@@ -39,6 +41,7 @@ class Told:
     fault: str | None
     transient: bool | None
     message: str
+    flags: frozenset[Flag] = frozenset()
 
 
 @define(eq=False)
@@ -68,9 +71,9 @@ class SimBench:
     def _told(self, action: Callable[[], object]) -> list[Told]:
         told: list[Told] = []
 
-        def once(_cycle: int, _number: int) -> None:
+        def once(_cycle: int, _number: int) -> object:
             self.strategy.transition("off")
-            action()
+            return action()
 
         with suppress(BoardlabError):
             run_cycles(
@@ -99,10 +102,11 @@ class SimBench:
         return [(s.value, s.uncertainty) for s in self.store.samples(self.run.run.id, metric=BOOT_TIME.name)]
 
 
-def _told(attempt: CycleAttempt[None]) -> Told:
-    error = attempt.error
+def _told(attempt: CycleAttempt[object]) -> Told:
+    error, done = attempt.error, attempt.result
     if error is None:
-        return Told(attempt.cycle, attempt.number, "ok", None, None, "")
+        flags = done.flags if isinstance(done, SuspendResult) else frozenset[Flag]()
+        return Told(attempt.cycle, attempt.number, "ok", None, None, "", flags)
     return Told(attempt.cycle, attempt.number, error.failure, error.fault, error.transient, str(error))
 
 

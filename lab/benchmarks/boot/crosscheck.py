@@ -21,13 +21,15 @@ from lab.errors import BoardlabError, BoardTransientError, LabTransientError, Te
 
 CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two parts, so its echo is none
 ERRORS_KEPT: Final = 20
+# util-linux before 2.40 loses the facility with -r alone, and shows a program's line as the kernel's; BusyBox has no -S.
+DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 # Short commands: a console may lose characters of a long one. Each may fail or be missing; BusyBox has no dmesg -l.
 QUESTIONS: Final = (
     'echo "@""@$(cat /proc/uptime)"; cat /proc/self/stat; grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
     'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted /etc/os-release 2>/dev/null',
     '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt; cut -d" " -f1 /proc/modules | sort | md5sum; } 2>/dev/null',
     "{ systemctl is-system-running; systemctl --failed --no-legend --plain; } 2>/dev/null",
-    f'dmesg -r 2>/dev/null | grep "^<[0-3]>" | head -n {ERRORS_KEPT}',
+    f'{DMESG} | grep "^<[0-3]>" | head -n {ERRORS_KEPT}',
 )
 
 STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated

@@ -1,20 +1,65 @@
-"""The kernel's lines of a suspend and its resume, out of dmesg."""
+"""The kernel's lines of a suspend and its resume, out of dmesg.
+
+A line counts by its priority: only the kernel writes with facility 0, a program that writes to /dev/kmsg has another one.
+Sources: Linux Documentation/ABI/testing/dev-kmsg; kernel/power/{suspend,process,main}.c, drivers/base/power/{main,wakeup}.c
+and kernel/cpu.c for the lines; TI's TISCI user guide (TISCI_MSG_LPM) and k3_wkup_src_notify for the modes' numbers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from attrs import frozen
 
-from lab.benchmarks.lowpower.modes import DEEP_SLEEP, MCU_ONLY, SUSPEND_STATES
+from lab.benchmarks.boot.crosscheck import DMESG, ERRORS_KEPT
+from lab.benchmarks.identity import Shell
+from lab.benchmarks.lowpower.modes import DEEP_SLEEP, MCU_ONLY, PARTIAL_IO, SUSPEND_STATES
 from lab.boards import BoardType
 
 END = "PM: suspend exit"
-_STAMPED = re.compile(r"^(?:<\d+>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)")  # a caller: CONFIG_PRINTK_CALLER
+_RECORD = re.compile(r"^(?:<(\d+)>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)")  # a caller: CONFIG_PRINTK_CALLER
 _ENTRY = re.compile(r"PM: suspend entry \((\w+)\)")
-_SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode:(0x[0-9a-f]+))?")
-_REASON = re.compile(r"(failed to suspend|early wake event|[Ww]akeup (pending|event)|aborting suspend|returns -\d+)")
+_SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode: ?(0x[0-9a-f]+))?", re.IGNORECASE)
+_ERR = 3  # the kernel's level KERN_ERR; smaller is worse
+# Of a refusal, the most telling first: the freezer, a CPU, a device, a wake-up source, then what only follows from them.
+_REASONS = (
+    re.compile(r"Freezing .*failed after"),
+    re.compile(r"\bCPU ?\d+ down\b|Non-boot CPUs are not disabled"),
+    re.compile(r"(?<!Some devices )failed to (?:suspend|prepare|freeze)|not prepared for power transition"),
+    re.compile(r"active wakeup source: \S"),
+    re.compile(r"returns -\d+|returned -\d+|callback \S+ failed"),
+    re.compile(
+        r"[Ww]akeup (?:pending|event|from)|aborting suspend|aborted after|suspend of devices|Some devices failed"
+    ),
+)
+# What the firmware calls the mode that it entered; other numbers name none (0xfd: requested, 0xfe: not selected, 0xff: invalid).
+FIRMWARE_MODES: Final[Mapping[int, str]] = {
+    0x0: DEEP_SLEEP,
+    0x1: MCU_ONLY,
+    0x2: "io_ddr",
+    0x3: PARTIAL_IO,
+    0x4: "standby",
+    0x5: "soc_off",
+    0x6: "rtc_io_ddr",
+    0x7: "rtc_only",
+    0x8: "dss_deep_sleep",
+}
+
+
+@frozen
+class KernelLine:
+    """A line of the kernel in dmesg.
+
+    Attributes:
+        t_s: on the kernel's clock.
+        level: of syslog, smaller is worse; None: dmesg gave no priorities.
+    """
+
+    t_s: float
+    text: str
+    level: int | None
 
 
 @frozen
@@ -23,21 +68,31 @@ class SuspendLog:
 
     Attributes:
         variant: the kernel's name of it: "deep", "shallow", "s2idle"; empty: it did not begin.
-        mode: the board's mode named by its lines; empty: none.
+        mode: the mode named by its lines, of the board type or of `FIRMWARE_MODES`; empty: none.
+        mode_number: that of the firmware, e.g. "0x1"; empty: not reported.
         entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None: the line is missing.
         start_text: the line of `start_s`.
         wake_source: as the device manager reports it, e.g. "0x50" (RTC); empty: not reported.
-        reason: the first line with the reason of an aborted suspend; empty: none.
+        reason: the line with the reason of an aborted suspend; empty: none.
+        errors: lines at the levels emerg to err since its beginning, the first `ERRORS_KEPT`.
+        entries, exits: number of such lines in the whole log. starts: of `start_text` in this suspend.
+        by_level: dmesg gave priorities, so no line is a program's.
     """
 
     variant: str = ""
     mode: str = ""
+    mode_number: str = ""
     entry_s: float | None = None
     start_s: float | None = None
     start_text: str = ""
     end_s: float | None = None
     wake_source: str = ""
     reason: str = ""
+    errors: tuple[str, ...] = ()
+    entries: int = 0
+    exits: int = 0
+    starts: int = 0
+    by_level: bool = False
 
     @property
     def latency_s(self) -> float | None:
@@ -51,47 +106,82 @@ class SuspendLog:
         return times == sorted(times)
 
 
+def kernel_lines(lines: Iterable[str]) -> list[KernelLine]:
+    """The kernel's own lines of dmesg; without priorities all of them."""
+    found = [match for line in lines if (match := _RECORD.match(line.strip("\r\n")))]
+    by_level = any(match[1] for match in found)
+    return [
+        KernelLine(float(match[2]), match[3].rstrip(), int(match[1]) if match[1] else None)
+        for match in found
+        if not by_level or (match[1] and int(match[1]) >> 3 == 0)
+    ]
+
+
+def stamp(t_s: float) -> str:
+    """The end of a line's stamp in dmesg, which finds it again."""
+    return f"{t_s:.6f}]"
+
+
 def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
     """The last suspend in these lines of dmesg."""
-    stamped = [(float(match[1]), match[2]) for line in lines if (match := _STAMPED.match(line.strip("\r\n")))]
-    entries = [number for number, (_, text) in enumerate(stamped) if _ENTRY.search(text)]
+    kernel = kernel_lines(lines)
+    entries = [number for number, line in enumerate(kernel) if _ENTRY.fullmatch(line.text)]
     if not entries:
         return SuspendLog()
-    last = stamped[entries[-1] :]
-    match = _ENTRY.search(last[0][1])
+    last = kernel[entries[-1] :]
+    match = _ENTRY.fullmatch(last[0].text)
     variant = match[1] if match else ""
-    start = _start(last, board.low_power.resume_start)
-    source = next((found for _, text in reversed(last) if (found := _SOURCE.search(text))), None)
+    end = next((number for number, line in enumerate(last) if line.text == END), len(last))
+    start = _first(last[:end], [re.compile(pattern) for pattern in board.low_power.resume_start])
+    sources = [found for line in last if (found := _SOURCE.search(line.text))]
+    numbers = {found[2].lower() for found in sources if found[2]}
+    errors = [line.text for line in last if line.level is not None and line.level <= _ERR]
+    reason = _first(last, _REASONS)
     return SuspendLog(
         variant=variant,
-        mode=_mode(variant, [text for _, text in last], source, board),
-        entry_s=last[0][0],
-        start_s=start[0] if start else None,
-        start_text=start[1] if start else "",
-        end_s=next((t_s for t_s, text in last if text.startswith(END)), None),
-        wake_source=source[1] if source else "",
-        reason=next((text for _, text in last if _REASON.search(text)), ""),
+        mode=_mode(variant, [line.text for line in last], numbers, board),
+        mode_number=", ".join(sorted(numbers)),
+        entry_s=last[0].t_s,
+        start_s=start.t_s if start else None,
+        start_text=start.text if start else "",
+        end_s=last[end].t_s if end < len(last) else None,
+        wake_source=sources[-1][1] if sources else "",
+        reason=reason.text if reason else next(iter(errors), ""),
+        errors=tuple(errors[:ERRORS_KEPT]),
+        entries=len(entries),
+        exits=sum(line.text == END for line in kernel),
+        starts=sum(start is not None and line.text == start.text for line in last),
+        by_level=last[0].level is not None,
     )
 
 
-def _start(lines: list[tuple[float, str]], patterns: Iterable[str]) -> tuple[float, str] | None:
-    for pattern in patterns:
-        for t_s, text in lines:
-            if re.search(pattern, text):
-                return t_s, text
-    return None
+def read_again(shell: Shell, log: SuspendLog) -> Sequence[str] | None:
+    """Read the lines of the resume's begin and end once more, by their stamps.
 
-
-def _mode(variant: str, texts: list[str], source: re.Match[str] | None, board: BoardType) -> str:
-    """The mode by the kernel's lines on MCU and wake-up.
-
-    Deep sleep and MCU-only are the same state to Linux.
+    Returns: None: the log lacks them, or the board cannot search.
     """
-    modes = [mode for mode in board.sleep if mode in SUSPEND_STATES and SUSPEND_STATES[mode].variant == variant]
-    if MCU_ONLY not in modes:
-        return modes[0] if modes else ""
-    if source is not None and source[2]:
-        return MCU_ONLY if int(source[2], 16) == 1 else DEEP_SLEEP
+    if log.start_s is None or log.end_s is None:
+        return None
+    lines, _, status = shell.run(f'{DMESG} | grep -E "{stamp(log.start_s)}|{stamp(log.end_s)}"')
+    return lines if status in {0, 1} else None
+
+
+def _first(lines: Sequence[KernelLine], patterns: Iterable[re.Pattern[str]]) -> KernelLine | None:
+    """The first line of the first pattern that has one."""
+    return next((line for pattern in patterns for line in lines if pattern.search(line.text)), None)
+
+
+def _mode(variant: str, texts: list[str], numbers: set[str], board: BoardType) -> str:
+    """The mode by the kernel's and the firmware's lines.
+
+    Linux has one state for deep sleep, MCU-only and the firmware's other modes.
+    """
+    if variant != SUSPEND_STATES[DEEP_SLEEP].variant:
+        return next((mode for mode, state in SUSPEND_STATES.items() if state.variant == variant), "")
+    if numbers:
+        return FIRMWARE_MODES.get(int(min(numbers), 16), "") if len(numbers) == 1 else ""
+    if MCU_ONLY not in board.sleep:
+        return DEEP_SLEEP
     mcu = board.identity.mcu if board.identity else ""
     if mcu and any(f"stopped remote processor {mcu}" in text for text in texts):
         return DEEP_SLEEP

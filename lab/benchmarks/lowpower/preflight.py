@@ -1,7 +1,8 @@
-"""Checks before the first suspend, and the kernel's earlier settings."""
+"""Checks before the first suspend, and the kernel's earlier settings and counters."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from attrs import frozen
@@ -9,10 +10,13 @@ from attrs import frozen
 from lab.benchmarks.identity import Shell
 from lab.benchmarks.lowpower.modes import SUSPEND_STATES, SuspendPlan
 from lab.boards import BoardType, SdkRelease
-from lab.errors import BoardStableError, TestTransientError
+from lab.errors import BoardStableError
 
 _STATE, _MEM_SLEEP, _PRINTK = "/sys/power/state", "/sys/power/mem_sleep", "/proc/sys/kernel/printk"
-_STATS: Final = "/sys/power/suspend_stats"
+# In debugfs before Linux 5.4.
+_STATS: Final = '(cd /sys/power/suspend_stats && grep "" * || cat /sys/kernel/debug/suspend_stats) 2>/dev/null; cat /proc/sys/kernel/tainted'
+_COUNTER: Final = re.compile(r"\s*(\w+):\s*(.*?)\s*")
+_FREEZE: Final = "freeze"  # the step before any device's
 
 
 @frozen
@@ -30,10 +34,23 @@ class PrintkSettings:
 
 @frozen
 class Stats:
-    """/sys/power/suspend_stats: suspends since boot."""
+    """The kernel's counters of suspends since boot.
+
+    Source: Linux Documentation/ABI/testing/sysfs-power; Documentation/admin-guide/tainted-kernels.rst.
+
+    Attributes:
+        success, fail: suspends. failed_resume: devices that did not resume.
+        last_failed: step and device of the last failure, e.g. "suspend of 2800000.serial"; empty: none.
+        last_hw_sleep_us: of the hardware, in the last suspend; None: this platform does not count it.
+        tainted: bits of the kernel's taint; None: unknown.
+    """
 
     success: int
     fail: int
+    failed_resume: int = 0
+    last_failed: str = ""
+    last_hw_sleep_us: int | None = None
+    tainted: int | None = None
 
 
 def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: SuspendPlan) -> PrintkSettings:
@@ -41,7 +58,6 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
 
     Raises:
         BoardStableError: the kernel has no such mode, or something is known to keep this board from it.
-        TestTransientError: the board's answer is unreadable.
     """
     if "PREEMPT_RT" in _output(shell, "uname -v"):
         raise BoardStableError(
@@ -59,19 +75,23 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
     return PrintkSettings(" ".join(_output(shell, f"cat {_PRINTK}").split()), tuple(attached))
 
 
-def stats(shell: Shell) -> Stats:
-    """The numbers of successful and failed suspends so far.
-
-    Raises:
-        TestTransientError: the board's answer is unreadable.
-    """
-    numbers = _output(shell, f"cat {_STATS}/success {_STATS}/fail").split()
-    if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-        raise TestTransientError(
-            f"{_STATS}: expected two numbers, got {' '.join(numbers)!r}; does the kernel have CONFIG_PM_SLEEP?",
-            failure="no_suspend_stats",
-        )
-    return Stats(int(numbers[0]), int(numbers[1]))
+def stats(shell: Shell) -> Stats | None:
+    """The counters so far; None: the board does not say them."""
+    lines = shell.run(_STATS)[0]
+    found = {match[1]: match[2] for line in lines if (match := _COUNTER.fullmatch(line))}
+    numbers = {name: int(text) for name, text in found.items() if text.isdecimal()}
+    if "success" not in numbers or "fail" not in numbers:
+        return None
+    step, device = found.get("last_failed_step", ""), found.get("last_failed_dev", "")
+    taint = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return Stats(
+        success=numbers["success"],
+        fail=numbers["fail"],
+        failed_resume=sum(number for name, number in numbers.items() if name.startswith("failed_resume")),
+        last_failed=f"{step} of {device}" if device and step != _FREEZE else step,
+        last_hw_sleep_us=numbers.get("last_hw_sleep"),
+        tainted=int(taint) if taint.isdecimal() else None,
+    )
 
 
 def arm(shell: Shell, board: BoardType, wake: str) -> None:

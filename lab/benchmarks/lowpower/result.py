@@ -11,7 +11,7 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.power import PhasePowerProtocol
 from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.benchmarks.lowpower.watch import WakeEdge
-from lab.metrics import uncertainty
+from lab.metrics import Flag, uncertainty
 
 CLOCK_PPM = 100.0  # largest error of a board's crystal
 STAMP_NS = 1_000  # printk's stamps are cut to microseconds: a difference of two is wrong by less than one
@@ -31,6 +31,8 @@ class SuspendResult:
         mcu_text: output of the MCU's UART meanwhile.
         power: of the rails while asleep. energy: from the command to the answer. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
+        unchecked: missing confirmations of the kernel's lines; empty: none.
+        errors: of the kernel while it suspended and resumed.
     """
 
     plan: SuspendPlan
@@ -46,12 +48,32 @@ class SuspendResult:
     power: PhasePowerProtocol | None
     energy: PhasePowerProtocol | None = None
     no_power: str = ""
+    unchecked: str = ""
+    errors: tuple[str, ...] = ()
 
     @property
     def kernel_ms(self) -> tuple[float, float]:
         """The vendor's resume latency and its ±, in milliseconds."""
         latency_s = self.log.latency_s or 0.0
         return latency_s * 1e3, STAMP_NS / 1e6 + latency_s * CLOCK_PPM / 1e3
+
+    @property
+    def flags(self) -> frozenset[Flag]:
+        """Doubts of all its numbers."""
+        found = {
+            Flag.MODE_UNVERIFIED: self.unverified,
+            Flag.NOT_CROSS_CHECKED: self.unchecked,
+            Flag.KERNEL_ERRORS: self.errors,
+        }
+        return frozenset(flag for flag, why in found.items() if why)
+
+    @property
+    def outside_kernel_ms(self) -> tuple[float, float] | None:
+        """Time from the edge to the answer without the kernel's, and its ±: the firmware's and the shell's (ms)."""
+        if self.edge is None:
+            return None
+        (whole, unsure), (kernel, _) = self.since_edge_ms(self.answer), self.kernel_ms
+        return whole - kernel, unsure
 
     def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
         """Time from the wake-up edge to a moment, and its ± (ms).

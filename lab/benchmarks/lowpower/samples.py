@@ -7,7 +7,7 @@ from typing import Final
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
-from lab.benchmarks.lowpower.kernellog import END
+from lab.benchmarks.lowpower.kernellog import END, stamp
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
@@ -23,8 +23,7 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
     Args:
         log: the console's output of this cycle. base: its position in the console's stream.
     """
-    if done.unverified:
-        flags = flags | {Flag.MODE_UNVERIFIED}
+    flags = flags | done.flags
     metrics, samples = RESUMES[done.plan.mode], []
 
     def add(metric: Metric | None, figure: tuple[float, float], window: tuple[int, int]) -> None:
@@ -33,9 +32,9 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
         if metric is not None:
             samples.append(SampleRecord(metric.name, params(done.plan), value, unsure, flags | doubt, *window))
 
-    end = max(log.rfind(END.encode()), 0)
-    start = max(log.rfind(done.log.start_text.encode(), 0, end), 0)
-    add(metrics.kernel, done.kernel_ms, (base + log.rfind(b"\n", 0, start) + 1, base + end + len(END)))
+    start, end = (max(log.rfind(stamp(t_s).encode()), 0) for t_s in (done.log.start_s or 0.0, done.log.end_s or 0.0))
+    line_end = max(log.find(END.encode(), end), 0) + len(END)
+    add(metrics.kernel, done.kernel_ms, (base + log.rfind(b"\n", 0, start) + 1, base + line_end))
     if done.edge is not None:
         first = done.first_byte or done.answer
         window = (first.position - 1, done.answer.position)

@@ -23,6 +23,9 @@ MOMENTS: Final = (
 ANY_BYTE: Final = (MomentPattern(FIRST_BYTE, r"[^\n]"),)  # looked for from the wake-up edge on
 ENTRY_S = 10.0  # from the command until the shell has begun with it
 FLOOD_BYTES = 65_536  # from the command on, without an answer; a board that suspends says nothing
+FREEZE_S = (
+    25.0  # from the command; a freezer gives up after 20 s (/sys/power/pm_freeze_timeout), and then the shell answers
+)
 RESTORE_S = 30.0  # from the answer until everything is put back
 EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-up so long before it is none of its own
 
@@ -164,15 +167,15 @@ class SuspendWatch:
                 failure="did_not_suspend",
             )
         limit_s = self.board.low_power.resume_s
-        if now_ns - self._due_ns > limit_s * 1e9:
+        if now_ns > max(self.due_ns + limit_s * 1e9, self.sent_ns + FREEZE_S * 1e9):
             raise BoardTransientError(
-                f"the board was woken ({self.plan.wake}) {(now_ns - self._due_ns) / 1e9:.0f} s ago and has not answered: "
+                f"the board was woken ({self.plan.wake}) {(now_ns - self.due_ns) / 1e9:.0f} s ago and has not answered: "
                 "it hangs, or the wake-up did not reach it. It is power-cycled; look at its wake-up sources",
                 failure="hung_resume",
             )
 
     @property
-    def _due_ns(self) -> int:
+    def due_ns(self) -> int:
         """The latest instant of the wake-up."""
         if self.edge is not None:
             return self.edge.t_ns

@@ -24,14 +24,22 @@ PIECE_BYTES = 32  # bytes that a process hands to the tty at once; the kernel's 
 
 
 class KernelLog(Protocol):
-    """Log of the kernel."""
+    """Log, counters and settings of the kernel."""
 
-    def printk(self, text: str, level: int = 6) -> Program[None]:
+    taint: int
+    settings: dict[str, str]
+    suspend_stats: dict[str, int]
+
+    def printk(self, text: str, level: int = 6, facility: int = 0) -> Program[None]:
         """Log a line now, and print it on the console."""
         ...
 
     def hold_clock_for(self, ns: int) -> None:
         """Its clock stood still for that long."""
+        ...
+
+    def fail_device(self, step: str, device: str) -> None:
+        """Count a device that failed in this step of a suspend or resume."""
         ...
 
 
@@ -127,6 +135,8 @@ class Computer:
         spared_ns: how much longer its work would have taken at the real board's pace.
         wall_jump_s: by how much the wall clock was stepped.
         sleep: the low-power mode that it enters or is in; a fault may change it on the way, or clear it to refuse.
+        refused_by: the kind of line that a refusal has: "freezer", "cpu", "device" or "wakeup".
+        firmware_mode: the number of the mode that the firmware reports; None: that of `sleep`.
     """
 
     model: Model
@@ -149,6 +159,8 @@ class Computer:
     starts: int = field(default=0, init=False)
     stage: str = field(default="off", init=False)
     sleep: str = field(default="", init=False)
+    refused_by: str = field(default="device", init=False)
+    firmware_mode: int | None = field(default=None, init=False)
     wakes_in_ns: int | None = field(default=None, init=False)
     locked: bool = field(default=False, init=False)
     wall_jump_s: float = field(default=0.0, init=False)

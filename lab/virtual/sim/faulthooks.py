@@ -38,10 +38,13 @@ POINTS = (
     "login.password",
     "shell.prompt",
     "shell.command",
+    "suspend.start",
+    "suspend.freeze",
     "suspend.enter",
     "suspend.asleep",
     "resume.start",
     "resume",
+    "resume.tasks",
 )
 
 

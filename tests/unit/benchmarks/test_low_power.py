@@ -12,7 +12,7 @@ from lab import boards
 from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import Constraint, SuspendPlan, constraint, release_of
-from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats
+from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats, arm, preflight, stats
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.boards import LowPowerModes
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
@@ -77,7 +77,7 @@ def test_the_vendors_latency_is_between_two_lines_of_the_kernel() -> None:
 @pytest.mark.parametrize(("before", "caller"), [("", "[    T1]"), ("<6>", ""), ("", "[   C0]")])
 def test_lines_with_a_caller_or_a_level_are_the_kernels_too(before: str, caller: str) -> None:
     dressed = [before + line.replace("] ", f"]{caller} ", 1) for line in MCU_ONLY]
-    assert read_log(dressed, AM62) == read_log(MCU_ONLY, AM62)
+    assert read_log(dressed, AM62) == evolve(read_log(MCU_ONLY, AM62), by_level=bool(before))
 
 
 def test_only_the_last_suspend_of_the_log_counts() -> None:
@@ -222,6 +222,45 @@ def test_a_wake_up_source_that_does_not_take_is_an_error() -> None:
         arm(Shell({}), AM62, "uart")
 
 
-def test_counters_that_are_not_there_are_an_error() -> None:
-    with pytest.raises(TestTransientError, match="CONFIG_PM_SLEEP"):
-        stats(Shell({}))
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [
+        (
+            [
+                *("fail:1", "failed_freeze:0", "failed_resume:1", "failed_resume_early:2", "failed_suspend:1"),
+                *(
+                    "last_failed_dev:2800000.serial",
+                    "last_failed_errno:-16",
+                    "last_failed_step:suspend",
+                    "success:4",
+                    "512",
+                ),
+            ],
+            Stats(4, 1, 3, "suspend of 2800000.serial", None, 512),
+        ),
+        (
+            [
+                "success: 20",
+                "fail: 1",
+                "failed_freeze: 1",
+                "failures:",
+                "  last_failed_dev:\tmmc1",
+                "  last_failed_step:\tfreeze",
+                "0",
+            ],
+            Stats(20, 1, 0, "freeze", None, 0),  # of debugfs; that step has no device
+        ),
+        (
+            ["success:1", "fail:0", "last_hw_sleep:4012345", "cat: /proc/sys/kernel/tainted: No such file"],
+            Stats(1, 0, 0, "", 4012345),
+        ),
+        (["sh: cd: can't cd to /sys/power/suspend_stats", "0"], None),
+        ([], None),
+    ],
+)
+def test_the_kernels_counters_are_read_where_they_are(lines: list[str], known: Stats | None) -> None:
+    class Answer:
+        def run(self, _cmd: str) -> tuple[Sequence[str], Sequence[str], int]:
+            return lines, [], 0
+
+    assert stats(Answer()) == known

@@ -61,6 +61,9 @@ def test_an_unknown_user_is_asked_for_a_password_and_refused() -> None:
         ("[ -d /proc ] && [ 3 -gt 2 ] && echo yes", "yes\n"),
         ("dmesg | head -1", "[    0.000000] Booting Linux on physical CPU 0x0000000000 [0x410fd034]\n"),
         ("dmesg -n 1; cat /proc/sys/kernel/printk | cut -f1", "1\n"),
+        # /dev/kmsg is no console of the kernel: the facility is user (1), whatever is asked for; util-linux before 2.40 loses it.
+        ("echo '<3>hi' > /dev/kmsg; for o in -Sr -r; do dmesg $o | tail -1 | grep -o '^<.*>'; done", "<11>\n<3>\n"),
+        ("echo '<29>hi' > /dev/kmsg; dmesg -Sr | tail -1 | grep -o '^<.*>'", "<29>\n"),
         ("echo c > /dev/null; echo 5 | sort -n | tail -1", "5\n"),
         ("find /sys/bus/platform/devices/*.serial/ -name console", f"{UART}/2800000.serial:0/tty/ttyS2/console\n"),
         ("sh -c 'exit 3'; echo $?", "3\n"),

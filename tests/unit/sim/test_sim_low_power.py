@@ -3,13 +3,17 @@ integration test, since it takes longer (test_sim_sleep.py)."""
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
+
 import pytest
 from support.napping import is_put_back, kernel_error, napper, prompt_error
 from support.simlab import S
+from support.simruns import planned
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.samples import of_suspend
-from lab.errors import ConfigurationError, LabStableError
+from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.metrics import Flag
 from lab.run.board import Status
 
@@ -38,6 +42,52 @@ def test_numbers_of_a_mode_that_nobody_named_say_so(release: str, flags: set[Fla
         samples = of_suspend(done, frozenset(), board.strategy.console.captured(), 0)
         assert samples
         assert all(each.flags == flags for each in samples)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_that_a_program_writes_to_the_kernels_log_change_no_number(seed: int) -> None:
+    with napper(seed=seed) as board:
+        board.lab.board.troubles_for = lambda cycle: [planned("program_logs_suspend").fault(cycle)]
+        done = board.strategy.low_power.cycle(DEEP)
+        assert kernel_error(done, board.wakeups()[0]) <= 1
+        assert done.flags == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        (
+            "freezer",
+            "'Freezing user space processes failed after 20.005 seconds (1 tasks refusing to freeze, wq_busy=0):', "
+            "its suspend_stats name freeze",
+        ),
+        ("cpu", "'Error taking CPU1 down: -16'"),
+        (
+            "device",
+            "'omap8250 2800000.serial: PM: failed to suspend: error -16', its suspend_stats name suspend of 2800000.serial",
+        ),
+        ("wakeup", "'PM: last active wakeup source: 2b1f0000.rtc'"),
+    ],
+)
+def test_a_refused_suspend_says_what_refused_it(by: str, says: str) -> None:
+    with napper() as board:
+        board.lab.board.troubles_for = lambda cycle: [planned("suspend_refused", by=by).fault(cycle)]
+        with pytest.raises(BoardTransientError, match=re.escape(f"The kernel: {says}")) as raised:
+            board.strategy.low_power.cycle(DEEP)
+        assert raised.value.failure == "suspend_refused"
+
+
+@pytest.mark.parametrize(
+    ("number", "failed"),
+    [(0, ""), (1, "wrong_sleep_mode"), (2, "wrong_sleep_mode"), (8, "wrong_sleep_mode"), (255, "")],
+)
+def test_the_firmware_names_the_mode_that_was_reached(number: int, failed: str) -> None:
+    with napper() as board:
+        board.lab.board.troubles_for = lambda cycle: [planned("firmware_mode", number=number).fault(cycle)]
+        with pytest.raises(BoardTransientError) if failed else nullcontext() as raised:
+            done = board.strategy.low_power.cycle(DEEP)
+            assert done.flags == ({Flag.MODE_UNVERIFIED} if number else frozenset())
+        assert not failed or raised.value.failure == failed
 
 
 def test_the_states_are_the_low_power_modes_and_linux_wakes_the_board() -> None:

@@ -78,6 +78,16 @@ _ARM_ABORT = (
 )
 
 
+DIED = 1 << 7  # the kernel's taint (Linux Documentation/admin-guide/tainted-kernels.rst)
+
+
+def oops(computer: Computer) -> Program[None]:
+    """A kernel thread dies; the kernel goes on."""
+    if computer.kernel is not None:
+        computer.kernel.taint |= DIED
+    yield from computer.printk(*_OOPS, level=1)
+
+
 def _board(*failures: str) -> FaultOutcome:
     return FaultOutcome(failures, "board", transient=True)
 
@@ -105,7 +115,7 @@ class Oops(Fault):
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         if point == "kernel.middle":
-            yield from computer.printk(*_OOPS, level=1)
+            yield from oops(computer)
 
 
 @define(kw_only=True, eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import define, field, validators
 
 from lab.virtual.sim.faults.base import Fault, FaultOutcome, for_ever
+from lab.virtual.sim.faults.crashes import oops
 from lab.virtual.sim.program import NS_PER_S, Program
 
 if TYPE_CHECKING:
@@ -19,14 +20,28 @@ def _board(failure: str) -> FaultOutcome:
 
 @define(kw_only=True, eq=False)
 class SuspendRefused(Fault):
-    """A device refuses to suspend: the kernel turns back."""
+    """The kernel turns back: `by` the freezer, a CPU, a device or a wake-up."""
 
     name: ClassVar[str] = "suspend_refused"
     outcome: ClassVar[FaultOutcome] = _board("suspend_refused")
+    by: str = field(default="device", validator=validators.in_(("freezer", "cpu", "device", "wakeup")))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        if point == "suspend.enter":
-            computer.sleep = ""
+        if point == ("suspend.freeze" if self.by == "freezer" else "suspend.enter"):
+            computer.sleep, computer.refused_by = "", self.by
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class SuspendUncounted(Fault):
+    """The kernel's counters have no success more."""
+
+    name: ClassVar[str] = "suspend_uncounted"
+    outcome: ClassVar[FaultOutcome] = _board("did_not_suspend")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume.tasks" and computer.kernel is not None:
+            computer.kernel.suspend_stats["success"] -= 1
         yield from ()
 
 
@@ -68,3 +83,87 @@ class ModeRefused(Fault):
             modes = [mode for mode in ("deep_sleep", "mcu_only") if mode != computer.sleep]
             computer.sleep = modes[0]
         yield from ()
+
+
+@define(kw_only=True, eq=False)
+class FirmwareMode(Fault):
+    """The firmware enters a mode that was not asked for, and reports its number."""
+
+    name: ClassVar[str] = "firmware_mode"
+    outcome: ClassVar[FaultOutcome] = _board("wrong_sleep_mode")
+    number: int = field(default=6, validator=validators.ge(0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "suspend.enter":
+            computer.firmware_mode = self.number
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class MemSleepChanged(Fault):
+    """Another program sets /sys/power/mem_sleep to suspend-to-idle."""
+
+    name: ClassVar[str] = "mem_sleep_changed"
+    outcome: ClassVar[FaultOutcome] = _board("wrong_sleep_mode")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "suspend.start" and computer.kernel is not None:
+            computer.kernel.settings["mem_sleep"] = "s2idle"
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class ResumeClockJumps(Fault):
+    """The kernel's clock jumps ahead while it resumes."""
+
+    name: ClassVar[str] = "resume_clock_jumps"
+    outcome: ClassVar[FaultOutcome] = _board("resume_contradicted")
+    seconds: float = 3600.0
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume" and computer.kernel is not None:
+            computer.kernel.hold_clock_for(-round(self.seconds * NS_PER_S))
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class ResumeOops(Fault):
+    """A driver crashes while the board resumes, and the kernel goes on."""
+
+    name: ClassVar[str] = "resume_oops"
+    outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume":
+            yield from oops(computer)
+
+
+@define(kw_only=True, eq=False)
+class ResumeError(Fault):
+    """A device does not resume, and the kernel goes on."""
+
+    name: ClassVar[str] = "resume_error"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend", flags=("kernel_errors",))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume" and computer.kernel is not None:
+            computer.kernel.fail_device("resume", "mmc1:aaaa")
+            # drivers/base/power/main.c, dpm_run_callback and device_resume
+            yield from computer.printk(
+                "mmcblk mmc1:aaaa: PM: dpm_run_callback(): mmc_bus_resume returns -110",
+                "mmcblk mmc1:aaaa: PM: failed to resume: error -110",
+                level=3,
+            )
+
+
+@define(kw_only=True, eq=False)
+class ProgramLogsSuspend(Fault):
+    """A program writes lines like the kernel's to /dev/kmsg while the board resumes."""
+
+    name: ClassVar[str] = "program_logs_suspend"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume.tasks" and computer.kernel is not None:
+            for text in ("PM: suspend exit-hook", "Enabling non-boot CPUs ...", "PM: suspend exit"):
+                yield from computer.kernel.printk(text, 3, facility=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -58,7 +59,10 @@ class Files:
             problem = yield from node.write(data.decode(errors="replace").strip())
             return problem and f"{path}: {problem}"
         if path == "/dev/kmsg":
-            yield from self._kernel.printk(data.decode(errors="replace").rstrip("\n"))
+            text = data.decode(errors="replace").rstrip("\n")
+            given = re.match(r"<(\d+)>", text)  # of facility and level; the kernel's facility is nobody else's
+            number = int(given[1]) if given else 4
+            yield from self._kernel.printk(text[given.end() if given else 0 :], number & 7, number >> 3 or 1)
         elif path.startswith(("/sys/", "/proc/")):
             return f"{path}: No such file or directory"
         elif path in _DEVICES:
@@ -186,7 +190,7 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         f"/proc/{_GETTY}/stat": Node(lambda: _stat(_GETTY, "login", 1, kernel.getty_ns)),
         "/proc/self/stat": Node(lambda: _stat(_GETTY + 60, "cat", _GETTY + 59, kernel.clock_ns)),
         "/proc/sys/kernel/random/boot_id": Node(lambda: kernel.boot_id + "\n"),
-        "/proc/sys/kernel/tainted": _fixed("0\n"),
+        "/proc/sys/kernel/tainted": Node(lambda: f"{kernel.taint}\n"),
         "/etc/hostname": _fixed(model.identity.hostname + "\n"),
         "/etc/issue": _fixed(f"{model.release.distribution} \\n \\l\n\n"),
         "/etc/os-release": _fixed(f'ID="arago"\nPRETTY_NAME="{model.release.distribution}"\n'),
@@ -271,13 +275,30 @@ def _power(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
     def state(text: str) -> Program[str]:
         if text not in {"mem", "freeze"} or not sleeper.supported:
             return "write error: Invalid argument"
-        return (yield from sleeper.suspend("deep" if text == "mem" else "s2idle"))
+        return (yield from sleeper.suspend(None if text == "mem" else "s2idle"))
 
-    stats = kernel.suspend_stats
+    def failed(name: str) -> Node:
+        return Node(lambda: f"{kernel.last_failed[name]}\n")
+
+    def count(name: str) -> Node:
+        return Node(lambda: f"{kernel.suspend_stats[name]}\n")
+
+    variants = frozenset({"s2idle", "deep"} if sleeper.supported else {"s2idle"})
+    mem_sleep = _setting(kernel.settings, "mem_sleep", "deep" if sleeper.supported else "s2idle", variants)
+
+    def selected() -> str:
+        return (
+            " ".join(
+                f"[{each}]" if each == kernel.settings["mem_sleep"] else each
+                for each in sorted(variants, reverse=True)
+            )
+            + "\n"
+        )
+
     return {
         "/sys/power/state": Node(lambda: "freeze mem\n" if sleeper.supported else "freeze\n", state),
-        "/sys/power/mem_sleep": _fixed("s2idle [deep]\n" if sleeper.supported else "[s2idle]\n"),
-        "/sys/power/suspend_stats/success": Node(lambda: f"{stats['success']}\n"),
-        "/sys/power/suspend_stats/fail": Node(lambda: f"{stats['fail']}\n"),
+        "/sys/power/mem_sleep": Node(selected, mem_sleep.write),
+        **{f"/sys/power/suspend_stats/{name}": count(name) for name in kernel.suspend_stats},
+        **{f"/sys/power/suspend_stats/last_failed_{name}": failed(name) for name in kernel.last_failed},
         "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us": _setting(kernel.settings, "qos", "0"),
     }

@@ -17,6 +17,11 @@ from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.storage import DISK_IDS
 
 TTY_BYTES = 4095  # unread input that the line discipline keeps (drivers/tty/n_tty.c)
+# Linux kernel/power/main.c
+SUSPEND_STEPS = (
+    *("freeze", "prepare", "suspend", "suspend_late", "suspend_noirq"),
+    *("resume_noirq", "resume_early", "resume"),
+)
 QUIET, ALL = 4, 7  # console log levels: with `quiet`, and by default
 _RESERVED = ((0x9E80_0000, 24 << 20, "optee"), (0x8000_0000, 512 << 10, "tfa"), (0x9C80_0000, 3 << 20, "ipc-memories"))
 _FLASH = (
@@ -38,11 +43,13 @@ class Record:
     Attributes:
         t_ns: of the kernel's clock.
         level: syslog's; smaller is more urgent.
+        facility: syslog's; 0 is the kernel, 1 a program that wrote to /dev/kmsg.
     """
 
     t_ns: int
     text: str
     level: int
+    facility: int = 0
 
     @property
     def line(self) -> str:
@@ -59,7 +66,8 @@ class Kernel:
         console_level: lines at this level and above it are not printed.
         console_attached: False once the console was taken away from the kernel (`.../console` in sysfs).
         settings: what was written to sysfs, by a name of our own.
-        suspend_stats: as sysfs shows them.
+        suspend_stats: counters as sysfs shows them. last_failed: device, error and step of the last failure.
+        taint: its bits.
         getty_ns: start of the getty by the kernel's clock.
         wall_offset_s: the wall clock when the kernel started, in seconds since the epoch.
     """
@@ -72,7 +80,9 @@ class Kernel:
         self.console_level = QUIET if "quiet" in self.parameters else ALL
         self.console_attached = True
         self.settings: dict[str, str] = {}
-        self.suspend_stats = {"success": 0, "fail": 0}
+        self.suspend_stats = dict.fromkeys(("success", "fail", *(f"failed_{step}" for step in SUSPEND_STEPS)), 0)
+        self.last_failed = {"dev": "", "errno": "0", "step": ""}
+        self.taint = 0
         self.wall_offset_s = 1_736_360_573.0
         self.getty_ns = 0
         self.dice: random.Random = computer.dice("kernel")
@@ -95,9 +105,20 @@ class Kernel:
         if self._zero_ns is not None:
             self._zero_ns += ns
 
-    def printk(self, text: str, level: int = 6) -> Program[None]:
+    def printk(self, text: str, level: int = 6, facility: int = 0) -> Program[None]:
         """Log a line, and print it if console and level allow."""
-        yield from self._print(Record(self.clock_ns, text, level))
+        yield from self._print(Record(self.clock_ns, text, level, facility))
+
+    def fail_suspend(self, step: str, device: str = "") -> None:
+        """Count a suspend that failed in this step, of `SUSPEND_STEPS`; empty: the kernel names none."""
+        self.suspend_stats["fail"] += 1
+        if step:
+            self.fail_device(step, device)
+
+    def fail_device(self, step: str, device: str) -> None:
+        """Count a failure in this step; a resume goes on."""
+        self.suspend_stats[f"failed_{step}"] += 1
+        self.last_failed = {"dev": device or self.last_failed["dev"], "errno": "-16", "step": step}
 
     def shown(self) -> list[Record]:
         """Records of dmesg: all since its last clear."""

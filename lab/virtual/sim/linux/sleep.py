@@ -68,26 +68,36 @@ class Sleeper:
         }.get(how, False)
         return MCU_ONLY if wanted and MCU_ONLY in self.computer.model.board.sleep else DEEP_SLEEP
 
-    def suspend(self, variant: str) -> Program[str]:
-        """Sleep until something wakes the board; returns what went wrong."""
+    def suspend(self, variant: str | None = None) -> Program[str]:
+        """Sleep until something wakes the board; returns what went wrong.
+
+        Args:
+            variant: "deep" or "s2idle"; None: that of /sys/power/mem_sleep.
+        """
         kernel, computer = self.kernel, self.computer
-        mode = self.selected()
+        mode = computer.sleep = self.selected()
         computer.enter("suspend")
+        yield from computer.at("suspend.start")
+        variant = variant or kernel.settings["mem_sleep"]
+        deep = variant == "deep"
         yield from self._log(0, f"PM: suspend entry ({variant})")
         yield from self._log(4, "Filesystems sync: 0.000 seconds")
         yield from self._log(28, "Freezing user space processes")
+        yield from computer.at("suspend.freeze")
+        if computer.sleep == "":
+            return (yield from self._refused("freezer"))
         yield from self._log(5, "Freezing user space processes completed (elapsed 0.001 seconds)")
         yield from self._log(1, "OOM killer disabled.")
         yield from self._log(1, "Freezing remaining freezable tasks")
         yield from self._log(3, "Freezing remaining freezable tasks completed (elapsed 0.001 seconds)")
         yield from self._log(1, "printk: Suspending console(s) (use no_console_suspend to debug)")
         kernel.suspend_console()
-        computer.sleep = mode
         yield from computer.at("suspend.enter")
         if computer.sleep == "":
-            return (yield from self._refused())
+            return (yield from self._refused(computer.refused_by))
         mode = computer.sleep
-        yield from self._down(mode)
+        if deep:
+            yield from self._down(mode)
         asleep_ns = computer.now_ns
         computer.enter(mode)
         woken_by = yield from self._asleep(mode)
@@ -98,7 +108,7 @@ class Sleeper:
         published = computer.model.release.published.resume_ms
         work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(kernel.dice)
         computer.enter("resume", round(work_ms * computer.time_scale * NS_PER_MS))
-        yield from self._up(mode, woken_by, work_ms)
+        yield from self._up(mode, woken_by, work_ms, deep=deep)
         kernel.suspend_stats["success"] += 1
         kernel.settings["qos"] = "0"  # the device manager forgets the constraint
         self._alarm_s = None
@@ -122,14 +132,16 @@ class Sleeper:
             raise PowerDownError(CAN_PIN)
         raise PowerDownError
 
-    def _refused(self) -> Program[str]:
-        self.kernel.suspend_stats["fail"] += 1
-        yield from self._log(8, "omap8250 2800000.serial: PM: failed to suspend: error -16", level=3)
-        yield from self._log(1, "PM: Some devices failed to suspend, or early wake event detected", level=3)
+    def _refused(self, by: str) -> Program[str]:
+        step, device = {"freezer": ("freeze", ""), "device": ("suspend", "2800000.serial")}.get(by, ("", ""))
+        self.kernel.fail_suspend(step, device)
+        for after_ms, text, level in _REFUSALS[by]:
+            yield from self._log(after_ms, text, level)
         yield from self.kernel.resume_console()
         yield from self._log(4, "OOM killer enabled.")
         yield from self._log(3, "Restarting tasks ... done.")
         yield from self._log(6, "PM: suspend exit")
+        self.computer.sleep, self.computer.refused_by = "", "device"
         self.computer.enter("shell")
         return "write error: Device or resource busy"
 
@@ -184,15 +196,16 @@ class Sleeper:
             left_ns = self.computer.wakes_in_ns if left_ns is None else min(left_ns, self.computer.wakes_in_ns)
         return (yield Hear(tuple(uarts), left_ns))
 
-    def _up(self, mode: str, source: int, work_ms: float) -> Program[None]:
-        lines = ["Enabling non-boot CPUs ..."]
-        for cpu in range(1, self.computer.model.identity.cpus):
+    def _up(self, mode: str, source: int, work_ms: float, *, deep: bool) -> Program[None]:
+        lines = ["Enabling non-boot CPUs ..."] if deep else []
+        for cpu in range(1, self.computer.model.identity.cpus if deep else 1):
             lines += [
                 f"Detected VIPT I-cache on CPU{cpu}",
                 f"CPU{cpu}: Booted secondary processor 0x{cpu:010x} [0x410fd034]",
             ]
             lines += [f"CPU{cpu} is up"]
-        lines += [_wake_line(self.kernel, mode, source), "am65-cpsw-nuss 8000000.ethernet: set new flow-id-base 19"]
+        lines += [_wake_line(self.kernel, mode, source)] if deep else []
+        lines += ["am65-cpsw-nuss 8000000.ethernet: set new flow-id-base 19"]
         share_ms = work_ms * 0.85 / len(lines)
         for line in lines:
             yield from self._log(0, line)
@@ -201,6 +214,7 @@ class Sleeper:
         yield from self.kernel.resume_console()
         yield from self._log(0, "OOM killer enabled.")
         yield from self._log(work_ms * 0.03, "Restarting tasks ... done.")
+        yield from self.computer.at("resume.tasks")
         yield from self._log(work_ms * 0.04, "random: crng reseeded on system resumption")
         yield from self._log(work_ms * 0.08, "PM: suspend exit")
 
@@ -209,6 +223,30 @@ class Sleeper:
         yield from self.kernel.printk(text, level)
 
 
+# Delay in ms, text and level of a refusal's lines. Source: Linux kernel/power/process.c, kernel/cpu.c, drivers/base/power.
+_DEVICES_FAILED = (1, "PM: Some devices failed to suspend, or early wake event detected", 3)
+_REFUSALS = {
+    "freezer": (
+        (
+            20_000,
+            "Freezing user space processes failed after 20.005 seconds (1 tasks refusing to freeze, wq_busy=0):",
+            3,
+        ),
+        (8, "task:data-logger     state:D stack:0     pid:128   tgid:128   ppid:1      flags:0x00000004", 6),
+    ),
+    "cpu": (
+        (4, "Disabling non-boot CPUs ...", 6),
+        (3, "Error taking CPU1 down: -16", 3),
+        (1, "Non-boot CPUs are not disabled", 3),
+        (1, "Enabling non-boot CPUs ...", 6),
+    ),
+    "device": ((8, "omap8250 2800000.serial: PM: failed to suspend: error -16", 3), _DEVICES_FAILED),
+    "wakeup": (
+        (8, "PM: last active wakeup source: 2b1f0000.rtc", 7),
+        (1, "PM: suspend of devices aborted after 3.214 msecs", 3),
+        _DEVICES_FAILED,
+    ),
+}
 _CONSTRAINT = "ti-sci 44043000.system-controller: ti_sci_cmd_set_{what}: state: 1: ret 0"
 _MCU_SUSPENDED = (
     "[IPC RPMSG ECHO] Next MCU mode is 1\n"
@@ -220,5 +258,7 @@ _MCU_SUSPENDED = (
 def _wake_line(kernel: Kernel, mode: str, source: int) -> str:
     place = "ti-sci 44043000.system-controller"
     if kernel.computer.model.kernel_version >= (6, 12):
-        return f"{place}: ti_sci: wakeup source:{source:#x}, pin:0x0, mode:{int(mode == MCU_ONLY):#x}"
+        reported = kernel.computer.firmware_mode
+        number = int(mode == MCU_ONLY) if reported is None else reported
+        return f"{place}: ti_sci: wakeup source:{source:#x}, pin:0x0, mode:{number:#x}"
     return f"{place}: ti_sci_resume: wakeup source: {source:#x}"

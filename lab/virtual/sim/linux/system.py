@@ -34,10 +34,15 @@ def _dmesg(session: LoginSession, arguments: Sequence[str], streams: Streams, _s
             return (yield from complain(streams, "dmesg: unknown level"))
         kernel.console_level = int(words[1])
         return 0
-    if "-C" not in words:
-        lines = [(f"<{record.level}>" if "-r" in words else "") + record.line for record in kernel.shown()]
+    letters = {letter for word in words if word.startswith("-") for letter in word[1:]}
+    if "C" not in letters:
+        shift = 3 if "S" in letters else 0  # util-linux before 2.40 forgets to shift the facility of /dev/kmsg
+        lines = [
+            (f"<{record.facility << shift | record.level}>" if "r" in letters else "") + record.line
+            for record in kernel.shown()
+        ]
         yield from streams.out("".join(line + "\n" for line in lines).encode())
-    if "-C" in words or "-c" in words:
+    if letters & {"C", "c"}:
         kernel.clear()
     return 0
 
