@@ -47,6 +47,11 @@ class Bmap:
     kind: str
 
     @property
+    def mapped_blocks(self) -> int:
+        """Number of blocks in all ranges."""
+        return sum(each.last - each.first + 1 for each in self.ranges)
+
+    @property
     def mapped_bytes(self) -> int:
         """Number of mapped bytes."""
         return sum(stop - start for start, stop in map(self.span, self.ranges))
@@ -76,9 +81,17 @@ def parse(data: bytes, name: str) -> Bmap:
         # As text, whatever encoding the file claims: in another one the lines above would not have seen a DOCTYPE.
         root = ET.fromstring(data.decode("utf-8"))  # noqa: S314 - no entities, see above
         found = _read(root)
+        counted = {tag: _int(root, tag) for tag in ("BlocksCount", "MappedBlocksCount")}
     except (ET.ParseError, ValueError, AttributeError, TypeError) as error:
         raise ImageDamagedError(f"{name}: no block map ({error}). Make it again: bmaptool create IMAGE") from error
     _check_itself(root, data, found.kind, name)
+    there = {"BlocksCount": -(-found.image_bytes // found.block_bytes), "MappedBlocksCount": found.mapped_blocks}
+    for tag, count in counted.items():
+        if count != there[tag]:
+            raise ImageDamagedError(
+                f"{name}: {tag} says {count}, and the map has {there[tag]}: a part of the image would not be written. Make it again: "
+                "bmaptool create IMAGE"
+            )
     return found
 
 

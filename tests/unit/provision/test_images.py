@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import lzma
 import os
+import random
 import threading
 import zlib
 from collections.abc import Iterator
@@ -152,14 +153,19 @@ BLOCK = 4096
 BLOCKS = [b"a" * BLOCK, b"\0" * BLOCK, b"b" * BLOCK, b"c" * BLOCK, b"\0" * BLOCK, b"d" * 100]
 
 
-def a_map(ranges: list[tuple[int, int]], size: int, own: str = "") -> bytes:
+def a_map(
+    ranges: list[tuple[int, int]], size: int, own: str = "", *, blocks: int = 0, mapped: int | None = None
+) -> bytes:
+    """A block map whose counts are those of its ranges, unless others are given."""
     whole = b"".join(BLOCKS)
+    mapped = sum(last - first + 1 for first, last in ranges) if mapped is None else mapped
     lines = "".join(
         f'<Range chksum="{hashlib.sha256(whole[a * BLOCK : (b + 1) * BLOCK]).hexdigest()}"> {a}{f"-{b}" if a != b else ""} </Range>'
         for a, b in ranges
     )
     text = (
         f'<?xml version="1.0" ?><bmap version="2.0"><ImageSize> {size} </ImageSize><BlockSize> {BLOCK} </BlockSize>'
+        f"<BlocksCount> {blocks or -(-size // BLOCK)} </BlocksCount><MappedBlocksCount> {mapped} </MappedBlocksCount>"
         f"<ChecksumType> sha256 </ChecksumType><BmapFileChecksum> {'0' * 64} </BmapFileChecksum>"
         f"<BlockMap>{lines}</BlockMap></bmap>"
     )
@@ -223,6 +229,28 @@ def test_ranges_hold_however_the_image_is_cut_into_chunks() -> None:
 def test_a_map_of_another_image_or_none_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
     with pytest.raises(ImageDamagedError, match=says):
         list(image.open_ranges(mapped(tmp_path, data)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_map_that_has_other_blocks_than_it_counts_is_refused_as_bmaptool_does(tmp_path: Path, seed: int) -> None:
+    """Whole ranges are lost, or blocks of one; the map's own digest is right."""
+    dice = random.Random(seed)
+    ranges = dice.choice([[(0, 0), (2, 3), (5, 5)], [(1, 4)], [(0, 5)], [(2, 2), (4, 5)]])
+    blocks = sum(last - first + 1 for first, last in ranges)
+    assert bmap.parse(a_map(ranges, SIZE), "map").mapped_blocks == blocks
+    mapped_count = dice.choice([count for count in range(len(BLOCKS) + 2) if count != blocks])
+    wrong = a_map(ranges, SIZE, mapped=mapped_count)
+    with pytest.raises(ImageDamagedError, match=f"MappedBlocksCount says {mapped_count}, and the map has {blocks}"):
+        list(image.open_ranges(mapped(tmp_path, wrong)))
+    block_count = dice.choice([1, 2, 5, 7, 4096])
+    with pytest.raises(ImageDamagedError, match=f"BlocksCount says {block_count}, and the map has 6"):
+        bmap.parse(a_map(ranges, SIZE, blocks=block_count), "map")
+
+
+def test_a_map_without_its_counts_is_none() -> None:
+    whole = a_map([(0, 0)], SIZE)
+    with pytest.raises(ImageDamagedError, match="no block map"):
+        bmap.parse(whole.replace(b"MappedBlocksCount", b"Mapped"), "map")
 
 
 def test_a_range_that_is_not_the_images_is_an_error(tmp_path: Path) -> None:
