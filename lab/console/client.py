@@ -315,8 +315,10 @@ def looked_at(device: Path, server_pid: int) -> Path:
 
 def held(error: LabStableError, path: Path, server_pid: int) -> LabStableError:
     """Add the processes that hold the port to the server's error."""
-    who = ", ".join(map(str, holders(path, {server_pid}))) or "one that this user cannot see"
-    return LabStableError(f"{error}: {who}; end it and try again", failure=error.failure)
+    found = holders(path, {server_pid})
+    who = ", ".join(map(str, found)) or "one that this user cannot see"
+    hints = "; ".join(holder.hint for holder in found) or "end it"
+    return LabStableError(f"{error}: {who}: {hints}. Then try again", failure=error.failure)
 
 
 # --- Clock queries ---

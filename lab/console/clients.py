@@ -45,6 +45,7 @@ class Clients:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
         self._listener.bind(str(address))
+        self._inode = _inode(address)
         self._listener.listen()
         epoll.register(self._listener.fileno(), select.EPOLLIN)
 
@@ -95,13 +96,19 @@ class Clients:
             if connection.done or self._patience[connection.fd] < 0:
                 self._hang_up(connection)
 
+    @property
+    def reachable(self) -> bool:
+        """False: new clients find no socket at the address, or another server's."""
+        return _inode(self._address) == self._inode
+
     def close(self) -> None:
         """Flush and end all connections; stop listening."""
         for connection in list(self._connections.values()):
             connection.flush()
             self._hang_up(connection)
         self._listener.close()
-        self._address.unlink(missing_ok=True)
+        if self.reachable:  # else it is the socket of a later server
+            self._address.unlink(missing_ok=True)
 
     def _accept(self) -> None:
         try:
@@ -170,3 +177,11 @@ class Clients:
         del self._connections[connection.fd]
         self._patience.pop(connection.fd, None)  # its number may be the next one's
         connection.close()
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -7,7 +7,9 @@ users are hidden from all but root, so such a process is found only if its comma
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import shlex
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,10 +20,12 @@ from attrs import frozen
 
 from lab.errors import BoardError, BoardlabError, LabTransientError, TestTransientError
 from lab.host.process import user_name
+from lab.host.runtime import runtime_dir, server_pid
 
 PROC = Path("/proc")
 AGAIN_S = 0.02  # until the second look
 _MASTER = "/dev/ptmx"  # of a pty; the kernel gives it the same name in every mount of devpts
+_SERVER: Final = "lab.console.server"  # the module, in the command line of a server that a client started
 _MASTERS = (_MASTER, "/dev/pts/ptmx")
 _PTYS = range(
     136, 144
@@ -35,6 +39,7 @@ class PortHolder:
     Attributes:
         reads: it may take bytes away; a mere writer takes none.
         guessed: its files are hidden, and its command line names the port.
+        runtime: the folder of boardlab's console server that it is; None: it is none, or its folder is unknown.
     """
 
     pid: int
@@ -42,11 +47,26 @@ class PortHolder:
     user: str
     reads: bool = True
     guessed: bool = False
+    runtime: Path | None = None
 
     def __str__(self) -> str:
         """For messages."""
         seen = ", by its command line" if self.guessed else ""
-        return f"pid {self.pid} ({self.program}, user {self.user}{seen})"
+        program = self.program if self.runtime is None else f"boardlab's console server of {self.runtime}"
+        return f"pid {self.pid} ({program}, user {self.user}{seen})"
+
+    @property
+    def hint(self) -> str:
+        """The way to end it."""
+        if self.runtime is None:
+            return f"end it (`kill {self.pid}`; stop the service that starts it, such as ser2net or a getty)"
+        if server_pid(self.runtime) == self.pid:
+            folder = shlex.quote(str(self.runtime))
+            return f"use it (BOARDLAB_RUNTIME={folder}), or end it (`lab console stop --runtime {folder}`)"
+        return (
+            f"the folder of pid {self.pid} was removed while it ran, so no program finds it; it ends within two seconds after the "
+            f"measurement that still uses it, if one does (`kill {self.pid}` ends both)"
+        )
 
 
 def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list[PortHolder]:
@@ -88,11 +108,9 @@ def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTr
     readers = [holder for holder in holders(device, ours, proc) if holder.reads]
     if not readers:
         return None
-    who = ", ".join(map(str, readers))
-    pids = " ".join(str(holder.pid) for holder in readers)
+    who, hints = ", ".join(map(str, readers)), "; ".join(holder.hint for holder in readers)
     return LabTransientError(
-        f"{device}: another program reads this port and takes bytes away: {who}. End it (`kill {pids}`; stop the service that "
-        "starts it, such as ser2net or a getty), or read along with `lab console tail`",
+        f"{device}: another program reads this port and takes bytes away: {who}. {hints[:1].upper()}{hints[1:]}. To read along: `lab console tail`",
         failure="console_shared",
     )
 
@@ -134,7 +152,22 @@ def _identity(path: Path) -> tuple[int, int]:
 def _described(entry: Path, *, reads: bool, guessed: bool = False) -> PortHolder:
     user = user_name(entry.stat().st_uid)
     program = (entry / "comm").read_text("utf-8", "replace").strip()
-    return PortHolder(int(entry.name), program, user, reads, guessed)
+    return PortHolder(int(entry.name), program, user, reads, guessed, _runtime(entry))
+
+
+def _runtime(entry: Path) -> Path | None:
+    """The runtime folder of a console server, as its command line or its environment has it."""
+    try:
+        argv = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
+        if _SERVER not in argv and ["console", "serve"] not in (argv[1:3], argv[2:4]):  # behind an interpreter
+            return None
+        given = [value for name, value in itertools.pairwise(argv) if name == "--runtime"]
+        if given:
+            return Path(given[-1])
+        environ = (entry / "environ").read_text("utf-8", "replace").split("\0")
+        return runtime_dir(dict(line.split("=", 1) for line in environ if "=" in line))
+    except OSError:  # another user's, or it ended meanwhile
+        return None
 
 
 def _reads(descriptor: Path) -> bool:

@@ -46,6 +46,7 @@ from lab.host.scheduling import (
 READ_BYTES = 4096  # N_TTY_BUF_SIZE of the kernel: a tty never has more for one read
 BACKLOG_CHUNKS = 64  # more are published before the next look, so that memory stays bounded
 BEATS_PER_REOPEN = 4  # a lost port is looked for five times a second
+BEATS_PER_LOOK = 20  # the socket is looked for once a second
 PORTS_AT_ONCE = 16  # of one answer to `status`: some 0.4 ms, in which no port is read
 _log = logging.getLogger(__name__)
 
@@ -253,6 +254,9 @@ class ConsoleServer:
         self._idle_states.forbid(self._probe.measuring)
         if self._beats % BEATS_PER_REOPEN == 0:
             self.ports.reopen_lost()
+        if self._beats % BEATS_PER_LOOK == 0 and not self._probe.measuring and not self._clients.reachable:
+            _log.error("the runtime folder was removed, so no client finds this server: it gives its ports back")
+            self.stop()
 
     def _publish(self) -> None:
         port, t_ns, data = self._backlog.popleft()

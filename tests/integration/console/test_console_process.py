@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes
@@ -102,3 +107,72 @@ def test_a_wrong_request_is_answered_and_does_no_harm(
     assert stranger.ask({"op": "hello", "protocol": 1})["protocol"] == 1
     assert says in stranger.ask(request_fields)["message"]
     assert bench.client().status().ports == []
+
+
+def ended(pid: int) -> bool:
+    """True once the process is gone; it is no child of this one."""
+    with contextlib.suppress(ProcessLookupError):
+        watched = os.pidfd_open(pid)
+        try:
+            return bool(select.select([watched], [], [], DEADLINE_S)[0])
+        finally:
+            os.close(watched)
+    return True
+
+
+@pytest.mark.parametrize("remove", ["folder", "socket", "renamed"])
+def test_a_server_whose_folder_was_removed_gives_its_ports_back_to_the_next_one(
+    bench: ConsoleBench, remove: str
+) -> None:
+    adapter = bench.adapter()
+    reader, _ = bench.opened(adapter)
+    orphan = reader.server_pid
+    if remove == "socket":
+        (bench.runtime / "console.sock").unlink()
+    elif remove == "folder":
+        shutil.rmtree(bench.runtime)  # as a session's end does it to /run/user/UID
+    else:
+        bench.runtime.rename(bench.folder / "aside")
+    assert ended(orphan), "nobody measures: a mere reader does not keep it"
+    client, info = bench.opened(adapter, write=True)
+    assert client.server_pid != orphan
+    adapter.say(b"U-Boot\r\n")
+    assert b"".join(chunk.data for chunk in read_bytes(client, 8)) == b"U-Boot\r\n"
+    assert info.meta.name == "uart0"
+
+
+def test_a_measurement_goes_on_when_the_folder_is_removed_and_another_one_is_told_what_holds_the_port(
+    bench: ConsoleBench,
+) -> None:
+    adapter = bench.adapter()
+    writer, _ = bench.opened(adapter, write=True)
+    orphan = writer.server_pid
+    shutil.rmtree(bench.runtime)
+    other = bench.client()
+    assert other.server_pid != orphan
+    with pytest.raises(LabTransientError, match=f"boardlab's console server of {bench.runtime}, user ") as caught:
+        other.open(adapter.link, name="uart0")
+    assert caught.value.failure == "console_shared"
+    assert f"the folder of pid {orphan} was removed while it ran" in str(caught.value).lower()
+    assert "getty" not in str(caught.value)
+    adapter.say(b"login: ")
+    assert b"".join(chunk.data for chunk in read_bytes(writer, 7)) == b"login: "
+    writer.close()
+    assert ended(orphan)
+    assert other.open(adapter.link, name="uart0").meta.name == "uart0"
+    bench.client().close()  # the orphan did not take the new server's socket with it
+
+
+def test_a_server_of_another_folder_is_named_with_the_way_to_use_it(bench: ConsoleBench, tmp_path: Path) -> None:
+    adapter = bench.adapter()
+    first, _ = bench.opened(adapter)
+    folder = tmp_path / "another"
+    with ConsoleClient(ensure_server(folder)) as second, pytest.raises(LabTransientError) as caught:
+        second.open(adapter.link, name="uart0")
+    assert (
+        f"Use it (BOARDLAB_RUNTIME={bench.runtime}), or end it (`lab console stop --runtime {bench.runtime}`)"
+        in str(caught.value)
+    )
+    with ConsoleClient(folder / "console.sock") as second:
+        second.stop()
+    first.close()
