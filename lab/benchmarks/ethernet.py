@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from attrs import define, evolve, field, frozen
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import first_line, lines, missing, refused
-from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_link, whole
+from lab.benchmarks.section import (
+    Bench,
+    Need,
+    ParsedReading,
+    Parser,
+    Row,
+    Rows,
+    Section,
+    Validity,
+    has_link,
+    link_mbit_s,
+    whole,
+)
 from lab.boards import BoardType
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
@@ -23,7 +35,11 @@ from lab.metrics import Flag
 # --- netperf's output with `-k` ---
 
 
-KEYS = "DIRECTION,THROUGHPUT,MEAN_LATENCY,LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_SEND_SIZE"
+_ELAPSED = "ELAPSED_TIME"  # outputs of earlier runs lack it
+KEYS = (
+    "DIRECTION,THROUGHPUT,MEAN_LATENCY,LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_SEND_SIZE,"
+    f"{_ELAPSED}"
+)
 _HEAD = re.compile(r"^MIGRATED (TCP STREAM|TCP MAERTS|UDP STREAM|OMNI) ")
 _PAIR = re.compile(r"^([A-Z_]+)=(-?\w[\w.]*)$")
 _PROBLEM = re.compile(r"not compiled in|[Cc]onnection refused|cannot connect|establish control|netperf: ")
@@ -39,6 +55,7 @@ class Netperf:
         local_cpu, remote_cpu: percent over all cores; None: not measured.
         sent_bytes, received_bytes, datagram_bytes: of the stream and of one send.
         start, end: its bytes in the output.
+        seconds: its duration; 0: not printed.
     """
 
     kind: str
@@ -50,6 +67,7 @@ class Netperf:
     datagram_bytes: float
     start: int
     end: int
+    seconds: float = 0.0
 
     @property
     def loss(self) -> float:
@@ -81,7 +99,7 @@ def parse(output: bytes, *kinds: str) -> list[Netperf]:
             spans[kind] = (spans[kind][0], line.end)
         elif line.text.strip():
             unknown = unknown or line.text
-    wanted = KEYS.split(",")
+    wanted = [key for key in KEYS.split(",") if key != _ELAPSED]
     for name in kinds:
         absent = [key for key in wanted if key not in blocks.get(name, {})]
         if absent:
@@ -111,6 +129,7 @@ def _result(kind: str, values: dict[str, str], span: tuple[int, int]) -> Netperf
             datagram_bytes=number("LOCAL_SEND_SIZE"),
             start=span[0],
             end=span[1],
+            seconds=number(_ELAPSED) if _ELAPSED in values else 0.0,
         )
     except ValueError as error:
         raise missing("netperf", f"numbers for {kind}", str(error)) from error
@@ -271,9 +290,9 @@ def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     if not loads:
         raise missing("netperf", "LOCAL_CPU_UTIL (option -c)", "LOCAL_CPU_UTIL=-1.00")
     values = {"throughput": sending.mbit_s + receiving.mbit_s, "cpu_load": sum(loads) / len(loads)}
-    end = max(sending.end, receiving.end)
+    end, seconds = max(sending.end, receiving.end), min(sending.seconds, receiving.seconds)
     return [
-        ParsedReading(f"ethernet.tcp.{name}", value, params, start=sending.start, end=end)
+        ParsedReading(f"ethernet.tcp.{name}", value, params, start=sending.start, end=end, seconds=seconds)
         for name, value in values.items()
     ]
 
@@ -285,7 +304,7 @@ def udp(
     (test,) = parse(output, "UDP STREAM")
     if test.sent_bytes <= 0:
         raise refused("netperf", "it sent nothing, which is no stream without loss (LOCAL_BYTES_SENT=0)")
-    pps = test.received_bytes / FRAMES[frame] / seconds
+    pps = test.received_bytes / FRAMES[frame] / (test.seconds or seconds)
     load = test.remote_cpu if params["direction"] == "ingress" else test.local_cpu
     if load is None:
         raise missing("netperf", "the board's CPU load (option -c or -C)", "CPU_UTIL=-1.00")
@@ -297,7 +316,7 @@ def udp(
         "cpu_load": load,
     } | ({"loss": 100 * test.loss} if loss else {})
     return [
-        ParsedReading(f"ethernet.udp.{name}", value, own, start=test.start, end=test.end)
+        ParsedReading(f"ethernet.udp.{name}", value, own, start=test.start, end=test.end, seconds=test.seconds)
         for name, value in found.items()
     ]
 
@@ -318,7 +337,10 @@ def _tcp_command(bench: Bench) -> str:
 
     tests = "TCP_STREAM", "TCP_MAERTS"
     files = " ".join(f"{_OUT}.{test}" for test in tests)
-    return f"{one(tests[0])} & {one(tests[1])} & wait; cat {files}; rm -f {files}"
+    return (
+        f"{one(tests[0])} & {one(tests[1])}; second=$?; wait $!; first=$?; cat {files}; rm -f {files}; "
+        "test $first = 0 && first=$second; (exit $first)"
+    )
 
 
 def _params(bench: Bench) -> dict[str, str]:
@@ -334,13 +356,39 @@ def _tcp_params(bench: Bench) -> dict[str, str]:
     return _params(bench) | ({"window": window} if window else {})
 
 
+def link_validity(bench: Bench, seconds: float, highest: Callable[[float], Mapping[str, float]]) -> Validity:
+    """The validity of numbers that came over the site's link.
+
+    Args:
+        highest: the link's rate in Mbit/s -> the most that a metric can be.
+    """
+    rate = link_mbit_s(bench.board, bench.site.interface)
+    return Validity(seconds, highest(rate), f"{bench.site.interface} at {rate:g} Mbit/s")
+
+
+def line_pps(mbit_s: float, frame: int) -> float:
+    """Frames a second that fill a line."""
+    return mbit_s * 1e6 / 8 / (frame + GAP_BYTES)
+
+
+def frame_limits(mbit_s: float, metric: str, frame: int) -> dict[str, float]:
+    """The most packets and throughput of frames on a line."""
+    pps = line_pps(mbit_s, frame)
+    return {f"{metric}.packets": pps / 1000, f"{metric}.throughput": pps * frame * 8 / 1e6}
+
+
 def port(board: BoardType, interface: str) -> str:
     """The guides' name of the port behind an interface."""
     return next((link.port for link in board.links if link.name == interface), "cpsw")
 
 
 def _tcp(bench: Bench) -> Iterator[ParsedReading]:
-    yield from bench.read(partial(tcp, params=_tcp_params(bench)), _tcp_command(bench), timeout_s=2 * LONG_S + 60)
+    yield from _read_tcp(bench, partial(tcp, params=_tcp_params(bench)))
+
+
+def _read_tcp(bench: Bench, parser: Parser) -> list[ParsedReading]:
+    validity = link_validity(bench, LONG_S, lambda rate: {"ethernet.tcp.throughput": 2 * rate})
+    return bench.read(parser, _tcp_command(bench), timeout_s=2 * LONG_S + 60, validity=validity)
 
 
 def _paced(bench: Bench) -> Iterator[ParsedReading]:
@@ -351,9 +399,9 @@ def _paced(bench: Bench) -> Iterator[ParsedReading]:
     before = match[1] if match else "0"  # as of a driver that shows nothing
     bench.run(f"ethtool -C {interface} rx-usecs {pacing}")
     try:
-        yield from bench.read(parser, _tcp_command(bench), timeout_s=2 * LONG_S + 60)
-    finally:
-        bench.run(f"ethtool -C {interface} rx-usecs {before}", check=False)
+        yield from _read_tcp(bench, parser)
+    finally:  # a driver that shows nothing may refuse the 0
+        bench.run(f"ethtool -C {interface} rx-usecs {before}", check=match is not None)
 
 
 def _netserver(bench: Bench) -> None:
@@ -366,7 +414,8 @@ def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, se
     ingress = direction == "ingress"
     address = bench.site.board if ingress else bench.site.tester
     command = _limited(pps, frame, seconds, address, "-C" if ingress else "-c")
-    return bench.read(parser, command, timeout_s=seconds + 60, on_tester=ingress)
+    validity = link_validity(bench, seconds, partial(frame_limits, metric="ethernet.udp", frame=frame))
+    return bench.read(parser, command, timeout_s=seconds + 60, on_tester=ingress, validity=validity)
 
 
 def _without_loss(bench: Bench, direction: str) -> Rows:
@@ -386,8 +435,7 @@ def _fastest(bench: Bench, direction: str, frame: int) -> Iterator[ParsedReading
             last[:] = [reading for reading in found if reading.metric != "ethernet.udp.loss"]
         return lost / 100
 
-    highest = line_mbit_s * 1e6 / 8 / (frame + GAP_BYTES)
-    found = search(send, lowest=LOWEST_PPS, highest=highest, step=1000 / BURST_MS)
+    found = search(send, lowest=LOWEST_PPS, highest=line_pps(line_mbit_s, frame), step=1000 / BURST_MS)
     yield from (_uncertain(reading, found, frame) for reading in last)
 
 

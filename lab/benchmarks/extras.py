@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Parser, Row, Rows, Section
+from lab.benchmarks.section import Bench, ParsedReading, Parser, Row, Rows, Section, Validity
 
 CHAPTER = "System Benchmarks"
 SHARE = 6  # of the time that the sections of the guides take: ten seconds
@@ -21,24 +21,40 @@ _TALK = r"^sysbench |^[A-Z][\w /-]+(?::.*|!|\.\.\.)?$|^ +[\w /()%.-]+:? .*$"
 
 def sysbench_cpu(output: bytes) -> list[ParsedReading]:
     """`sysbench cpu run`."""
-    rules = [rule(r"^ +events per second: +(\d+\.\d+)$", number("sysbench.events")), rule(_TALK)]
-    return read(output, "sysbench", rules)
+    return _sysbench_read(output, r"^ +events per second: +(\d+\.\d+)$", number("sysbench.events"))
 
 
 def sysbench_memory(output: bytes, operation: str) -> list[ParsedReading]:
     """`sysbench memory run`."""
     pattern = r"^\d+\.\d+ MiB transferred \((\d+\.\d+) MiB/sec\)$"
-    return read(output, "sysbench", [rule(pattern, number("sysbench.memory", {"operation": operation})), rule(_TALK)])
+    return _sysbench_read(output, pattern, number("sysbench.memory", {"operation": operation}))
+
+
+def _sysbench_read(
+    output: bytes, pattern: str, make: Callable[[re.Match[str]], list[ParsedReading]]
+) -> list[ParsedReading]:
+    """A number, with the time that sysbench prints below it."""
+    took: list[float] = []
+
+    def time(match: re.Match[str]) -> list[ParsedReading]:
+        took.append(float(match[1]))
+        return []
+
+    rules = [rule(pattern, make), rule(r"^ +total time: +(\d+\.\d+)s$", time), rule(_TALK)]
+    return [evolve(reading, seconds=max(took, default=0.0)) for reading in read(output, "sysbench", rules)]
 
 
 def stress_ng(output: bytes) -> list[ParsedReading]:
     """The table of `stress-ng --metrics-brief`: bogo operations a second of real time."""
 
     def row(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("stress_ng.rate", float(match[2]), {"stressor": match[1]})]
+        return [ParsedReading("stress_ng.rate", float(match[3]), {"stressor": match[1]}, seconds=float(match[2]))]
 
     rules = [
-        rule(r"^stress-ng: (?:info|metrc): +\[\d+\] ([a-z][\w-]*) +\d+(?: +\d+\.\d+){3} +(\d+\.\d+) +\d+\.\d+", row),
+        rule(
+            r"^stress-ng: (?:info|metrc): +\[\d+\] ([a-z][\w-]*) +\d+ +(\d+\.\d+)(?: +\d+\.\d+){2} +(\d+\.\d+) +\d+\.\d+",
+            row,
+        ),
         rule(r"^stress-ng: (?:info|metrc|debug|warn): "),
     ]
     return read(output, "stress-ng", rules)
@@ -47,7 +63,8 @@ def stress_ng(output: bytes) -> list[ParsedReading]:
 def _read(bench: Bench, parser: Parser, command: str) -> Iterator[ParsedReading]:
     """Run a command that gets its time as `{seconds}`."""
     seconds = max(1, bench.site.seconds // SHARE)
-    for reading in bench.read(parser, command.format(seconds=seconds), timeout_s=seconds + 30, check=True):
+    validity = Validity(seconds)  # interrupted, stress-ng prints its table
+    for reading in bench.read(parser, command.format(seconds=seconds), timeout_s=seconds + 30, validity=validity):
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 

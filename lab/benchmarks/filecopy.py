@@ -13,7 +13,7 @@ from functools import partial
 
 from lab.benchmarks import needs, scratchfs
 from lab.benchmarks.output import DD_SUMMARY, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, bus_validity, has_medium
 from lab.benchmarks.storage import BUFFERS, CHAPTERS, WEARS, WRITES
 
 FILE_BYTES = 100 << 20
@@ -33,15 +33,17 @@ def parse(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 
 
 def _rows(bench: Bench, medium: str, filesystem: str) -> Rows:
+    validity = bus_validity(bench, medium, {"storage.dd.throughput": 1.0})
+
     def one(size: int) -> Iterator[ParsedReading]:
         params = {"medium": medium, "filesystem": filesystem, "buffer": str(size)}
         write, back = (partial(parse, params={**params, "direction": way}) for way in ("write", "read"))
         scratchfs.make(bench, medium, filesystem)
         for _ in range(WRITES):
             command = f"dd if=/dev/zero of={FILE} bs={size} count={FILE_BYTES // size} conv=fsync 2>&1"
-            yield from bench.read(write, command, timeout_s=300, check=True)
+            yield from bench.read(write, command, timeout_s=300, validity=validity)
         scratchfs.cool(bench, medium, filesystem)
-        yield from bench.read(back, f"dd if={FILE} of=/dev/null bs={size} 2>&1", timeout_s=300, check=True)
+        yield from bench.read(back, f"dd if={FILE} of=/dev/null bs={size} 2>&1", timeout_s=300, validity=validity)
 
     for size in BUFFERS:
         yield Row(partial(one, size), {"buffer": str(size)})

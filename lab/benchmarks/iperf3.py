@@ -1,7 +1,8 @@
 """iperf3: TCP in both directions at once, UDP with possible loss.
 
 The server runs on the tester. UDP goes as fast as its sender can; what arrived is counted in packets, since iperf3
-rounds its rates, and throughput counts the bits of whole frames, as in `lab.benchmarks.ethernet`.
+rounds its rates, and throughput counts the bits of whole frames, as in `lab.benchmarks.ethernet`. The count must agree
+with iperf3's own rate, which comes from another counter.
 """
 
 from __future__ import annotations
@@ -13,37 +14,55 @@ from functools import partial
 from attrs import evolve
 
 from lab.benchmarks import needs
-from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
+from lab.benchmarks.ethernet import CHAPTER, FRAMES, frame_limits, link_validity, port
 from lab.benchmarks.output import printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link, whole
 
 # Beyond its test. The server ends first: one that floods a board which cannot tell it to stop would spoil all that follows.
 _SERVER_SPARE_S, _CLIENT_SPARE_S = 30, 60
 _WAYS = {"TX": "egress", "RX": "ingress"}
+_AGREED = 0.05  # of the rate: the packets' count and iperf3's own rate are of the same time
 _KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
+
+
+def _failed(match: re.Match[str]) -> list[ParsedReading]:
+    raise refused("iperf3", f"it failed on the way ({match[0]!r}), so its rates are those of a part")
+
+
+_FAILED = rule(r"^iperf3: (?:error|interrupt).*", _failed)
 
 
 def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """`iperf3 --bidir`: the received rates of both directions."""
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
-        own = {**params, "direction": _WAYS[match[1]]}
-        return [ParsedReading("ethernet.iperf3.throughput", float(match[2]), own, quantum=printed_step(match[2]))]
+        if not float(match[3]):
+            return []  # what a server that is gone received
+        own, step = {**params, "direction": _WAYS[match[1]]}, printed_step(match[3])
+        return [
+            ParsedReading("ethernet.iperf3.throughput", float(match[3]), own, quantum=step, seconds=float(match[2]))
+        ]
 
-    pattern = r"^\[ *\d+\]\[([TR]X)-C\] .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$"
-    return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=2)
+    pattern = r"^\[ *\d+\]\[([TR]X)-C\] +0\.00-(\d+\.\d+) +sec .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$"
+    return read(output, "iperf3", [rule(pattern, receiver), _FAILED, _KNOWN], expected=2)
 
 
 def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading]:
     """`iperf3 -u`: the receiver's summary."""
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
-        seconds, lost, total = float(match[1]), int(match[2]), int(match[3])
+        seconds, lost, total = float(match[1]), int(match[3]), int(match[4])
         if seconds <= 0 or total <= 0:
             return []
         if lost > total:
             raise refused("iperf3", f"more packets were lost than were sent ({match[0]!r})")
         packets = (total - lost) / seconds
+        counted, printed = packets * FRAMES[frame] * 8 / 1e6, float(match[2])
+        if abs(counted - printed) > _AGREED * printed + printed_step(match[2]):
+            raise refused(
+                "iperf3",
+                f"its count of packets is one of {counted:.6g} Mbit/s, and its own rate {printed:g} ({match[0]!r}): a counter overflowed",
+            )
         own = {**params, "frame_bytes": str(frame)}
         values = {
             "throughput": packets * frame * 8 / 1e6,
@@ -52,12 +71,12 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
         }
         steps = {name: value * printed_step(match[1]) / seconds for name, value in values.items() if name != "loss"}
         return [
-            ParsedReading(f"ethernet.iperf3.udp.{name}", value, own, quantum=steps.get(name, 0.0))
+            ParsedReading(f"ethernet.iperf3.udp.{name}", value, own, quantum=steps.get(name, 0.0), seconds=seconds)
             for name, value in values.items()
         ]
 
-    pattern = r"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (-?\d+)/(\d+) \([^)]*\) +receiver$"
-    return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=3)
+    pattern = r"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (\d+(?:\.\d+)?) Mbits/sec .* (-?\d+)/(\d+) \([^)]*\) +receiver$"
+    return read(output, "iperf3", [rule(pattern, receiver), _FAILED, _KNOWN], expected=3)
 
 
 def _serve(bench: Bench) -> None:
@@ -83,7 +102,9 @@ def _tcp(bench: Bench) -> Iterator[ParsedReading]:
     seconds, params = bench.site.seconds, {"port": port(bench.board, bench.site.interface)}
     _serve(bench)
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --bidir -f m"
-    yield from _doubted(bench, bench.read(partial(tcp, params=params), command, timeout_s=seconds + _CLIENT_SPARE_S))
+    parser, limit_s = partial(tcp, params=params), seconds + _CLIENT_SPARE_S
+    validity = link_validity(bench, seconds, lambda rate: {"ethernet.iperf3.throughput": rate})
+    yield from _doubted(bench, bench.read(parser, command, timeout_s=limit_s, validity=validity))
 
 
 def _udp(bench: Bench) -> Rows:
@@ -97,7 +118,9 @@ def _one_udp(bench: Bench, way: str, frame: int) -> Iterator[ParsedReading]:
     _serve(bench)
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --udp --bitrate 0 --length {FRAMES[frame]} -f m{option}"
     parser = partial(udp, frame=frame, params={"port": port(bench.board, bench.site.interface), "direction": way})
-    yield from _doubted(bench, bench.read(parser, command, timeout_s=seconds + _CLIENT_SPARE_S))
+    validity = link_validity(bench, seconds, partial(frame_limits, metric="ethernet.iperf3.udp", frame=frame))
+    found = bench.read(parser, command, timeout_s=seconds + _CLIENT_SPARE_S, validity=validity)
+    yield from _doubted(bench, found)
 
 
 _NEEDS = (needs.link_speed(), needs.private_link(), needs.tool("iperf3"), needs.tool_of_tester("iperf3"))

@@ -15,6 +15,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks import output as benchmarks_output
+from lab.benchmarks.ethernet import line_pps, link_validity
 from lab.benchmarks.output import first_line, missing, printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, Need, ParsedReading, Parser, Row, Rows, Section, has_link
 from lab.errors import BoardStableError
@@ -38,10 +39,12 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     rates: dict[str, float] = {}
     steps: dict[str, float] = {}
     counts: dict[str, int] = {}
+    took: list[float] = []
 
     def rate(match: re.Match[str]) -> list[ParsedReading]:
-        rates[match[1]] = float(match[2])
-        steps[match[1]] = printed_step(match[2])
+        rates[match[1]] = float(match[3])
+        steps[match[1]] = printed_step(match[3])
+        took.append(float(match[2]))
         return []
 
     def count(match: re.Match[str]) -> list[ParsedReading]:
@@ -50,7 +53,7 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
 
     rules = [
         rule(r"^packets (before|after) (\d+) (\d+)$", count),
-        rule(r"^\[ *(\d+)\] +0\.0+-\d+\.\d+ sec .*? (\d+(?:\.\d+)?) Mbits/sec$", rate),
+        rule(r"^\[ *(\d+)\] +0\.0+-(\d+\.\d+) sec .*? (\d+(?:\.\d+)?) Mbits/sec$", rate),
         rule(r"^-+$|^Client|^Server|^TCP window|^\[|^Linux |^[\d:]+ |^Average|^WARNING"),
     ]
     read(output, "iperf", rules, expected=0)
@@ -59,10 +62,11 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     if counts["after"] < counts["before"]:
         raise refused("the tunnel test", "the interface counts fewer packets than before: its counters began anew")
     packets = (counts["after"] - counts["before"]) / seconds / 1000
+    of = partial(ParsedReading, params=params, end=len(output), seconds=min(took))
     return [
-        ParsedReading("ipsec.throughput", sum(rates.values()), params, quantum=sum(steps.values()), end=len(output)),
-        ParsedReading("ipsec.packets", packets, params, end=len(output)),
-        ParsedReading("ipsec.cpu_load", benchmarks_output.parse(output).percent, params, end=len(output)),
+        of("ipsec.throughput", sum(rates.values()), quantum=sum(steps.values())),
+        of("ipsec.packets", packets),
+        of("ipsec.cpu_load", benchmarks_output.parse(output).percent),
     ]
 
 
@@ -130,9 +134,12 @@ def _tunnelled(bench: Bench, commands: list[str], parser: Parser) -> list[Parsed
     count = f"cat {folder}/tx_packets {folder}/rx_packets"
     command = (
         f"echo packets before $({count}); iperf -c {site.tester} -d -f m -t {SECONDS} > {_OUT} 2>&1 & sleep 5; "
-        f"mpstat -P ALL {SECONDS - 10} 1; wait; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}"
+        f"mpstat -P ALL {SECONDS - 10} 1; wait $!; status=$?; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}; (exit $status)"
     )
-    return bench.read(parser, command, timeout_s=SECONDS + 120)
+    validity = link_validity(
+        bench, SECONDS, lambda rate: {"ipsec.throughput": 2 * rate, "ipsec.packets": 2 * line_pps(rate, 64) / 1000}
+    )
+    return bench.read(parser, command, timeout_s=SECONDS + 120, validity=validity)
 
 
 def _takes(bench: Bench, state: str) -> bool:

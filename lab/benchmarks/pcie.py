@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+
+from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, Validity, has_link
 
 WINDOWS_KIB = (8, 16, 32, 64, 128, 256)
 SECONDS = 60
@@ -15,11 +18,13 @@ INTERFACE = "enp1s0"
 
 def parse(output: bytes, window: str) -> list[ParsedReading]:
     """iperf 2 with `-f m`; a line of the whole interval."""
+
+    def rate(match: re.Match[str]) -> list[ParsedReading]:
+        (reading,) = number("pcie.ethernet.throughput", {"window": window}, group=2)(match)
+        return [evolve(reading, seconds=float(match[1]))]
+
     rules = [
-        rule(
-            r"^\[ *\d+\] +0\.0+-\d+\.\d+ sec .*?(\d+(?:\.\d+)?) Mbits/sec$",
-            number("pcie.ethernet.throughput", {"window": window}),
-        ),
+        rule(r"^\[ *\d+\] +0\.0+-(\d+\.\d+) sec .*?(\d+(?:\.\d+)?) Mbits/sec$", rate),
         rule(r"^-+$|^Client connecting|^TCP window|^\[|^WARNING"),
     ]
     return read(output, "iperf", rules)
@@ -30,7 +35,8 @@ def _rows(bench: Bench) -> Rows:
     for window in WINDOWS_KIB:
         command = f"iperf -c {bench.site.tester} -m -f m -t {SECONDS} -w {window}K"
         parser = partial(parse, window=str(window))
-        yield Row(partial(bench.read, parser, command, timeout_s=SECONDS + 60), {"window": str(window)})
+        one = partial(bench.read, parser, command, timeout_s=SECONDS + 60, validity=Validity(SECONDS))
+        yield Row(one, {"window": str(window)})
 
 
 SECTION = Section(

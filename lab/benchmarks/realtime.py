@@ -9,7 +9,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import first_line, lines, missing, refused
-from lab.benchmarks.section import Bench, ParsedReading, Section, whole
+from lab.benchmarks.section import Bench, ParsedReading, Section, Validity, whole
 from lab.benchmarks.site import MINUTE_S
 from lab.metrics import Flag
 
@@ -92,7 +92,8 @@ def _quantile(column: dict[int, int], every: int, share: float) -> int:
 
 def _measure(bench: Bench) -> Iterator[ParsedReading]:
     seconds = bench.site.seconds
-    for reading in bench.read(parse, f"{COMMAND} {seconds}", timeout_s=seconds + 60):
+    # Interrupted, it prints its histogram and ends with status 0.
+    for reading in bench.read(parse, f"{COMMAND} {seconds}", timeout_s=seconds + 60, validity=Validity(seconds)):
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 

@@ -24,7 +24,7 @@ def of_medium(medium: str, filesystem: str) -> tuple[Need, ...]:
 def make(bench: Bench, medium: str, filesystem: str) -> None:
     """Format and mount, without sync, which is many times slower."""
     device = bench.site.scratch[medium]
-    bench.run(f"umount {device} 2>/dev/null; mkdir -p {MOUNT}", check=False)
+    bench.run(f"umount {device} 2>/dev/null; mkdir -p {MOUNT}")
     if filesystem == "ubifs":
         bench.run(f"flash_eraseall {device}", timeout_s=300)
         bench.run(f"ubiattach -p {device} && ubimkvol /dev/ubi0 -N boardlab -m", timeout_s=60)
@@ -45,7 +45,7 @@ def leave(bench: Bench) -> None:
     """Unmount it, if mounted."""
     bench.run(f"umount {MOUNT} 2>/dev/null; rmdir {MOUNT} 2>/dev/null", check=False)
     if bench.status(f"grep -q ' {MOUNT} ' /proc/mounts") == 0:
-        bench.run(f"umount -l {MOUNT}", check=False)
+        bench.run(f"umount -l {MOUNT}")
 
 
 def detach(bench: Bench) -> None:

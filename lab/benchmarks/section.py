@@ -7,7 +7,7 @@ readings, so that recorded output can be parsed again years later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -33,6 +33,7 @@ class ParsedReading:
             sample's uncertainty. 0: the metric's resolution suffices.
         start, end: its bytes in the output.
         flags: doubts about it.
+        seconds: duration of the measurement as the program printed it; 0: not printed.
     """
 
     metric: str
@@ -42,6 +43,7 @@ class ParsedReading:
     start: int = 0
     end: int = 0
     flags: frozenset[Flag] = frozenset()
+    seconds: float = 0.0
 
     @property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -86,6 +88,43 @@ class OutputSpan:
 SpanParser: TypeAlias = Callable[[bytes, OutputSpan], "list[ParsedReading]"]
 
 
+@frozen
+class HarmlessStatus:
+    """Exit statuses other than 0 with which a program's numbers are valid.
+
+    Attributes:
+        statuses: those.
+        reason: why the numbers are valid.
+        output: regular expression that the output has then; empty: any output.
+    """
+
+    statuses: Container[int]
+    reason: str
+    output: str = ""
+
+
+@frozen
+class Validity:
+    """The conditions under which the numbers of a command are valid.
+
+    `lab.run.session` checks them for all sections.
+
+    Attributes:
+        seconds: the duration that the command asks for; 0: it asks for none.
+        highest: metric -> the most that the carrier can do, in the metric's unit; 0: unknown.
+        carrier: the link or medium behind `highest`, for messages.
+        harmless: exit statuses other than 0 with which the numbers are valid.
+    """
+
+    seconds: float = 0.0
+    highest: Mapping[str, float] = Factory(dict)
+    carrier: str = ""
+    harmless: tuple[HarmlessStatus, ...] = ()
+
+
+ALWAYS: Final = Validity()  # of a command that ends by itself, and whose status counts
+
+
 class Bench(Protocol):
     """A board's prompt and its tester; all commands are recorded."""
 
@@ -127,26 +166,34 @@ class Bench(Protocol):
         *,
         timeout_s: float = 30.0,
         on_tester: bool = False,
-        check: bool = False,
+        validity: Validity = ALWAYS,
     ) -> list[ParsedReading]:
         """Run a command and parse its output; readings know their bytes.
 
-        Args:
-            check: refuse the output of a failed command. Off for programs with a meaningless exit status.
+        A command that failed has no numbers.
 
         Raises:
-            TestTransientError: the output lacks expected numbers.
-            BoardTransientError: so does it, and the command failed on the board; or it failed, and `check` is on.
-            LabTransientError: it failed on the tester, and `check` is on.
+            BoardTransientError: the command failed on the board.
+            LabTransientError: it failed on the tester.
+            TestTransientError: the output lacks expected numbers, is of a shorter run than asked for, or has a number that the
+                carrier cannot reach.
         """
         ...
 
-    def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
+    def timed(
+        self,
+        parser: SpanParser,
+        command: str,
+        marks: Marks,
+        *,
+        timeout_s: float = 30.0,
+        validity: Validity = ALWAYS,
+    ) -> list[ParsedReading]:
         """Run a command and parse its output with the marks' span.
 
         Raises:
-            TestTransientError: a text did not come, or the output lacks expected numbers.
-            BoardTransientError: so does it, and the command failed.
+            BoardTransientError: the command failed.
+            TestTransientError: a text did not come, or as of `read`.
             LabTransientError: the stamps of the span are unreliable.
             ConfigurationError: the board's console gives no stamps.
         """
@@ -275,6 +322,24 @@ def has_feature(name: str) -> Callable[[BoardType], bool]:
 def has_medium(medium: str) -> Callable[[BoardType], bool]:
     """Boards with this medium."""
     return lambda board: medium in board.media
+
+
+def link_mbit_s(board: BoardType, interface: str) -> float:
+    """The line rate of an interface; 0: unknown, or of a virtual board, whose links have none."""
+    if board.virtual:
+        return 0.0
+    return next((link.mbit_s for link in board.links if link.name == interface), 0.0)
+
+
+def bus_validity(bench: Bench, medium: str, factors: Mapping[str, float], seconds: float = 0.0) -> Validity:
+    """The validity of numbers that came over a medium's bus.
+
+    Args:
+        factors: metric -> its unit's value of 1 MB/s.
+    """
+    mb_s = bench.board.media[medium].mb_s if medium in bench.board.media else 0.0
+    highest = {metric: factor * mb_s for metric, factor in factors.items()}
+    return Validity(seconds, highest, f"the bus of {medium}")
 
 
 def named(sections: Iterable[Section]) -> dict[str, Section]:

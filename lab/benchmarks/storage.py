@@ -15,7 +15,7 @@ from attrs import evolve
 from lab.benchmarks import needs, scratchfs
 from lab.benchmarks import output as benchmarks_output
 from lab.benchmarks.output import cut_time, lines, missing, printed_step, read, refused, rule
-from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium, whole
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, bus_validity, has_medium, whole
 
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
 BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
@@ -49,14 +49,14 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
         value = float(match[2]) * _UNITS[match[3]]
         own = {**params, "direction": match[1].lower()}
         step = printed_step(match[2]) * _UNITS[match[3]]
-        return [ParsedReading("storage.fio.throughput", value, own, quantum=step)]
+        return [ParsedReading("storage.fio.throughput", value, own, quantum=step, seconds=int(match[4]) / 1000)]
 
     def failed(match: re.Match[str]) -> list[ParsedReading]:
         raise refused("fio", f"it failed on the way ({match[0].strip()!r}), so its rate is that of a part")
 
     rules = [
-        rule(r"^boardlab: .*\berr= *[1-9].*", failed),
-        rule(r"^ *(READ|WRITE): bw=\S+ \((\d+(?:\.\d+)?)([kMG]?B)/s\), ", summary),
+        rule(r"^boardlab: .*\berr= *[1-9].*|^fio: terminating.*", failed),
+        rule(r"^ *(READ|WRITE): bw=\S+ \((\d+(?:\.\d+)?)([kMG]?B)/s\), .*\brun=(\d+)-\d+msec", summary),
         rule(
             r"^fio-|^Starting|^ *(?:read|write|slat|clat|lat|bw|iops|cpu|IO depths|submit|complete|issued|latency)\b"
         ),
@@ -68,7 +68,9 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     load = benchmarks_output.parse(output)
     return [
         throughput,
-        ParsedReading("storage.fio.cpu_load", load.percent, throughput.params, start=load.start, end=load.end),
+        evolve(
+            throughput, metric="storage.fio.cpu_load", value=load.percent, quantum=0.0, start=load.start, end=load.end
+        ),
     ]
 
 
@@ -113,12 +115,14 @@ def largest_mtd(output: bytes) -> str:
 def _ospi(bench: Bench) -> Iterator[ParsedReading]:
     device = largest_mtd(bench.run("cat /proc/mtd"))
     command = f"env time -p dd if=/dev/{device} of=/dev/null bs={OSPI_BYTES} count=1 2>&1"
-    yield from bench.read(ospi, command, timeout_s=120, check=True)
+    validity = bus_validity(bench, "ospi", {"ospi.raw.throughput": 1e6 / 2**20})
+    yield from bench.read(ospi, command, timeout_s=120, validity=validity)
 
 
 def _files(bench: Bench, medium: str, filesystem: str) -> Rows:
     params = {"medium": medium, "filesystem": filesystem}
     parser = partial(file_test, params=params)
+    validity = bus_validity(bench, medium, {"storage.file.throughput": 1.0})
     bench.run(f"dd if=/dev/urandom of={SOURCE} bs=1M count=10", timeout_s=60)
 
     def one(size: int) -> Iterator[ParsedReading]:
@@ -126,9 +130,9 @@ def _files(bench: Bench, medium: str, filesystem: str) -> Rows:
         test = f"-file {scratchfs.MOUNT}/test -buffer_size {size} -file_size 100 -performance"
         for _ in range(WRITES):
             command = f"filesystem_tests -write -src_file {SOURCE} -srcfile_size 10 {test}"
-            yield from bench.read(parser, command, timeout_s=300)
+            yield from bench.read(parser, command, timeout_s=300, validity=validity)
         scratchfs.cool(bench, medium, filesystem)
-        yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300)
+        yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300, validity=validity)
 
     for size in BUFFERS:
         yield Row(partial(one, size), {"buffer": str(size)})
@@ -137,6 +141,7 @@ def _files(bench: Bench, medium: str, filesystem: str) -> Rows:
 def _fio(bench: Bench, medium: str, filesystem: str) -> Rows:
     seconds = bench.site.seconds
     before = seconds // 12  # the load is that of the time between, as the vendor's
+    validity = bus_validity(bench, medium, {"storage.fio.throughput": 1.0}, seconds)
     scratchfs.make(bench, medium, filesystem)
 
     def one(direction: str, size: str) -> Iterator[ParsedReading]:
@@ -144,9 +149,10 @@ def _fio(bench: Bench, medium: str, filesystem: str) -> Rows:
         command = (
             f"fio --name boardlab --directory={scratchfs.MOUNT} --size=1g --rw={direction} --blocksize={size} "
             f"--ioengine=libaio --iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={seconds} --time_based "
-            f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait; cat {FIO_OUT}"
+            f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait $!; status=$?; cat {FIO_OUT}; "
+            "(exit $status)"
         )
-        found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120)
+        found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120, validity=validity)
         yield from (evolve(reading, flags=reading.flags | bench.site.doubts) for reading in found)
 
     for direction in ("write", "read"):

@@ -12,11 +12,25 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import cut_time, first_line, lines, missing, read, refused, rule
-from lab.benchmarks.section import Bench, Marks, OutputSpan, ParsedReading, Row, Rows, Section, has_medium, whole
+from lab.benchmarks.section import (
+    Bench,
+    Marks,
+    OutputSpan,
+    ParsedReading,
+    Row,
+    Rows,
+    Section,
+    Validity,
+    bus_validity,
+    has_medium,
+    link_mbit_s,
+    whole,
+)
 from lab.errors import BoardStableError, ConfigurationError, LabTransientError
 from lab.metrics import Flag
 
 BLOCK = 512
+KIB_S = 1e6 / 1024  # of 1 MB/s
 APART = 0x800_0000  # bytes between the two buffers in memory
 EMMC_BYTES = (0x200_0000, 0x400_0000)
 FAT_BYTES = (0x40_0000, 0x80_0000, 0x100_0000)
@@ -77,7 +91,8 @@ def _compare(bench: Bench, first: int, second: int, size: int, what: str) -> Non
 
 def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -> list[ParsedReading]:
     parser = partial(parse, size=size, medium=medium, direction=direction)
-    return bench.read(parser, f"time {command}", timeout_s=600)
+    validity = bus_validity(bench, medium, {"uboot.throughput": KIB_S})
+    return bench.read(parser, f"time {command}", timeout_s=600, validity=validity)
 
 
 # Commands that find and choose a medium, by U-Boot's interface.
@@ -236,13 +251,15 @@ def _blocks(bench: Bench, medium: str, interface: str, number: str, address: int
             bench.run(command)
     command = f"{interface} read {address:x} 0 {BYTES // BLOCK:x}"
     parser = partial(parse_read, metric=READ, pattern=_BLOCKS_READ, params={"medium": medium}, unit=BLOCK, asked=BYTES)
-    return bench.timed(parser, command, _OF_BLOCKS, timeout_s=_TIMEOUT_S)
+    validity = bus_validity(bench, medium, {READ: KIB_S})
+    return bench.timed(parser, command, _OF_BLOCKS, timeout_s=_TIMEOUT_S, validity=validity)
 
 
 def _flash_read(bench: Bench, medium: str, number: str, address: int) -> Iterable[ParsedReading]:
     bench.run(f"sf probe {number}".strip())
     parser = partial(parse_read, metric=READ, pattern=_FLASH_READ, params={"medium": medium}, unit=1, asked=BYTES)
-    return bench.timed(parser, f"sf read {address:x} 0 {BYTES:x}", _OF_FLASH, timeout_s=_TIMEOUT_S)
+    command, validity = f"sf read {address:x} 0 {BYTES:x}", bus_validity(bench, medium, {READ: KIB_S})
+    return bench.timed(parser, command, _OF_FLASH, timeout_s=_TIMEOUT_S, validity=validity)
 
 
 def _media(bench: Bench) -> Rows:
@@ -283,7 +300,12 @@ def _tftp(bench: Bench) -> Iterator[ParsedReading]:
     if bench.status("printenv ipaddr"):
         bench.run("setenv autoload no")
         bench.run("dhcp", timeout_s=60)
-    yield from bench.timed(parse_tftp, f"tftpboot {address:x} {bench.site.tftp}", _OF_TFTP, timeout_s=_TIMEOUT_S)
+    fastest = max(
+        (link_mbit_s(bench.board, link.name) for link in bench.board.links), default=0.0
+    )  # any may be U-Boot's
+    validity = Validity(0, {LOADED: fastest / 8 * KIB_S}, "the fastest link")
+    command = f"tftpboot {address:x} {bench.site.tftp}"
+    yield from bench.timed(parse_tftp, command, _OF_TFTP, timeout_s=_TIMEOUT_S, validity=validity)
 
 
 READ_SECTIONS = (

@@ -68,6 +68,7 @@ class Medium:
         uboot: U-Boot's interface to it, as in `load mmc 0:1 …`.
         image: a build's image of a whole medium goes on it. parts: files of a build -> their offset in bytes. Both for
             `lab release make`; without either in a board type, the places of TI's K3 boards are used.
+        mb_s: the most that its bus can carry, in MB/s; 0: unknown.
     """
 
     boot_mode: int = field(validator=validators.ge(0))
@@ -76,6 +77,7 @@ class Medium:
     uboot: str = "mmc"
     image: bool = False
     parts: dict[str, int] = Factory(dict)
+    mb_s: float = field(default=0.0, validator=validators.ge(0.0))
 
 
 @frozen

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import define, evolve, field, frozen
 
-from lab.benchmarks.section import Marks, OutputSpan, ParsedReading, Parser, SpanParser
+from lab.benchmarks.output import refused
+from lab.benchmarks.section import ALWAYS, Marks, OutputSpan, ParsedReading, Parser, SpanParser, Validity
 from lab.benchmarks.site import LabSite
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.host.clock import Clock
+from lab.metrics import by_name
+
+# Of the asked duration: programs round it and begin their clocks late. Beyond a carrier's limit: clocks and buffers of both ends.
+SHORTEST_SHARE: Final = 0.95
+HIGHEST_SHARE: Final = 1.05
+# A program's own words for its failure. In the output of `time -v` and others they are not the last line.
+_ERROR: Final = re.compile(
+    r"\b(?:error|fail(?:ed|ure)?|cannot|could not|can't|unable|refused|denied|terminat\w+|killed|interrupt\w*|invalid|no such|no space|"
+    r"not found|timed out)\b",
+    re.IGNORECASE,
+)
 
 
 @frozen
@@ -25,6 +38,22 @@ class CommandResult:
 
     lines: Sequence[str]
     status: int
+
+
+@frozen
+class _Ended:
+    """A command that ended on the board or the tester.
+
+    Attributes:
+        host: "board" or "tester".
+        seconds: from the command to its end, by the lab host's clock.
+    """
+
+    host: str
+    command: str
+    output: bytes
+    status: int
+    seconds: float
 
 
 class CommandHost(Protocol):
@@ -73,21 +102,21 @@ class BoardSession:
 
     def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
         """Run a command on the board, as `Bench.run`."""
-        output, status = self._run("board", self.host, command, timeout_s)
-        if check and status != 0:
-            raise _failed(command, status, output)
-        return output
+        ended = self._run("board", self.host, command, timeout_s)
+        if check and ended.status != 0:
+            raise _failed(ended)
+        return ended.output
 
     def status(self, command: str, *, timeout_s: float = 30.0) -> int:
         """Run a command for its exit status, as `Bench.status`."""
-        return self._run("board", self.host, command, timeout_s)[1]
+        return self._run("board", self.host, command, timeout_s).status
 
     def tester(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
         """Run a command on the tester, as `Bench.tester`."""
-        output, status = self._run("tester", self._tester(), command, timeout_s)
-        if check and status != 0:
-            raise _failed_on_tester(command, status, output)
-        return output
+        ended = self._run("tester", self._tester(), command, timeout_s)
+        if check and ended.status != 0:
+            raise _failed(ended)
+        return ended.output
 
     def read(
         self,
@@ -96,16 +125,21 @@ class BoardSession:
         *,
         timeout_s: float = 30.0,
         on_tester: bool = False,
-        check: bool = False,
+        validity: Validity = ALWAYS,
     ) -> list[ParsedReading]:
         """Read an output as `Bench.read`, with bytes of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
-        output, status = self._run(name, host, command, timeout_s)
-        if check and status != 0:
-            raise (_failed_on_tester if on_tester else _failed)(command, status, output)
-        return self._placed(parser, command, output, 0 if on_tester else status)
+        return self._valid(parser, self._run(name, host, command, timeout_s), validity)
 
-    def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
+    def timed(
+        self,
+        parser: SpanParser,
+        command: str,
+        marks: Marks,
+        *,
+        timeout_s: float = 30.0,
+        validity: Validity = ALWAYS,
+    ) -> list[ParsedReading]:
         """Time an output by the stamps, as `Bench.timed`."""
         if self.stamps is None:
             raise ConfigurationError(
@@ -113,21 +147,26 @@ class BoardSession:
                 "use a StampedConsoleDriver in the env"
             )
         span = self.stamps.since_now()
-        output, status = self._run("board", self.host, command, timeout_s)
-        return self._placed(lambda said: parser(said, span(marks)), command, output, status)
+        ended = self._run("board", self.host, command, timeout_s)
+        return self._valid(lambda output: parser(output, span(marks)), ended, validity)
 
-    def _placed(self, parser: Parser, command: str, output: bytes, status: int) -> list[ParsedReading]:
-        """Parse an output; positions become the transcript's.
+    def _valid(self, parser: Parser, ended: _Ended, validity: Validity) -> list[ParsedReading]:
+        """The readings of a command that pass its conditions; positions become the transcript's.
 
-        An unparsable output of a failed command is that command's failure.
+        Raises:
+            BoardTransientError, LabTransientError, TestTransientError: as of `Bench.read`.
         """
-        base = len(self.transcript) - len(output)
+        if not _is_good(ended, validity):
+            raise _failed(ended)
+        base = len(self.transcript) - len(ended.output)
         try:
-            readings = parser(output)
+            readings = parser(ended.output)
         except TestTransientError as error:
-            if status == 0:
+            if ended.status == 0:
                 raise
-            raise _failed(command, status, output) from error
+            raise _failed(ended) from error
+        for reading in readings:
+            _check(reading, ended, validity)
         return [evolve(r, start=r.start + base, end=r.end + base) for r in readings]
 
     def _tester(self) -> CommandHost:
@@ -137,7 +176,7 @@ class BoardSession:
             )
         return self.tester_host
 
-    def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> tuple[bytes, int]:
+    def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> _Ended:
         self.transcript += f"{name}$ {command}\n".encode()
         start_ns = self.clock.now_ns()
         try:
@@ -149,23 +188,59 @@ class BoardSession:
         head = f"# status {ended.status}, {seconds:.1f} s as the lab host saw it\n"
         output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")
         self.transcript += head.encode() + output
-        return output, ended.status
+        return _Ended(name, command, output, ended.status, seconds)
 
 
-def _failed(command: str, status: int, output: bytes) -> BoardTransientError:
-    return BoardTransientError(
-        f"`{command}` failed on the board with status {status}: {_last(output)!r}. Its output is in the attempt's log",
-        failure="command_failed",
+# --- Validity of a command's numbers ---
+
+
+def _is_good(ended: _Ended, validity: Validity) -> bool:
+    """True if the command's exit status lets its numbers stand."""
+    text = ended.output.decode("utf-8", "replace")
+    return ended.status == 0 or any(
+        ended.status in harmless.statuses and re.search(harmless.output, text) for harmless in validity.harmless
     )
 
 
-def _failed_on_tester(command: str, status: int, output: bytes) -> LabTransientError:
-    return LabTransientError(
-        f"`{command}` failed on the tester with status {status}: {_last(output)!r}. Its output is in the attempt's log",
-        failure="tester_command_failed",
+def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
+    """Check a reading's duration and value.
+
+    The duration is the program's; of one that prints none, the lab host's between command and prompt.
+
+    Raises:
+        TestTransientError: its duration is shorter than asked for, or its value is beyond the carrier's limit.
+    """
+    seconds = reading.seconds or ended.seconds
+    if seconds < validity.seconds * SHORTEST_SHARE:
+        raise refused(
+            f"`{ended.command}` on the {ended.host}",
+            f"it ran for {seconds:.3g} of the {validity.seconds:g} s that it was asked for, so its numbers are of a part: something "
+            f"ended it early ({_own_error(ended.output)!r})",
+        )
+    highest = validity.highest.get(reading.metric, 0.0)
+    if highest and reading.value - min(reading.quantum, reading.value) / 2 > highest * HIGHEST_SHARE:
+        unit = by_name(reading.metric).unit
+        raise refused(
+            f"`{ended.command}` on the {ended.host}",
+            f"{reading.metric} is {reading.value:.6g} {unit}, and {validity.carrier} carries at most {highest:.6g} {unit}: a counter or a "
+            "clock of the program is wrong, or its output is damaged. Another program or version may count right",
+        )
+
+
+def _failed(ended: _Ended) -> BoardTransientError | LabTransientError:
+    kind, failure = (
+        (LabTransientError, "tester_command_failed")
+        if ended.host == "tester"
+        else (BoardTransientError, "command_failed")
+    )
+    return kind(
+        f"`{ended.command}` failed on the {ended.host} with status {ended.status}: {_own_error(ended.output)!r}. Its output is in the "
+        "attempt's log",
+        failure=failure,
     )
 
 
-def _last(output: bytes) -> str:
-    text = output.decode("utf-8", "replace").strip()
-    return text.splitlines()[-1] if text else ""
+def _own_error(output: bytes) -> str:
+    """The line in which a program names its error; its last line if none does."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")

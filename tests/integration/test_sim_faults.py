@@ -27,7 +27,9 @@ from lab.virtual.sim.faults.catalogue import FAULTS
 
 BY_CHANCE_SEEDS = range(either(2, 6))
 BOARD = {
-    name: kind for name, kind in FAULTS.items() if kind.outcome.trial not in {"rails", "section", "provision"}
+    name: kind
+    for name, kind in FAULTS.items()
+    if kind.outcome.trial not in {"rails", "section", "program", "provision"}
 }  # of the rails: test_rail_faults.py
 PROVISION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "provision"]
 SECTION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "section"]

@@ -14,7 +14,7 @@ from attrs import define, field
 from lab.virtual.sim.machine import Machine, Task
 from lab.virtual.sim.model import Model, model
 from lab.virtual.sim.network import NoNetwork, TftpClient
-from lab.virtual.sim.program import CpuResetError, Pause, Program, Say
+from lab.virtual.sim.program import CpuResetError, Interruption, Pause, Program, Say
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.sim.storage import Storage
 from lab.virtual.sim.timing import Durations, dice, draw
@@ -64,6 +64,10 @@ class Hooks(Protocol):
 
     def refuses(self, command: str) -> str:
         """Error text of a refused command; empty: it is not refused."""
+        ...
+
+    def interruption(self, command: str) -> Interruption | None:
+        """Early end of a command; None: it does all its work."""
         ...
 
     def printk(self, line: str) -> str:

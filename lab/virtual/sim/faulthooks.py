@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lab.boards import SdkRelease
     from lab.virtual.sim.computer import Computer
-    from lab.virtual.sim.program import Program
+    from lab.virtual.sim.program import Interruption, Program
     from lab.virtual.sim.setup import SimSetup
     from lab.virtual.sim.timing import Durations
 
@@ -120,6 +120,10 @@ class FaultHooks:
         The command's words are joined by blanks.
         """
         return ""
+
+    def interruption(self, command: str) -> Interruption | None:
+        """Early end of a command; None: it does all its work."""
+        return None
 
     def printk(self, line: str) -> str:
         """Console text of a kernel log line; empty: nothing."""

@@ -7,8 +7,9 @@ Programs know no clock and no file. A `Machine` carries their effects out, in re
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+import re
+from collections.abc import Generator, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
@@ -88,3 +89,36 @@ class PowerDownError(Exception):
     def __init__(self, *wakes: str) -> None:
         super().__init__(*wakes)
         self.wakes = wakes
+
+
+# --- Programs that end early ---
+
+
+# Options whose next word is a duration: iperf3, netperf, cyclictest, stress-ng.
+_DURATIONS: Final = frozenset({"-t", "-l", "-D", "--timeout"})
+
+
+@frozen
+class Interruption:
+    """A program that ends before its time.
+
+    Attributes:
+        share: of the time that it was asked for.
+        text: its error; empty: it says nothing.
+        status: its exit status.
+    """
+
+    share: float
+    text: str
+    status: int
+
+    def shortened(self, arguments: Sequence[str]) -> list[str]:
+        """The arguments of a program that runs for that share of its time."""
+        words = list(arguments)
+        for at, word in enumerate(words):
+            option = words[at - 1] if at else ""
+            if (option in _DURATIONS and word.rstrip("s").isdigit()) or word.startswith(("--runtime=", "--time=")):
+                words[at] = re.sub(
+                    r"\d+", lambda number: str(max(1, round(int(number[0]) * self.share))), word, count=1
+                )
+        return words

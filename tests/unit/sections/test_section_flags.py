@@ -29,6 +29,7 @@ REMOTE_CPU_UTIL=-1.00
 LOCAL_BYTES_SENT={sent}
 REMOTE_BYTES_RECVD={received}
 LOCAL_SEND_SIZE={size}
+ELAPSED_TIME={seconds}.00
 """
 
 
@@ -49,7 +50,9 @@ class LossyLink(ScriptedHost):
         if seconds == ethernet.LONG_S and self.disturbed:
             self.disturbed -= 1
             loss = 1e-3
-        return CommandResult(_STREAM.format(sent=sent, received=round(sent * (1 - loss)), size=size).splitlines(), 0)
+        return CommandResult(
+            _STREAM.format(sent=sent, received=round(sent * (1 - loss)), size=size, seconds=seconds).splitlines(), 0
+        )
 
 
 @pytest.fixture

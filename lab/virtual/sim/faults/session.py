@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import define, field, validators
 
 from lab.virtual.sim.faults.base import Fault, FaultOutcome, point
-from lab.virtual.sim.program import NS_PER_S, Pause, Program
+from lab.virtual.sim.program import NS_PER_S, Interruption, Pause, Program
 
 if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
@@ -56,6 +56,27 @@ class ProgramRefused(Fault):
     def refuses(self, command: str) -> str:
         """Error text of alsa-lib's aplay for a refused command."""
         return "Sample format or rate not available: Invalid argument" if self.words in f"{command} " else ""
+
+
+@define(kw_only=True, eq=False)
+class ProgramInterrupted(Fault):
+    """A program ends early and prints a summary of what it did.
+
+    Attributes:
+        words: of the command lines that end early, as they stand there.
+        share: of the time that it was asked for. text: its error. status: its exit status; some programs end with 0.
+    """
+
+    name: ClassVar[str] = "program_interrupted"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("command_failed", "unreadable_output"), trial="program")
+    words: str = field(default="iperf3 ", validator=validators.min_len(1))
+    share: float = field(default=0.4, validator=validators.and_(validators.gt(0.0), validators.lt(1.0)))
+    text: str = field(default="iperf3: error - the server has terminated")
+    status: int = field(default=1, validator=validators.in_(range(256)))
+
+    def interruption(self, command: str) -> Interruption | None:
+        """The early end of a command with these words."""
+        return Interruption(self.share, self.text, self.status) if self.words in f"{command} " else None
 
 
 @define(kw_only=True, eq=False)

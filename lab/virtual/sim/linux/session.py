@@ -92,6 +92,10 @@ class LoginSession:
                 if said := trouble.refuses(" ".join(arguments)):
                     yield from streams.out(f"{said}\n".encode())
                     return 1
+                if (cut := trouble.interruption(" ".join(arguments))) is not None:
+                    yield from tool(self, cut.shortened(arguments), streams, shell)
+                    yield from streams.err(f"{cut.text}\n".encode())
+                    return cut.status
             return (yield from tool(self, arguments, streams, shell))
 
         return run

@@ -10,6 +10,7 @@ from lab.virtual.sim.program import Program
 from lab.virtual.sim.sample_outputs.image import media_of
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 
+_BUSY_BUS = 0.9  # of what a bus can carry
 _SMALL = (
     *("flash_eraseall", "ubiattach", "ubidetach", "ubimkvol", "losetup", "rmdir", "fsck"),
     *("mkfs.ext2", "mkfs.ext3", "mkfs.ext4", "mkfs.vfat"),
@@ -34,11 +35,19 @@ def _mounted(session: LoginSession) -> dict[str, str]:
     return {"medium": settings.get("mounted", "sd"), "filesystem": settings.get("filesystem", "ext4")}
 
 
+def _on_medium(session: LoginSession, metric: str, params: Mapping[str, str]) -> float:
+    """A drawn rate (MB/s) that the medium's bus can carry; a relative's figure may be of another medium."""
+    rate = drawn(session, metric, 20.0, **params)
+    media = session.computer.model.board.media
+    most = media[params["medium"]].mb_s if params["medium"] in media else 0.0
+    return min(rate, _BUSY_BUS * most) if most else rate
+
+
 def _files(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     mode = "write" if "-write" in arguments else "read"
     size = option(arguments, "-buffer_size", "102400")
     params = {**_mounted(session), "buffer": size, "direction": mode}
-    rate = drawn(session, "storage.file.throughput", 20.0, **params)
+    rate = _on_medium(session, "storage.file.throughput", params)
     load = drawn(session, "storage.file.cpu_load", 5.0, **params)
     text = (
         "|TEST START|filesystem_tests|\n|TRACE LOG|Parameters      : |\n"
@@ -52,7 +61,7 @@ def _fio(session: LoginSession, arguments: Sequence[str], streams: Streams, _she
     words = dict(word.lstrip("-").split("=", 1) for word in arguments if "=" in word)
     mode, size = words.get("rw", "write"), words.get("blocksize", "4k")
     params = {**_mounted(session), "buffer": size, "direction": mode}
-    rate = drawn(session, "storage.fio.throughput", 20.0, **params)
+    rate = _on_medium(session, "storage.fio.throughput", params)
     session.kernel.settings["load"] = f"{drawn(session, 'storage.fio.cpu_load', 2.0, **params):.2f}"
     binary, decimal = _rate(rate / 1.048576, "Mi", "Ki", 1024), _rate(rate, "M", "k", 1000)
     seconds = float(words.get("runtime", "60"))
@@ -83,7 +92,7 @@ def _dd(session: LoginSession, arguments: Sequence[str], streams: Streams, _shel
         size = size if on_scratch == "write" else int(session.kernel.settings.get("copied", "0"))
         session.kernel.settings["copied"] = str(size)
         params = {**_mounted(session), "buffer": words["bs"], "direction": on_scratch}
-        seconds = size / 1e6 / drawn(session, "storage.file.throughput", 20.0, **params)
+        seconds = size / 1e6 / _on_medium(session, "storage.file.throughput", params)
     if source.startswith("/dev/mtd"):
         rate = drawn(session, "ospi.raw.throughput", 80.0, file="50", direction="read")
         seconds = size / 2**20 / rate

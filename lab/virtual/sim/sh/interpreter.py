@@ -86,13 +86,18 @@ class ShellHost(Protocol):
 
 @define
 class Interpreter:
-    """One shell: its variables and functions, and the commands of its host."""
+    """One shell: its variables and functions, and the commands of its host.
+
+    Attributes:
+        background: exit status of the last command with `&`. It ends before the next one begins.
+    """
 
     host: ShellHost
     variables: dict[str, str] = field(factory=dict)
     functions: dict[str, Items] = field(factory=dict)
     parameters: tuple[str, ...] = ()
     status: int = 0
+    background: int = 0
 
     def execute(self, source: str, streams: Streams) -> Program[int]:
         """Run a text; returns its exit status.
@@ -137,6 +142,8 @@ class Interpreter:
     def _items(self, items: Items, streams: Streams) -> Program[int]:
         for item in items.items:
             yield from self._and_or(item, streams)
+            if item.background:
+                self.background, self.status = self.status, 0
         return self.status
 
     def _and_or(self, item: AndOr, streams: Streams) -> Program[None]:
@@ -162,7 +169,12 @@ class Interpreter:
                 yield from self._simple(command, streams)
             case Group(body, redirections, subshell):
                 shell = self.subshell() if subshell else self
-                yield from self._redirected(redirections, streams, lambda inner: shell._items(body, inner))
+                try:
+                    yield from self._redirected(redirections, streams, lambda inner: shell._items(body, inner))
+                except ExitError as end:
+                    if not subshell:
+                        raise
+                    self.status = end.status
             case Function(name, body):
                 self.functions[name] = body
                 self.status = 0

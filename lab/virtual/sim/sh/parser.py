@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.virtual.sim.sh.words import IncompleteError, Operator, ShellSyntaxError, Text, Word, tokens
 
@@ -44,6 +44,8 @@ class _Parser:
             if self._at >= len(self._stream) or self._peek() in _ENDS or self._is_operator(")", ";;"):
                 return Items(tuple(items))
             items.append(self._and_or())
+            if self._is_operator("&"):
+                items[-1] = evolve(items[-1], background=True)
             if not self._is_operator(";", "\n", "&"):
                 return Items(tuple(items))
 
@@ -247,13 +249,14 @@ class Pipeline:
 
 @frozen
 class AndOr:
-    """`a && b
+    """`a && b || c`: the first, then operators with pipelines.
 
-    c`: the first, then operators with pipelines.
+    background: `&` ends it.
     """
 
     first: Pipeline
     rest: tuple[tuple[str, Pipeline], ...]
+    background: bool = False
 
 
 @frozen
