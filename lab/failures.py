@@ -31,7 +31,7 @@ _BENCHMARKS: Final = (
     *("link_lossy", "search_unstable", "unreadable_output", "wrong_engine"),
 )
 _CONSOLE: Final = (
-    *("adapter_lost", "adapter_missing", "adapter_renumbered", "recording_broken", "tcp_port"),
+    *("adapter_lost", "adapter_missing", "adapter_renumbered", "adapter_fed_by_board", "recording_broken", "tcp_port"),
     *("console_busy", "console_full", "console_overrun", "console_protocol", "console_shared"),
     *("clock_unrelated", "console_link"),
     *("console_server_fault", "console_server_gone", "console_server_silent", "no_console_server"),

@@ -24,7 +24,17 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
-from lab.control.boot_progress import PlaceHolders, bound_ns, falls_silent, follow, power_asked, relate, widened
+from lab.control.boot_progress import (
+    PlaceHolders,
+    adapter_fed,
+    bound_ns,
+    check_still_off,
+    falls_silent,
+    follow,
+    power_asked,
+    relate,
+    widened,
+)
 from lab.control.lowpower import LowPower
 from lab.control.provisioning import check_expected, writing
 from lab.drivers import calls
@@ -95,6 +105,7 @@ class BoardStrategy(Strategy):
         self.lives = False
         self.on_at = 0.0
         self._off_verified = False
+        self._off_bytes = 0  # of the console's capture, when the board was off
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
         self.putting: Provisioner | None = None
@@ -247,9 +258,12 @@ class BoardStrategy(Strategy):
         for _ in range(OFF_ATTEMPTS):
             self.power.off()
             self._off_ns = self.power.clock.now_ns()
-            if falls_silent(self) and not self.console.answers(self.type.timeouts.off_silence_s / 2):
+            with adapter_fed(self.console, self.board):
+                silent = falls_silent(self) and not self.console.answers(self.type.timeouts.off_silence_s / 2)
+            if silent:
                 self.status = Status.off
                 self._off_verified = lived
+                self._off_bytes = len(self.console.captured())
                 return
         raise LabStableError(
             f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self.tail()!r} came on its console. "
@@ -306,12 +320,18 @@ class BoardStrategy(Strategy):
         return timing
 
     def switch_on(self, boot_mode: int | None = None) -> PowerEdge:
-        """Switch the board on, from its medium or with other boot-mode pins."""
+        """Switch the board on, from its medium or with other boot-mode pins.
+
+        Raises:
+            LabError: it printed while it was off, or a switch or strap did not obey.
+        """
         if self.boot_mode is not None:
             self.activate(self.boot_mode, STRAP)
             self.boot_mode.set(self.type.media[self.medium].boot_mode if boot_mode is None else boot_mode)
         discharged_ns = self._off_ns + round(self.type.timeouts.discharge_s * 1e9)
         self.sleep(max(0, discharged_ns - self.power.clock.now_ns()) / 1e9)
+        if self.status is Status.off:
+            check_still_off(self, self._off_bytes)
         self.console.start_capture()
         relate(self.console, self.power, self.wake_pins)  # anew after a jump of the console's clock
         self.status = Status.unknown
@@ -451,8 +471,8 @@ class BoardStrategy(Strategy):
                 self.target.activate(driver)
             except NoResourceFoundError as error:
                 raise LabStableError(
-                    f"{self.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and its "
-                    "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
+                    f"{self.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and fed "
+                    "by the host (one that the board feeds is there only while the board is on), and its `match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
                     failure="adapter_missing",
                 ) from error
             except TIMEOUT as error:

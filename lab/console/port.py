@@ -295,7 +295,8 @@ class Ports:
             port.change(request.changed(port.meta))
         if port.line.fd < 0 and not self._reopen(port):
             raise LabStableError(
-                f"{request.device}: {port.line.state}; plug the adapter in again", failure="port_missing"
+                f"{request.device}: {port.line.state}; plug the adapter in again. One that the board feeds is there only while the board is on",
+                failure="port_missing",
             )
         return port
 

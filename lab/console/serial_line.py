@@ -415,7 +415,7 @@ def _refused(device: Path, error: OSError) -> BoardlabError:
     match error.errno:
         case errno.ENOENT | errno.ENXIO | errno.ENODEV:
             return LabStableError(
-                f"{device}: no such port; plug the adapter in and power it, or correct the path",
+                f"{device}: no such port; plug the adapter in and power it (one that the board feeds is there only while the board is on), or correct the path",
                 failure="port_missing",
             )
         case errno.EACCES | errno.EPERM:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -79,6 +80,51 @@ def falls_silent(board: Board) -> bool:
         took_ns = clock.now_ns() - asked_ns
         deadline_ns += max(0, took_ns - round(wait_s * 1e9))  # while the console's host was out of reach
     return False
+
+
+# --- A board that is off: its console says nothing, and the console's adapter is still there ---
+
+
+_TEXT: Final = re.compile(rb"[ -~]{8,}")  # noise of a line that floats has no eight printable characters in a row
+
+
+def check_still_off(board: Board, silent_at: int) -> None:
+    """Refuse a board that printed text after it was verified to be off.
+
+    Args:
+        silent_at: number of captured bytes at that time.
+
+    Raises:
+        LabTransientError: it did.
+    """
+    board.console.sync()
+    text = _TEXT.search(board.console.captured()[silent_at:])
+    if text is not None:
+        raise LabTransientError(
+            f"{board.board} printed {text[0][:60].decode()!r} after its power off and before its power on: its power came back by itself. Look "
+            "at the outlet and its relay, at what else switches it, and at a second supply (USB, a debugger)",
+            failure="impossible_times",
+        )
+
+
+@contextmanager
+def adapter_fed(console: Any, name: str) -> Iterator[None]:
+    """Explain a console's adapter that goes away with the board's power.
+
+    Raises:
+        LabStableError: it went away, and did not come back.
+    """
+    try:
+        yield
+    except BoardlabError as error:
+        if error.failure != "adapter_lost" or not console.away:
+            raise
+        raise LabStableError(
+            f"the console's adapter went away when {name} was switched off: the adapter is fed by the board, so the board's first output "
+            "after power on is lost, and its boot is not measurable. Feed the adapter by the host: take an adapter with a USB supply of its "
+            "own to the board's UART pins, or cut the adapter's supply from the board",
+            failure="adapter_fed_by_board",
+        ) from error
 
 
 # --- A board that fell silent: has it lost its power? Whoever can tell is asked, and else the message says so ---

@@ -42,6 +42,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
         info: the port as the server opened it.
         board: name of the board that hangs on it, if its strategy has said it; `lab console` finds the port by it.
+        away: its adapter went away, and was not back in time.
     """
 
     bindings = {"port": {"SerialPort", "NetworkSerialPort"}}
@@ -65,6 +66,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self.capture: list[Event] = []
         self.info: PortInfo | None = None
         self.board: str | None = None
+        self.away = False
 
     def on_activate(self) -> None:
         check_plugged(self.port)
@@ -269,6 +271,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         while not back and (event := self._next_event(RETURN_S)) is not None:
             self.capture.append(event)
             back = isinstance(event, Gap) and event.kind is RecordKind.BACK
+        self.away = not back
         self._device = self._port.device() if self._port is not None else was
         look = "look at the adapter, its cable and its hub (dmesg)"
         if back and self._device != was:

@@ -21,6 +21,9 @@ class Flag(enum.StrEnum):
     BOARD_UNVERIFIED = "board_unverified"  # nothing said which board it is
     MODE_UNVERIFIED = "mode_unverified"  # nothing names the low-power mode that was reached, and nothing another one
     OFF_UNVERIFIED = "off_unverified"  # the board was silent already before it was switched off, so nothing proved it
+    ON_UNVERIFIED = (
+        "on_unverified"  # neither rails nor other boots confirm when the power came, or they contradict the switch
+    )
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart, or step; or bytes came too soon
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes, or the text shows that some are
     REMOTE_STAMP = (

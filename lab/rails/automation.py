@@ -181,7 +181,7 @@ class AutomationSensor:
         begun_ns = time.monotonic_ns()
         rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
         period_ns = time.monotonic_ns() - begun_ns
-        missing = [rail.name for rail in self.rails if (rail.channel or rail.name) not in rows]
+        missing = [rail.name for rail in self.rails if rail.source not in rows]
         if missing:
             raise ConfigurationError(
                 f"{self._config.port}: it measures no {', '.join(missing)}; its rails are: {', '.join(rows)}. "
@@ -189,7 +189,7 @@ class AutomationSensor:
             )
         channels = []
         for rail in self.rails:
-            row = rows[rail.channel or rail.name]
+            row = rows[rail.source]
             shunt = rail.shunt_mohm or row.shunt_mohm
             self._shunts.append(shunt)
             channels.append(
@@ -210,7 +210,7 @@ class AutomationSensor:
         rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
         found = []
         for number, (rail, shunt) in enumerate(zip(self.rails, self._shunts, strict=True)):
-            row = rows.get(rail.channel or rail.name)
+            row = rows.get(rail.source)
             if row is None:
                 found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:

@@ -37,6 +37,7 @@ class RailConfig:
         offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab rails selftest --zero`).
         channel: the backend's name of the rail (an IIO device's id, a hwmon folder); empty: the rail's name.
         scaled, range_v: as of lab.boards.hardware.Rail.
+        input: it feeds the other rails: it is not in their total, which cannot be above it.
     """
 
     name: str
@@ -50,6 +51,12 @@ class RailConfig:
     channel: str = ""
     scaled: bool = False
     range_v: tuple[float, ...] = field(default=(), converter=_pair)
+    input: bool = False
+
+    @property
+    def source(self) -> str:
+        """The backend's name of its sensor."""
+        return self.channel or self.name
 
     @range_v.validator
     def _check_range(self, _attribute: object, value: tuple[float, ...]) -> None:
@@ -57,6 +64,14 @@ class RailConfig:
             raise ValueError(
                 f"rail {self.name!r}: range_v: expected the lowest and the highest voltage of a rail with `scaled: true`, got {list(value)}"
             )
+
+
+def same_sensor(rail: RailConfig, sensor: str) -> str:
+    """The message for a rail whose sensor another rail has, too."""
+    return (
+        f"rail {rail.name!r}: {sensor} is another rail's too: both would have the numbers of one sensor, and the total would count it "
+        "twice. Name the sensor of each rail, or, where a rail has none, `shared_with` the rail that feeds it"
+    )
 
 
 @frozen
@@ -82,14 +97,19 @@ class RailsConfig:
     def __attrs_post_init__(self) -> None:
         names = [rail.name for rail in self.rails]
         addresses = [rail.address for rail in self.measured]
-        if not self.measured:
-            raise ValueError("expected at least one rail with a sensor of its own")
+        channels = [rail.source for rail in self.measured]
+        if all(rail.input for rail in self.measured):
+            raise ValueError("expected at least one rail with a sensor of its own, beside that of the input")
         for rail in self.rails:
             if names.count(rail.name) > 1:
                 raise ValueError(f"rail {rail.name!r} is there twice")
             if rail.shared_with and rail.shared_with not in names:
                 raise ValueError(f"rail {rail.name!r}: shared_with names {rail.shared_with!r}, which is no rail")
-            if rail.shared_with or self.backend not in INA:
+            if rail.shared_with:
+                continue
+            if self.backend not in INA:
+                if channels.count(rail.source) > 1:
+                    raise ValueError(same_sensor(rail, f"channel {rail.source!r}"))
                 continue
             if not rail.address or not rail.shunt_mohm:
                 raise ValueError(
@@ -97,7 +117,7 @@ class RailsConfig:
                     "`lab rails selftest` says what answers where"
                 )
             if addresses.count(rail.address) > 1:
-                raise ValueError(f"rail {rail.name!r}: address {rail.address:#04x} is another rail's too")
+                raise ValueError(same_sensor(rail, f"address {rail.address:#04x}"))
 
     @property
     def measured(self) -> tuple[RailConfig, ...]:

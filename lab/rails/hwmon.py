@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.config import RailConfig, RailsConfig, same_sensor
 from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
@@ -20,6 +20,7 @@ PERIOD_NS: Final = {
     AdcRange.ACTIVE: 10_000_000,
     AdcRange.SLEEP: 200_000_000,
 }  # a file is an I2C transfer in the kernel
+LONGEST_MS: Final = 20_000  # of the slowest setting of an INA2xx, 1024 conversions of 8.2 ms twice
 NOMINAL_MOHM: Final = 10.0  # where the driver has computed the current itself, any shunt will do to carry it
 GAIN: Final = 0.005
 
@@ -31,19 +32,31 @@ class HwmonSensor:
         """Find the folders.
 
         Raises:
-            ConfigurationError: a rail has none.
+            ConfigurationError: a rail has none, or that of another one.
         """
         self.rails: Sequence[RailConfig] = config.measured
         self._root = Path(config.port)
         self._folders = [self._folder(rail) for rail in self.rails]
+        for number, (rail, folder) in enumerate(zip(self.rails, self._folders, strict=True)):
+            if folder in self._folders[:number]:
+                raise ConfigurationError(f"{self._root}: {same_sensor(rail, folder.name)}")
         self._shunts = [rail.shunt_mohm or NOMINAL_MOHM for rail in self.rails]
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        """Set up; the driver's own averaging stays."""
-        period_ns = PERIOD_NS[wanted]
+        """Set up; the driver's own averaging stays.
+
+        A driver that says its `update_interval` has no newer value in between.
+        """
+        interval_ns = max(map(_update_interval_ns, self._folders))
+        period_ns = max(PERIOD_NS[wanted], interval_ns)
         channels = tuple(map(_channel, self.rails, self._folders, self._shunts))
         return SampleSchedule(
-            channels, period_ns, 0, period_ns, 0, "hwmon: in1_input, curr1_input; averaging of the driver"
+            channels,
+            period_ns,
+            interval_ns,
+            period_ns,
+            interval_ns,
+            "hwmon: in1_input, curr1_input; averaging of the driver",
         )
 
     def read(self) -> Sequence[SensorReading]:
@@ -66,7 +79,7 @@ class HwmonSensor:
         """Do nothing: files need no end."""
 
     def _folder(self, rail: RailConfig) -> Path:
-        wanted = rail.channel or rail.name
+        wanted = rail.source
         for folder in sorted(self._root.glob("hwmon*")):
             names = {folder.name} | {
                 (folder / file).read_text().strip() for file in ("name", "label") if (folder / file).is_file()
@@ -82,6 +95,15 @@ class HwmonSensor:
 
 def _text(path: Path) -> str:
     return path.read_text(errors="replace")
+
+
+def _update_interval_ns(folder: Path) -> int:
+    """The chip's `update_interval` (Documentation/hwmon/sysfs-interface.rst, in ms); 0: its driver does not say."""
+    try:
+        found = int(_text(folder / "update_interval"))
+    except (OSError, ValueError):
+        return 0
+    return max(0, min(found, LONGEST_MS)) * 1_000_000
 
 
 def _channel(rail: RailConfig, folder: Path, shunt_mohm: float) -> Channel:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.config import RailConfig, RailsConfig, same_sensor
 from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
@@ -21,19 +21,28 @@ if TYPE_CHECKING:
     import iio
 
 PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}  # each attribute is a round trip
+SLOWEST_HZ: Final = 0.05  # 1024 conversions of 8.2 ms twice
+_FREQUENCY: Final = "in_sampling_frequency"  # drivers/iio/adc/ina2xx-adc.c: by averaging and conversion times
 _PACKAGE: Final = "libiio0"  # of Debian and Ubuntu
 
 
 @frozen
 class _Attributes:
-    """A rail's raw attributes, and their steps in millivolt."""
+    """A rail's raw attributes, and their steps in millivolt.
 
+    Attributes:
+        device: its id in the context.
+        interval_ns: from one conversion to the next, by `in_sampling_frequency`; 0: the driver does not say.
+    """
+
+    device: str
     shunt: iio.ChannelAttr
     bus: iio.ChannelAttr
     shunt_mv: float
     bus_mv: float
     shunt_mohm: float
     chip: str
+    interval_ns: int
 
 
 class IioSensor:
@@ -63,10 +72,14 @@ class IioSensor:
                 f"{config.port}: no IIO context: {error.strerror}; start iiod there, or mend `port` in the env"
             ) from error
         self._attributes = [self._find(rail) for rail in self.rails]
+        for number, (rail, found) in enumerate(zip(self.rails, self._attributes, strict=True)):
+            if found.device in [other.device for other in self._attributes[:number]]:
+                raise ConfigurationError(f"{self._port}: {same_sensor(rail, found.device)}")
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
         """Set up; the driver's own averaging stays."""
-        period_ns = PERIOD_NS[wanted]
+        interval_ns = max(found.interval_ns for found in self._attributes)
+        period_ns = max(PERIOD_NS[wanted], interval_ns)
         channels = []
         for rail, found in zip(self.rails, self._attributes, strict=True):
             chip = CHIPS.get(found.chip, CHIPS["ina226"])
@@ -81,7 +94,12 @@ class IioSensor:
                 )
             )
         return SampleSchedule(
-            tuple(channels), period_ns, 0, period_ns, 0, "iio: raw and scale; averaging of the driver"
+            tuple(channels),
+            period_ns,
+            interval_ns,
+            period_ns,
+            interval_ns,
+            "iio: raw and scale; averaging of the driver",
         )
 
     def read(self) -> Sequence[SensorReading]:
@@ -116,7 +134,7 @@ class IioSensor:
         return found
 
     def _find(self, rail: RailConfig) -> _Attributes:
-        wanted = rail.channel or rail.name
+        wanted = rail.source
         names = []
         for device in self._context.devices:
             label = device.attrs["label"].value if "label" in device.attrs else ""
@@ -136,7 +154,11 @@ class IioSensor:
                     f"{self._port}: {wanted} does not know its shunt; add `shunt_mohm` to {rail.name}"
                 )
             scales = [self._number(f"{wanted}, {channel.id}", "scale", channel.attrs) for channel in (shunt, bus)]
-            return _Attributes(shunt.attrs["raw"], bus.attrs["raw"], scales[0], scales[1], mohm, device.name or "")
+            interval_ns = 0
+            if _FREQUENCY in device.attrs:
+                interval_ns = round(1e9 / max(self._number(wanted, _FREQUENCY, device.attrs), SLOWEST_HZ))
+            raw = shunt.attrs["raw"], bus.attrs["raw"]
+            return _Attributes(device.id, *raw, scales[0], scales[1], mohm, device.name or "", interval_ns)
         raise ConfigurationError(
             f"{self._port}: no IIO device is called {wanted!r} for rail {rail.name}; there are: {', '.join(names) or 'none'}. "
             "Name it with the rail's `channel`"

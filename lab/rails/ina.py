@@ -8,7 +8,7 @@ from typing import Final
 from lab.errors import LabStableError
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
-from lab.rails.ina_chips import BUS, CONFIG, SHUNT, Chip, Setting
+from lab.rails.ina_chips import BUS, CONFIG, POWER, SHUNT, Chip, Setting
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
@@ -29,7 +29,8 @@ class InaSensor:
         self._khz = config.bus_khz
         self._chip = chip
         self._bus = bus
-        numbers = [SHUNT, BUS] if chip.ready[0] == BUS else [chip.ready[0], SHUNT, BUS]
+        # A read of its register clears the ready flag; that of an INA219, one of the power register does.
+        numbers = [BUS, SHUNT, POWER] if chip.ready[0] == BUS else [chip.ready[0], SHUNT, BUS]
         self._width = len(numbers)
         each = [[Register(rail.address, number) for number in numbers] for rail in self.rails]
         self._all = bus.prepare([register for registers in each for register in registers])
@@ -75,9 +76,9 @@ class InaSensor:
 
     def _reading(self, rail: int, values: Sequence[int]) -> SensorReading | None:
         chip = self._chip
-        shunt, bus = values[-2], values[-1]
-        ready = (bus if chip.ready[0] == BUS else values[0]) >> chip.ready[1] & 1
-        if not ready:
+        status, shunt = values[0], values[1]
+        bus = status if chip.ready[0] == BUS else values[2]
+        if not status >> chip.ready[1] & 1:
             self._idle[rail] += 1
             if self._idle[rail] % (STALE_PERIODS * self._polls) == 0:
                 return SensorReading(rail, 0, 0, TraceMark.STALE)
@@ -89,7 +90,7 @@ class InaSensor:
         if rail in self._reset:
             self._reset.discard(rail)
             mark = TraceMark.RESET
-        if abs(shunt) >= chip.full_scale:
+        if abs(shunt) >= chip.full_scale or status >> chip.ready[1] - 1 & 1:
             mark |= TraceMark.SATURATED
         return SensorReading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 NOISE_NV: Final = 5_000.0  # of one conversion of 140 µs, two steps: cautious reading of TI SBOS547 (INA226), fig. 6-9
 NOISE_US: Final = 140.0
-CONFIG, SHUNT, BUS, MASK = 0x00, 0x01, 0x02, 0x06
+CONFIG, SHUNT, BUS, POWER, MASK = 0x00, 0x01, 0x02, 0x03, 0x06
 _AVERAGES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 _TIMES_US: Final = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
 _AVERAGES_219: Final = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -72,7 +72,7 @@ class Chip:
         shunt_lsb_nv, bus_lsb_uv: one step of the registers.
         full_scale: the greatest shunt register value; more current shows no more.
         bus_shift: by how much the bus voltage is shifted to the left in its register.
-        ready: (register, bit) of a complete sample.
+        ready: (register, bit) of a complete sample (CVRF, CNVR); the bit below is the math overflow (OVF).
         offset_nv, gain: limits of the shunt's offset and gain errors.
         default_config: the configuration after a reset.
         averages, times_us: possible values.

@@ -9,27 +9,28 @@ their time. docs/rails.md has the budget of the ±.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.benchmarks.boot.records import MomentLike
-from lab.boards.hardware import RAIL_OFF_V
 from lab.errors import TestStableError
 from lab.metrics import Flag, uncertainty
-from lab.rails.model import NO_VALUES, Channel, PhasePower, RailPower, TraceMark, UncertaintyBudget
+from lab.rails.model import NO_VALUES, Channel, PhasePower, RailPower, UncertaintyBudget
+from lab.rails.plausibility import Samples, exceeds_input, of_rail, stands_still, swapped_flagged
 
 if TYPE_CHECKING:
     from lab.rails.trace import Trace
 
 
 FEWEST: Final = 4  # fewer samples are no mean
+GAP: Final = 1.9  # periods between two samples
+CLOCK: Final = 1.1  # times the nominal period, or by it: limits of a monitor's clock
 BUS_OFFSET_V: Final = 0.0075  # greatest of a monitor's bus voltage: INA226 data sheet; assumed of the others
-Floats = npt.NDArray[np.float64]
 
 
 @frozen(eq=False)
@@ -59,19 +60,6 @@ class Span:
         return (self.end_ns - self.start_ns) / 1e9
 
 
-@frozen(eq=False)
-class Samples:
-    """The good samples of one rail.
-
-    Attributes:
-        centre_ns: the middle of each one's window. power_w, volts_v: of each.
-    """
-
-    centre_ns: npt.NDArray[np.int64]
-    power_w: Floats
-    volts_v: Floats
-
-
 def cut(
     trace: Trace,
     start_ns: int,
@@ -97,6 +85,7 @@ def cut(
         )
     span = Span(start_ns, end_ns, start_uncertainty_ns, end_uncertainty_ns, whole)
     index = {channel.rail: number for number, channel in enumerate(trace.meta.channels)}
+    stuck = stands_still(trace, list(index.values()), start_ns, end_ns)
     rails: list[RailPower] = []
     inside: list[Samples] = []
     for rail in trace.meta.rails:
@@ -104,9 +93,16 @@ def cut(
             rails.append(RailPower(rail.name, rail.volts, measured=False))
             continue
         power, samples = _rail(trace, index[rail.name], span)
-        rails.append(power)
+        rails.append(evolve(power, flags=power.flags | {Flag.POWER_STUCK}) if stuck else power)
         inside.append(samples)
-    return PhasePower(start_ns, end_ns, tuple(rails), _total(rails, inside))
+    rails = swapped_flagged(trace, rails)
+    inputs = {rail.name for rail in trace.meta.rails if rail.input}
+    measured = zip([rail for rail in rails if rail.measured], inside, strict=True)
+    fed = [(rail, samples) for rail, samples in measured if rail.rail not in inputs]
+    total = _total([rail for rail, _ in fed], [samples for _, samples in fed])
+    if any(exceeds_input(total, rail) for rail in rails if rail.rail in inputs):
+        total = evolve(total, flags=total.flags | {Flag.POWER_IMPLAUSIBLE})
+    return PhasePower(start_ns, end_ns, tuple(rails), total)
 
 
 def samples_of(trace: Trace, number: int) -> Samples:
@@ -116,7 +112,7 @@ def samples_of(trace: Trace, number: int) -> Samples:
     volts_v = records["bus_uv"] * 1e-6
     amperes = (records["shunt_nv"] - channel.offset_nv) * 1e-9 / (channel.shunt_mohm * 1e-3)
     centre_ns = records["t_ns"] - (trace.meta.window_ns + trace.meta.late_ns) // 2
-    return Samples(centre_ns, volts_v * amperes, volts_v)
+    return Samples(centre_ns, volts_v * amperes, volts_v, amperes)
 
 
 def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
@@ -125,10 +121,10 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
     half_ns = (meta.window_ns + meta.late_ns) // 2
     from_ns, until_ns = span.sure_ns
     first, last = np.searchsorted(every.centre_ns, (from_ns + half_ns, until_ns - half_ns + 1))
-    inside = Samples(every.centre_ns[first:last], every.power_w[first:last], every.volts_v[first:last])
+    inside = Samples(*(each[first:last] for each in (every.centre_ns, every.power_w, every.volts_v, every.amperes)))
     count = len(inside.centre_ns)
-    expected = max(0, (until_ns - from_ns - 2 * half_ns) // meta.period_ns)
-    flags = set(of_rail(trace, number, span.start_ns, span.end_ns, inside.volts_v, inside.power_w))
+    expected = max(0, (until_ns - from_ns - 2 * half_ns) // _period_ns(inside.centre_ns, meta.period_ns))
+    flags = set(of_rail(trace, number, span.start_ns, span.end_ns, inside))
     if count < FEWEST:
         flags.add(Flag.POWER_FEW_SAMPLES)
     if not count:
@@ -163,8 +159,19 @@ def _energy_j(inside: Samples, span: Span) -> float:
     return float(ends + np.trapezoid(power, seconds))
 
 
+def _period_ns(centre_ns: npt.NDArray[np.int64], nominal_ns: int) -> int:
+    """The chip's own period: its clock is within 10 % of the nominal one (TI SBOS547, conversion times)."""
+    apart_ns = np.diff(centre_ns)
+    usual_ns = apart_ns[apart_ns < GAP * nominal_ns]
+    return (
+        round(min(max(float(usual_ns.mean()), nominal_ns / CLOCK), nominal_ns * CLOCK))
+        if len(usual_ns)
+        else nominal_ns
+    )
+
+
 def _has_gap(centre_ns: npt.NDArray[np.int64], period_ns: int) -> bool:
-    return len(centre_ns) > 1 and int(np.diff(centre_ns).max()) > 1.9 * period_ns
+    return len(centre_ns) > 1 and int(np.diff(centre_ns).max()) > GAP * period_ns
 
 
 def _uncertainty(
@@ -271,95 +278,3 @@ def stages(trace: Trace, moments: Sequence[MomentLike]) -> list[StagePower]:
         for begin, end in pairwise(inside)
         if end.t_ns > begin.t_ns
     ]
-
-
-# --- Flags of a rail in a phase ---
-
-
-NEAR: Final = 0.12  # supplies are regulated to some percent, and a step of load droops
-LONG_REPEAT: Final = 32  # samples of a noisy sensor that are all the same
-MOVED_LSB: Final = 40  # change of another rail after a change of the board's state
-_MOVED_SHARE: Final = 0.3
-Records = npt.NDArray[Any]
-
-
-def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, volts_v: Floats, power_w: Floats) -> Iterator[Flag]:
-    """The flags of a channel in a phase.
-
-    Args:
-        volts_v, power_w: of its good samples in the phase.
-    """
-    records = _between(trace, number, start_ns, end_ns)
-    marks = int(np.bitwise_or.reduce(records["mark"])) if len(records) else 0
-    if marks & TraceMark.NACK:
-        yield Flag.POWER_NACK
-    if marks & TraceMark.RESET:
-        yield Flag.SENSOR_RESET
-    if marks & TraceMark.STALE or _repeats(trace, number, records) or _frozen(trace, number, start_ns, end_ns):
-        yield Flag.POWER_STUCK
-    if (
-        marks & (TraceMark.SATURATED | TraceMark.IMPLAUSIBLE)
-        or _exceeds(trace, number)
-        or not _plausible(trace, number, volts_v, power_w)
-    ):
-        yield Flag.POWER_IMPLAUSIBLE
-
-
-def _plausible(trace: Trace, number: int, volts_v: Floats, power_w: Floats) -> bool:
-    """True if the rail is off or nominal, and takes power."""
-    if not len(volts_v):
-        return True
-    channel = trace.meta.channels[number]
-    on = np.abs(volts_v - channel.volts) <= NEAR * channel.volts
-    off = volts_v < RAIL_OFF_V
-    out_of_range = 1.0 - float((on | off).mean())
-    min_nv = -(2 * channel.shunt_lsb_nv + 4 * channel.noise_nv + channel.offset_bound_nv)
-    min_w = channel.volts * min_nv * 1e-9 / (channel.shunt_mohm * 1e-3)
-    return out_of_range <= 0.02 and float(power_w.min()) >= min_w
-
-
-def _exceeds(trace: Trace, number: int) -> bool:
-    """True if the rail exceeds its maximum power.
-
-    Then its shunt or its sensor is another one.
-    """
-    channel = trace.meta.channels[number]
-    if not channel.max_w:
-        return False
-    records = trace.records[trace.records["rail"] == number]
-    power_w = records["bus_uv"] * 1e-12 * records["shunt_nv"] / channel.shunt_mohm
-    return len(power_w) > 0 and float(power_w.max()) > channel.max_w
-
-
-def _repeats(trace: Trace, number: int, records: Records) -> bool:
-    """True if a noisy sensor repeats one value."""
-    channel = trace.meta.channels[number]
-    noisy = channel.noise_nv >= 0.4 * channel.shunt_lsb_nv
-    return noisy and len(records) >= LONG_REPEAT and _same(records)
-
-
-def _frozen(trace: Trace, number: int, start_ns: int, end_ns: int) -> bool:
-    """True if the rail's value froze before the phase, unlike others."""
-    before_ns = start_ns - (end_ns - start_ns)
-    own = _between(trace, number, before_ns, end_ns)
-    if len(own) < 2 or not _same(own) or int(own["t_ns"][0]) > start_ns - trace.meta.window_ns:
-        return False
-    for other, channel in enumerate(trace.meta.channels):
-        if other == number:
-            continue
-        codes = _between(trace, other, before_ns, end_ns)["shunt_nv"].astype(np.int64)
-        moved = int(np.ptp(codes)) if len(codes) else 0
-        if moved > MOVED_LSB * channel.shunt_lsb_nv and moved > _MOVED_SHARE * int(np.abs(codes).max()):
-            return True
-    return False
-
-
-def _same(records: Records) -> bool:
-    return len(np.unique(records["shunt_nv"])) == 1 and len(np.unique(records["bus_uv"])) == 1
-
-
-def _between(trace: Trace, number: int, start_ns: int, end_ns: int) -> Records:
-    first, last = np.searchsorted(trace.records["t_ns"], (start_ns, end_ns + 1))
-    some = trace.records[first:last]
-    found: Records = some[some["rail"] == number]
-    return found

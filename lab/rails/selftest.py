@@ -138,8 +138,7 @@ def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
         sensor.close()
     volts = {config.measured[number].name: answer.volts for number, answer in found.items()}
     return [
-        _answer(config, rail.channel or rail.name, rail, found.get(number), volts)
-        for number, rail in enumerate(config.measured)
+        _answer(config, rail.source, rail, found.get(number), volts) for number, rail in enumerate(config.measured)
     ]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, contradictions, read_facts
+from lab.benchmarks.boot.poweron import CONFIRMED, Silence, doubt, silences
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL, MomentPattern
@@ -50,6 +51,7 @@ class Boot:
     clocks: Clocks
     identity: BoardIdentity | None
     checked: Mapping[str, Any]
+    silence: Silence | None
 
 
 @frozen
@@ -98,6 +100,7 @@ class BootRun:
     before_cycle: Callable[[], None] = nothing_before_cycle
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
+    _before: dict[str, list[Silence]] = field(factory=dict, init=False)  # by medium, of the board's runs before
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
     def pending(self, medium: str) -> list[int]:
@@ -150,6 +153,7 @@ class BootRun:
             if facts and facts.facts.errors:
                 checked |= {Flag.KERNEL_ERRORS}
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
+            silence = None if watch.init else self._check_power_on(watch, medium)
             samples = watch.finish(flags)
             self._check_flow(watch.flow)
             try:
@@ -157,7 +161,7 @@ class BootRun:
             except BoardlabError:
                 console.capture = whole  # the board's answer is the evidence
                 raise
-            return Boot(watch, samples, clocks, identity, agreed)
+            return Boot(watch, samples, clocks, identity, agreed, silence)
 
         def record(attempt: CycleAttempt[Boot]) -> None:
             recorder.record(attempt, self._evidence(medium, attempt.result))
@@ -215,6 +219,38 @@ class BootRun:
         came = find_moments(self.board.console.capture[before:], [mark], self.board.timing())
         return CrossCheck.of(read_facts(answers), asked_ns, came[0]) if came else None
 
+    def _check_power_on(self, watch: BootWatch, medium: str) -> Silence | None:
+        """Compare the boot's silence after power on with other boots'; None: it has no moment."""
+        if not watch.moments:
+            return None
+        silence = Silence.of(watch.power, watch.moments[0])
+        in_run = self._silences(self.run, medium)
+        reason = doubt(watch.power, silence, in_run, self._silences_before(medium))
+        watch.power = evolve(watch.power, on_verified=not reason)
+        if reason and (watch.power.rose_ns is not None or len(in_run) >= CONFIRMED):
+            self.progress.write(
+                f"{medium}: when the power came is not verified: {reason}. Look at the outlet, its relay, and whether anything else feeds the board"
+            )
+        return silence
+
+    def _silences(self, run: Run, medium: str) -> list[Silence]:
+        good = [each for each in self.store.attempts(run.id) if each.ok and each.params.get("medium") == medium]
+        return silences(each.details.get("power_on") for each in good)
+
+    def _silences_before(self, medium: str) -> list[Silence]:
+        """Silences of the board's latest run with enough of them."""
+        if medium not in self._before:
+            earlier = (self._silences(run, medium) for run in self._runs_before())
+            self._before[medium] = next((found for found in earlier if len(found) >= CONFIRMED), [])
+        return self._before[medium]
+
+    def _runs_before(self) -> list[Run]:
+        """The board's latest runs but this one."""
+        ours = (self.run.board_type, self.run.board)
+        return [
+            each for each in self.store.runs() if (each.board_type, each.board) == ours and each.id != self.run.id
+        ][:KNOWN_RUNS]
+
     def _agreed(self, watch: BootWatch, found: CrossCheck | None, medium: str) -> Mapping[str, Any]:
         """The document of a cross-check that agrees.
 
@@ -235,9 +271,7 @@ class BootRun:
 
     def _known_names(self) -> frozenset[str]:
         """The board's names in its latest runs with an identity."""
-        run = self.run
-        same = [each for each in self.store.runs() if (each.board_type, each.board) == (run.board_type, run.board)]
-        for other in same[:KNOWN_RUNS]:
+        for other in [self.run, *self._runs_before()]:
             for attempt in self.store.attempts(other.id):
                 names = from_document(attempt.details.get("identity")).names
                 if attempt.ok and names:
@@ -295,6 +329,8 @@ def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:
         details["printk_fit"] = None if fit is None else asdict(fit)
         details["clock_step_ns"] = boot.clocks.step_ns
         details["clock_missing_ns"] = boot.clocks.missing_ns
+        if boot.silence is not None:
+            details["power_on"] = asdict(boot.silence)
         if boot.checked:
             details["cross_check"] = boot.checked
         if boot.identity is not None:

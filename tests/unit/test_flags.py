@@ -25,6 +25,7 @@ SHOWN_BY = {
     "test_a_board_that_does_not_say_what_the_env_expects_is_flagged",
     Flag.MODE_UNVERIFIED: "unit/sim/test_sim_low_power.py::test_numbers_of_a_mode_that_nobody_named_say_so",
     Flag.OFF_UNVERIFIED: "late_relay",
+    Flag.ON_UNVERIFIED: "power_returns",
     Flag.CLOCK_DISAGREES: "clock_stopped",
     Flag.CONSOLE_OVERRUN: "lines_lost",
     Flag.REMOTE_STAMP: "unit/drivers/test_networkports.py::test_a_bare_port_is_read_and_every_number_of_it_says_so",

@@ -34,8 +34,12 @@ class PowerEdge:
 
     Attributes:
         off_verified: the board was alive before it was switched off, so that its silence proves power off.
+        on_verified: other boots or the rails confirm the instant.
+        rose_ns: earliest and latest instant at which the first rail rose; None: not sensed.
     """
 
     requested_ns: int
     acknowledged_ns: int
     off_verified: bool = True
+    on_verified: bool = True
+    rose_ns: tuple[int, int] | None = None

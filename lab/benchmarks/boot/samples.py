@@ -51,7 +51,8 @@ def boot_samples(
         params = {**params, "flow": flow.name}
     start = next(moment for moment in flow.order if moment.name == flow.start)
     on = power_on(power, flow.order[0])
-    from_power = flags if power.off_verified else flags | {Flag.OFF_UNVERIFIED}
+    doubts = {Flag.OFF_UNVERIFIED: not power.off_verified, Flag.ON_UNVERIFIED: not power.on_verified}
+    from_power = flags | {flag for flag, holds in doubts.items() if holds}
     headline = _HEADLINES.get(flow.start, BOOT_SPL)
     samples = [_sample(headline, params, _instant(start, len(start.text.encode())), _instant(prompt), flags)]
     _check_boot_time(samples[0])

@@ -17,7 +17,7 @@ DEFAULT_CONFIG: Final = 0x4127
 SHUNT_LSB_V: Final = 2.5e-6
 BUS_LSB_V: Final = 1.25e-3
 _RESET: Final = 0x8000
-_READY: Final = 1 << 3
+READY: Final = 1 << 3
 _OVERFLOW: Final = 1 << 2
 _MASK_SETTABLE: Final = 0xFC03
 _AVERAGES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
@@ -69,7 +69,7 @@ class Ina231:
                 self._registers[CONFIG] = value & 0x0FFF | 0x4000
                 self._restart(now_ns)
         elif register == MASK:
-            self._registers[MASK] = value & _MASK_SETTABLE | self._registers[MASK] & _READY
+            self._registers[MASK] = value & _MASK_SETTABLE | self._registers[MASK] & READY
         elif register in {CALIBRATION, ALERT}:
             self._registers[register] = value & (0x7FFF if register == CALIBRATION else 0xFFFF)
         return register <= ALERT
@@ -79,8 +79,12 @@ class Ina231:
         self._convert(now_ns)
         value = self._registers.get(register)
         if register == MASK:
-            self._registers[MASK] &= ~_READY
+            self._registers[MASK] &= ~READY
         return value
+
+    def held(self, register: int) -> int | None:
+        """What a register holds since its last sample; None: there is no such register."""
+        return self._registers.get(register)
 
     @property
     def period_ns(self) -> int:
@@ -96,7 +100,7 @@ class Ina231:
         return dict.fromkeys(range(8), 0) | {CONFIG: DEFAULT_CONFIG}
 
     def _restart(self, now_ns: int) -> None:
-        self._registers[MASK] &= ~_READY
+        self._registers[MASK] &= ~READY
         self._started_ns, self._done = now_ns, 0
 
     def _convert(self, now_ns: int) -> None:
@@ -111,7 +115,7 @@ class Ina231:
             return
         self.samples += complete - self._done
         self._done = complete
-        self._registers[MASK] |= _READY
+        self._registers[MASK] |= READY
         if not self.stuck:
             end_ns = self._started_ns + complete * period_ns
             self._sample(end_ns - period_ns, end_ns)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Protocol
 
 from attrs import define, field
 
 from lab.boards import BoardType
-from lab.virtual.rails.ina231 import Ina231
+from lab.virtual.rails.ina231 import MASK, READY, SHUNT, Ina231
 from lab.virtual.rails.levels import RailLoad, Wired, levels, wired
 from lab.virtual.sim.timing import dice
 
@@ -22,6 +24,14 @@ class RailTrouble(Protocol):
 
     def sticks(self, rail: str) -> bool:
         """Return whether its registers are stuck."""
+        ...
+
+    def repeats(self, rail: str) -> int | None:
+        """Steps of jitter with which the bus repeats its last answers; None: it does not."""
+        ...
+
+    def bus_factor(self, rail: str) -> float:
+        """Measured bus voltage as a multiple of the real one."""
         ...
 
     def shunt_factor(self, rail: str) -> float:
@@ -98,8 +108,10 @@ class _Soldered:
     rails: Rails
     wired: Wired
     chip: Ina231 = field(init=False)
+    _chance: Random = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._chance = dice(self.rails.seed, "jitter", self.wired.rail)
         chance = dice(self.rails.seed, "sensor", self.wired.rail)
         self.chip = Ina231(self.supply, self.shunt_ohm(), chance)
 
@@ -108,7 +120,8 @@ class _Soldered:
         rail = self.wired.rail
         for trouble in self.rails.troubles():
             rail = trouble.soldered_to(rail)
-        return self.rails.load.at(rail, start_ns, end_ns)
+        volts, amperes = self.rails.load.at(rail, start_ns, end_ns)
+        return volts * math.prod(trouble.bus_factor(self.wired.rail) for trouble in self.rails.troubles()), amperes
 
     def shunt_ohm(self) -> float:
         """The shunt that is there."""
@@ -123,7 +136,13 @@ class _Soldered:
 
     def read(self, register: int, now_ns: int) -> int | None:
         self._suffer(now_ns)
-        return self.chip.read(register, now_ns)
+        jitters = [steps for each in self.rails.troubles() if (steps := each.repeats(self.wired.rail)) is not None]
+        if not jitters:
+            return self.chip.read(register, now_ns)
+        value = self.chip.held(register)
+        if value is None or register not in {SHUNT, MASK}:
+            return value
+        return value | READY if register == MASK else value + self._chance.randint(0, jitters[0]) & 0xFFFF
 
     def _suffer(self, now_ns: int) -> None:
         troubles = self.rails.troubles()

@@ -15,9 +15,12 @@ from lab.virtual.sim.faulthooks import FaultHooks, Switching
 from lab.virtual.sim.machine import Machine, UartTransmitter
 from lab.virtual.sim.model import Model
 from lab.virtual.sim.network import NoNetwork, TftpClient
+from lab.virtual.sim.program import Pause, Program
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.sim.storage import Storage
 from lab.virtual.sim.usb import PORT, UsbPort
+
+_UNASKED = 1_000_003  # times the last cycle: the number of a boot that nobody asked for
 
 
 def _nothing() -> None: ...
@@ -69,6 +72,9 @@ class SimBoard:
     _dies_ns: int | None = field(default=None, init=False)
     _begins: tuple[int, int] | None = field(default=None, init=False)  # when the relay closes, and the straps
     _died: bool = field(default=False, init=False)
+    _unasked: bool = field(default=False, init=False)  # it begins by itself
+    _straps: int = field(default=0, init=False)  # at the last power on
+    _adapter_ns: int | None = field(default=None, init=False)  # after power on, until the console's is there again
 
     def __attrs_post_init__(self) -> None:
         wires = {name: _Wire(name, port, self) for name, port in self.ports.items()}
@@ -99,8 +105,11 @@ class SimBoard:
             self._machine.spawn(beside)
 
     def clear_troubles(self) -> None:
-        """End all faults; their effects stay until the next power-on."""
+        """End all faults; their effects stay until the next power-on, but that the console's adapter is there."""
         self._troubles.clear()
+        if self._adapter_ns is not None:
+            self._adapter_ns = None
+            self._machine.plug(self.model.board.console.name, renumbered=False)
 
     def power_on(self, straps: int, now_ns: int) -> Switching:
         """Begin a power cycle with these straps; return the PDU's reaction."""
@@ -118,12 +127,13 @@ class SimBoard:
             self._begins = now_ns + lag_ns, straps
             return switching
         self._dies_ns = None
+        self._straps = straps
         if self.computer is None:  # else it is still charged: no reset
-            self._begin(straps, now_ns)
+            self._begin(straps, now_ns, self.cycle)
             self.run(now_ns)
         return switching
 
-    def _begin(self, straps: int, now_ns: int) -> None:
+    def _begin(self, straps: int, now_ns: int, cycle: int) -> None:
         self._died = False
         self._machine.now_ns = max(self._machine.now_ns, now_ns)
         release, setup = self.model.release, self.setup
@@ -134,7 +144,7 @@ class SimBoard:
             self._machine,
             self.storage,
             seed=self.seed,
-            cycle=self.cycle,
+            cycle=cycle,
             straps=straps,
             time_scale=self.time_scale,
             troubles=self._troubles,
@@ -144,10 +154,17 @@ class SimBoard:
             network=self.network,
         )
         self.computer.main = self._machine.spawn(life(self.computer))
+        if self._adapter_ns is not None:
+            self._machine.spawn(self._adapter_back(self._adapter_ns))
         for trouble in self._troubles:
             beside = trouble.beside(self.computer)
             if beside is not None:
                 self._machine.spawn(beside)
+
+    def _adapter_back(self, after_ns: int) -> Program[None]:
+        yield Pause(after_ns)
+        self._adapter_ns = None
+        self._machine.plug(self.model.board.console.name, renumbered=False)
 
     def power_off(self, now_ns: int) -> Switching:
         """Switch the power off; return the PDU's reaction.
@@ -156,7 +173,7 @@ class SimBoard:
         """
         self.run(now_ns)
         self.note_hook(f"cycle={self.cycle} power=off")
-        self._begins = None
+        self._begins, self._unasked = None, False
         switching = self._switching("off")
         if switching is not Switching.OBEY or self.computer is None or self._dies_ns is not None:
             return switching
@@ -164,6 +181,9 @@ class SimBoard:
         if None not in lags:
             self._dies_ns = now_ns + max((lag for lag in lags if lag is not None), default=0)
             self.run(now_ns)
+        returns = [at_ns for trouble in self._troubles if (at_ns := trouble.returns_ns(now_ns)) is not None]
+        if returns:
+            self._begins, self._unasked = (min(returns), self._straps), True
         return switching
 
     def receive(self, uart: str, data: bytes, now_ns: int) -> None:
@@ -194,7 +214,7 @@ class SimBoard:
             (begins_ns, straps), self._begins = self._begins, None
             self._machine.run(begins_ns)
             if self.computer is None:
-                self._begin(straps, begins_ns)
+                self._begin(straps, begins_ns, _UNASKED * self.cycle if self._unasked else self.cycle)
         self._machine.run(now_ns)
         if self.computer is not None and not self._machine.running and not self._died:
             self._died = True
@@ -207,6 +227,10 @@ class SimBoard:
     def _lose_power(self) -> None:
         self._dies_ns = None
         self._machine.power_lost()
+        feeds = [after_ns for trouble in self._troubles if (after_ns := trouble.feeds_adapter_ns()) is not None]
+        if feeds and self._adapter_ns is None:
+            self._adapter_ns = max(feeds)
+            self._machine.unplug(self.model.board.console.name)
         self.usb.unplug()
         self.computer = None
         self.note_hook(f"cycle={self.cycle} dark")

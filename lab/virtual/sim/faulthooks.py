@@ -90,6 +90,14 @@ class FaultHooks:
         """Time that the board lives after switch-off; None: for ever."""
         return 0
 
+    def feeds_adapter_ns(self) -> int | None:
+        """Time from power on until the console's adapter is there, which the board feeds; None: it is fed elsewhere."""
+        return None
+
+    def returns_ns(self, now_ns: int) -> int | None:
+        """Instant at which the power comes by itself after a switch-off at `now_ns`; None: not at all."""
+        return None
+
     def medium(self, medium: str, computer: Computer) -> str:
         """The medium that the ROM finds; empty: none."""
         return medium
@@ -136,6 +144,14 @@ class FaultHooks:
     def sticks(self, rail: str) -> bool:
         """Return whether its registers are stuck."""
         return False
+
+    def repeats(self, rail: str) -> int | None:
+        """Steps of jitter with which the bus repeats its last answers, ready flag included; None: it does not."""
+        return None
+
+    def bus_factor(self, rail: str) -> float:
+        """Measured bus voltage as a multiple of the real one."""
+        return 1.0
 
     def shunt_factor(self, rail: str) -> float:
         """Real shunt as a multiple of the nominal one."""

@@ -114,6 +114,49 @@ class PduLies(Fault):
         return Switching.LIE if command == "on" else Switching.OBEY
 
 
+_ON_UNVERIFIED = FaultOutcome(flags=("on_unverified",), from_power_on=True)
+
+
+@define(kw_only=True, eq=False)
+class PowerReturns(Fault):
+    """The power comes back by itself after the first switch-off, before the next power on."""
+
+    name: ClassVar[str] = "power_returns"
+    outcome: ClassVar[FaultOutcome] = _ON_UNVERIFIED
+    seconds: float = field(default=1.85, validator=validators.ge(0.0))
+    _struck: bool = field(default=False, init=False)
+
+    def returns_ns(self, now_ns: int) -> int | None:
+        if self._struck:
+            return None
+        self._struck = True
+        return now_ns + round(self.seconds * NS_PER_S)
+
+
+@define(kw_only=True, eq=False)
+class SlowSwitch(Fault):
+    """The PDU answers the next power on at once, and its relay closes seconds later."""
+
+    name: ClassVar[str] = "slow_switch"
+    outcome: ClassVar[FaultOutcome] = _ON_UNVERIFIED
+    seconds: float = field(default=3.0, validator=validators.ge(0.0))
+
+    def relay_lag_ns(self) -> int:
+        return round(self.seconds * NS_PER_S)
+
+
+@define(kw_only=True, eq=False)
+class AdapterFedByBoard(Fault):
+    """The board feeds the console's USB adapter, which comes back some time after power on."""
+
+    name: ClassVar[str] = "adapter_fed_by_board"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_fed_by_board",), "lab", transient=False, trial="off")
+    seconds: float = field(default=0.8, validator=validators.ge(0.0))
+
+    def feeds_adapter_ns(self) -> int | None:
+        return round(self.seconds * NS_PER_S)
+
+
 # --- Rail sensors: flags, and no failed boot ---
 
 
@@ -147,6 +190,31 @@ class SensorStuck(Fault):
 
     def sticks(self, rail: str) -> bool:
         return rail == self.rail
+
+
+@define(kw_only=True, eq=False)
+class FrozenBus(Fault):
+    """The sensors' bus repeats its last answers, with so many steps of jitter."""
+
+    name: ClassVar[str] = "bus_frozen"
+    outcome: ClassVar[FaultOutcome] = _flags("power_stuck")
+    rail: str = "*"
+    jitter: int = field(default=0, validator=validators.ge(0))
+
+    def repeats(self, rail: str) -> int | None:
+        return self.jitter if self.rail in {rail, "*"} else None
+
+
+@define(kw_only=True, eq=False)
+class NoBusVoltage(Fault):
+    """A rail's sensor measures the current, and its bus pin hangs in the air."""
+
+    name: ClassVar[str] = "no_bus_voltage"
+    outcome: ClassVar[FaultOutcome] = _flags("power_implausible")
+    rail: str = "vdd_core"
+
+    def bus_factor(self, rail: str) -> float:
+        return 0.0 if rail == self.rail else 1.0
 
 
 @define(kw_only=True, eq=False)
