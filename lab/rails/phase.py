@@ -121,7 +121,7 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
     half_ns = (meta.window_ns + meta.late_ns) // 2
     from_ns, until_ns = span.sure_ns
     first, last = np.searchsorted(every.centre_ns, (from_ns + half_ns, until_ns - half_ns + 1))
-    inside = Samples(*(each[first:last] for each in (every.centre_ns, every.power_w, every.volts_v, every.amperes)))
+    inside = every.part(first, last)
     count = len(inside.centre_ns)
     expected = max(0, (until_ns - from_ns - 2 * half_ns) // _period_ns(inside.centre_ns, meta.period_ns))
     flags = set(of_rail(trace, number, span.start_ns, span.end_ns, inside))

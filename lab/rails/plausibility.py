@@ -51,6 +51,11 @@ class Samples:
     volts_v: Floats
     amperes: Floats
 
+    def part(self, first: int, last: int) -> Samples:
+        """Those from one index to another."""
+        some = slice(first, last)
+        return Samples(self.centre_ns[some], self.power_w[some], self.volts_v[some], self.amperes[some])
+
 
 def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, inside: Samples) -> Iterator[Flag]:
     """The flags of a channel in a phase.
