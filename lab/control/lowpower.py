@@ -40,7 +40,7 @@ from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
-from lab.rails.phase import cut
+from lab.rails.phase import cut, sleep_checked
 from lab.run.board import Board, Status
 
 # --- A suspend that is under way, as the console shows it ---
@@ -241,7 +241,7 @@ class LowPower:
         dmesg = shell.run(DMESG)[0]
         again = read_again(shell, read_log(dmesg, self.board.type))
         mcu_text = mcu.take() if mcu is not None else None
-        power = self._power(asleep_ns(monitor.watch))
+        power = self._asleep_power(monitor.watch)
         energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
         no_power = why_no_mean(monitor.watch, power) if self._sampler is not None else ""
         after = stats(shell)
@@ -337,6 +337,14 @@ class LowPower:
         if self._sampler is None or span is None:
             return None
         return cut(self._sampler.trace(span[1]), *span, whole=whole)
+
+    def _asleep_power(self, watch: SuspendWatch) -> PhasePower | None:
+        span = asleep_ns(watch)
+        power = self._power(span)
+        if self._sampler is None or span is None or power is None or watch.answer is None:
+            return power
+        bounds_mw = self.board.type.low_power.total_mw.get(watch.plan.mode)
+        return sleep_checked(self._sampler.trace(span[1]), power, (watch.sent_ns, watch.answer.t_ns), bounds_mw)
 
     def _check_wiring(self, plan: SuspendPlan) -> None:
         if plan.wake == MCU and self.board.mcu is None:

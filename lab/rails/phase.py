@@ -252,6 +252,41 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
     )
 
 
+ASLEEP: Final = 0.95  # of the awake power: a board that sleeps takes less
+BOUNDS: Final = 2.0  # times, or by it, those of the board type's mode: boards differ
+
+
+def sleep_checked(
+    trace: Trace, power: PhasePower, suspend_ns: tuple[int, int], bounds_mw: Sequence[float] | None = None
+) -> PhasePower:
+    """The power of a sleep, flagged where it is none.
+
+    Sensors that do not show the sleep are `power_stuck`; a total far from what the mode takes is `power_implausible`.
+
+    Args:
+        suspend_ns: the board was surely awake before the one and after the other.
+        bounds_mw: of the total in its mode; None: unknown.
+    """
+    total_w = power.total.mean_w
+    if total_w is None:
+        return power
+    inputs = {rail.name for rail in trace.meta.rails if rail.input}
+    awake_w: float | None = 0.0
+    for number, channel in enumerate(trace.meta.channels):
+        if channel.rail not in inputs:
+            samples = samples_of(trace, number)
+            apart_ns = (trace.meta.window_ns + trace.meta.late_ns) // 2
+            awake = (samples.centre_ns < suspend_ns[0] - apart_ns) | (samples.centre_ns > suspend_ns[1] + apart_ns)
+            awake_w = awake_w + float(samples.power_w[awake].mean()) if awake_w is not None and awake.any() else None
+    flags = set[Flag]()
+    if awake_w is not None and total_w >= ASLEEP * awake_w:
+        flags.add(Flag.POWER_STUCK)
+    if bounds_mw and not bounds_mw[0] / BOUNDS <= total_w * 1e3 <= bounds_mw[1] * BOUNDS:
+        flags.add(Flag.POWER_IMPLAUSIBLE)
+    rails = (evolve(rail, flags=rail.flags | flags) if rail.measured else rail for rail in power.rails)
+    return evolve(power, rails=tuple(rails), total=evolve(power.total, flags=power.total.flags | flags))
+
+
 @frozen
 class StagePower:
     """A board's power from one console moment to the next.
