@@ -280,7 +280,7 @@ def test_a_rate_is_as_sure_as_the_last_digit_that_was_printed() -> None:
 EARLY = {
     "iperf3": "iperf3 ",
     "iperf3-udp": "iperf3 ",
-    "tcp": "netperf ",
+    "tcp": "netperf -H 192.168.0.1 -j -c -l 60 -t TCP_STREAM ",  # the first of two
     "udp-egress": "netperf ",
     "ipsec-software": "iperf ",
     "emmc-fio": "fio ",

@@ -63,7 +63,7 @@ class ProgramInterrupted(Fault):
     """A program ends early and prints a summary of what it did.
 
     Attributes:
-        words: of the command lines that end early, as they stand there.
+        words: the beginning of the command lines that end early.
         share: of the time that it was asked for. text: its error. status: its exit status; some programs end with 0.
     """
 
@@ -76,7 +76,7 @@ class ProgramInterrupted(Fault):
 
     def interruption(self, command: str) -> Interruption | None:
         """The early end of a command with these words."""
-        return Interruption(self.share, self.text, self.status) if self.words in f"{command} " else None
+        return Interruption(self.share, self.text, self.status) if f"{command} ".startswith(self.words) else None
 
 
 @define(kw_only=True, eq=False)
