@@ -5,6 +5,7 @@ It enters a mode, wakes the board and judges the result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -381,6 +382,9 @@ class LowPower:
 
 POLL_S = 0.05
 _DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
+# A kernel whose firmware did not switch off restarts 5 s later (Linux drivers/firmware/ti_sci.c, ti_sci_sys_off_handler).
+RESTART_S = 6.0
+_TEXT = re.compile(rb"[ -~]{8,}(?=[\r\n])")  # no noise of a line whose driver lost its power
 
 
 def enter(board: Board, plan: SuspendPlan) -> None:
@@ -397,10 +401,17 @@ def enter(board: Board, plan: SuspendPlan) -> None:
     from_ = len(console.captured())
     sent_ns = last_ns = clock.now_ns()
     console.sendline("poweroff")
-    silence_ns = round(board.type.low_power.asleep_s * 1e9)
-    while _DOWN not in console.captured()[from_:] or clock.now_ns() - last_ns < silence_ns:
+    silence_ns = round(max(board.type.low_power.asleep_s, RESTART_S) * 1e9)
+    while clock.now_ns() - last_ns < silence_ns or _DOWN not in console.captured()[from_:]:
         if console.poll(POLL_S):
             last_ns = clock.now_ns()
+        _, reached, behind = console.captured()[from_:].partition(_REACHED)
+        if reached and (more := _TEXT.search(behind.partition(b"\n")[2])):
+            raise BoardTransientError(
+                f"the board did not stay in partial I/O: behind {_REACHED.decode()!r} came {more[0].decode()!r}. Its firmware "
+                "refused, or something woke it at once: look at the CAN pins",
+                failure="wrong_sleep_mode",
+            )
         if clock.now_ns() - sent_ns > board.type.timeouts.hang_silence_s * 1e9:
             raise BoardTransientError(
                 f"poweroff did not end in {_DOWN.decode()!r} within {board.type.timeouts.hang_silence_s:g} s; look at the "

@@ -228,6 +228,7 @@ def _suspend_details(done: SuspendResult) -> dict[str, object]:
         "unverified": done.unverified,
         "unchecked": done.unchecked,
         "errors": list(done.errors),
+        "lost_lines": done.lost_lines,
         "outside_kernel_ms": done.outside_kernel_ms and done.outside_kernel_ms[0],
         "no_power": done.no_power,
         "mcu_uart": done.mcu_text,

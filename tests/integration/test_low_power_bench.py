@@ -116,7 +116,7 @@ def assert_evidence(store: Store, attempt: Attempt) -> None:
     assert ref is not None
     kernel, _, prompt, *_powers = attempt.samples
     log = store.artifacts.read(ref.sha256)
-    assert log[kernel.log_start : kernel.log_end].startswith(b"<6>[")
+    assert log[kernel.log_start : kernel.log_end].split(b":", 1)[1].startswith(b"<6>[")
     assert b"Enabling non-boot CPUs" in log[kernel.log_start : kernel.log_end]
     assert log[: kernel.log_end].endswith(b"PM: suspend exit")
     assert log[: prompt.log_end].endswith(b"boardlab: back 0")

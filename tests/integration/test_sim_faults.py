@@ -51,6 +51,8 @@ def trial(made: SimBench, outcome: FaultOutcome) -> Sequence[Attempt | Told]:
             return made.bring("bootloader")
         case "suspend":
             return made.sleep()
+        case "partial_io":
+            return made.bring("partial_io")
         case _:
             raise AssertionError(f"no trial {outcome.trial!r}: say here what shows such a fault")
 

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from lab.benchmarks.boot import MomentLike
 from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_power, verify
-from lab.benchmarks.lowpower.kernellog import END, SuspendLog, kernel_lines, read_log
+from lab.benchmarks.lowpower.kernellog import END, SuspendLog, errors_of, kernel_lines, read_log
 from lab.benchmarks.lowpower.power import PhasePowerProtocol
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.result import CLOCK_PPM, SuspendResult
@@ -33,7 +33,7 @@ class Observed:
         mcu_text: output of the MCU's UART meanwhile; None: not read.
         power: of the rails while asleep. energy: of the whole suspend and resume. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
-        again: the lines of the resume's begin and end, read a second time; None: they were not.
+        again: the lines of the resume's begin and end and the errors, read a second time; None: they were not.
     """
 
     found: PrintkSettings
@@ -71,13 +71,13 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
             f"{log.end_s:.6f} s: its clock does not go back, so characters were lost. Measure once more",
             failure="resume_lines_missing",
         )
-    _check_again(log, observed.again)
+    lost = _check_again(log, observed.again)
     for contradiction in _contradictions(watch, log, watch.answer, observed.after):
         raise BoardTransientError(
             f"{contradiction}. The kernel's lines are not those of this suspend, or something else woke the board; look at the attempt's log",
             failure="resume_contradicted",
         )
-    errors = _errors(log, observed)
+    errors = _errors(log.errors or errors_of(kernel_lines(observed.again or ())), observed)
     total_w = observed.power.total.mean_w if observed.power is not None else None
     total_mw = None if total_w is None else total_w * 1e3
     evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board, observed.no_power))
@@ -100,6 +100,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         no_power=observed.no_power,
         unchecked="; ".join(_unchecked(log, observed)),
         errors=errors,
+        lost_lines=lost,
     )
 
 
@@ -124,15 +125,15 @@ def _check_counters(log: SuspendLog, observed: Observed) -> None:
         )
 
 
-def _check_again(log: SuspendLog, again: Sequence[str] | None) -> None:
-    """Require the same lines in their second reading.
+def _check_again(log: SuspendLog, again: Sequence[str] | None) -> int:
+    """Require the same lines in their second reading; return how many before them were lost in the first.
 
     Raises:
         TestTransientError: they are others.
     """
     if again is None or log.start_s is None or log.end_s is None:
-        return
-    read = {(line.t_s, line.text) for line in kernel_lines(again)}
+        return 0
+    read = {(line.t_s, line.text): line.number for line in kernel_lines(again)}
     missing = [text for text in ((log.start_s, log.start_text), (log.end_s, END)) if text not in read]
     if missing:
         t_s, text = missing[0]
@@ -141,6 +142,7 @@ def _check_again(log: SuspendLog, again: Sequence[str] | None) -> None:
             "cable and ground wire",
             failure="resume_lines_missing",
         )
+    return max(0, read[log.end_s, END] - log.end_number)
 
 
 def _contradictions(watch: SuspendWatch, log: SuspendLog, answer: MomentLike, after: Stats | None) -> Iterator[str]:
@@ -176,26 +178,26 @@ def _contradictions(watch: SuspendWatch, log: SuspendLog, answer: MomentLike, af
         )
 
 
-def _errors(log: SuspendLog, observed: Observed) -> tuple[str, ...]:
-    """Errors of this suspend, by the kernel's levels, counters and taint.
+def _errors(lines: tuple[str, ...], observed: Observed) -> tuple[str, ...]:
+    """Errors of this suspend: these lines, and those by the kernel's counters and taint.
 
     Raises:
         BoardTransientError: an oops or a lockup.
     """
     before, after = observed.before, observed.after
     if before is None or after is None:
-        return log.errors
+        return lines
     new = 0 if before.tainted is None or after.tainted is None else after.tainted & ~before.tainted
     failure = next((failure for bit, failure in _TAINTS.items() if new & bit), "")
     if failure:
         raise BoardTransientError(
             f"the kernel had a fault while it suspended or resumed (/proc/sys/kernel/tainted has {after.tainted}, and had {before.tainted}): "
-            f"{'; '.join(log.errors[:1]) or 'its log has no error'}. The whole trace is in the attempt's log",
+            f"{'; '.join(lines[:1]) or 'its log has no error'}. The whole trace is in the attempt's log",
             failure=failure,
         )
     counted = after.failed_resume - before.failed_resume
     return (
-        *log.errors,
+        *lines,
         *([f"suspend_stats: {counted} devices did not resume ({after.last_failed})"] if counted else []),
         *([f"/proc/sys/kernel/tainted has {after.tainted}, and had {before.tainted}"] if new else []),
     )

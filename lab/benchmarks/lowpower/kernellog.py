@@ -19,7 +19,9 @@ from lab.benchmarks.lowpower.modes import DEEP_SLEEP, MCU_ONLY, PARTIAL_IO, SUSP
 from lab.boards import BoardType
 
 END = "PM: suspend exit"
-_RECORD = re.compile(r"^(?:<(\d+)>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)")  # a caller: CONFIG_PRINTK_CALLER
+_RECORD = re.compile(
+    r"^(?:(\d+):)?(?:<(\d+)>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)"
+)  # a caller: CONFIG_PRINTK_CALLER
 _ENTRY = re.compile(r"PM: suspend entry \((\w+)\)")
 _SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode: ?(0x[0-9a-f]+))?", re.IGNORECASE)
 _ERR = 3  # the kernel's level KERN_ERR; smaller is worse
@@ -55,11 +57,13 @@ class KernelLine:
     Attributes:
         t_s: on the kernel's clock.
         level: of syslog, smaller is worse; None: dmesg gave no priorities.
+        number: in the log, from 1.
     """
 
     t_s: float
     text: str
     level: int | None
+    number: int
 
 
 @frozen
@@ -76,6 +80,7 @@ class SuspendLog:
         reason: the line with the reason of an aborted suspend; empty: none.
         errors: lines at the levels emerg to err since its beginning, the first `ERRORS_KEPT`.
         entries, exits: number of such lines in the whole log. starts: of `start_text` in this suspend.
+        end_number: number of the line of `end_s`.
         by_level: dmesg gave priorities, so no line is a program's.
     """
 
@@ -92,6 +97,7 @@ class SuspendLog:
     entries: int = 0
     exits: int = 0
     starts: int = 0
+    end_number: int = 0
     by_level: bool = False
 
     @property
@@ -107,14 +113,20 @@ class SuspendLog:
 
 
 def kernel_lines(lines: Iterable[str]) -> list[KernelLine]:
-    """The kernel's own lines of dmesg; without priorities all of them."""
-    found = [match for line in lines if (match := _RECORD.match(line.strip("\r\n")))]
-    by_level = any(match[1] for match in found)
+    """The kernel's own lines of dmesg, perhaps numbered by `grep -n`; without priorities all of them."""
+    numbered = enumerate(lines, 1)
+    found = [(number, match) for number, line in numbered if (match := _RECORD.match(line.strip("\r\n")))]
+    by_level = any(match[2] for _, match in found)
     return [
-        KernelLine(float(match[2]), match[3].rstrip(), int(match[1]) if match[1] else None)
-        for match in found
-        if not by_level or (match[1] and int(match[1]) >> 3 == 0)
+        KernelLine(float(match[3]), match[4].rstrip(), int(match[2]) if match[2] else None, int(match[1] or number))
+        for number, match in found
+        if not by_level or (match[2] and int(match[2]) >> 3 == 0)
     ]
+
+
+def errors_of(lines: Iterable[KernelLine]) -> tuple[str, ...]:
+    """Texts at the levels emerg to err, the first `ERRORS_KEPT`."""
+    return tuple(line.text for line in lines if line.level is not None and line.level <= _ERR)[:ERRORS_KEPT]
 
 
 def stamp(t_s: float) -> str:
@@ -135,7 +147,7 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
     start = _first(last[:end], [re.compile(pattern) for pattern in board.low_power.resume_start])
     sources = [found for line in last if (found := _SOURCE.search(line.text))]
     numbers = {found[2].lower() for found in sources if found[2]}
-    errors = [line.text for line in last if line.level is not None and line.level <= _ERR]
+    errors = errors_of(last)
     reason = _first(last, _REASONS)
     return SuspendLog(
         variant=variant,
@@ -147,22 +159,23 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
         end_s=last[end].t_s if end < len(last) else None,
         wake_source=sources[-1][1] if sources else "",
         reason=reason.text if reason else next(iter(errors), ""),
-        errors=tuple(errors[:ERRORS_KEPT]),
+        errors=errors,
         entries=len(entries),
         exits=sum(line.text == END for line in kernel),
         starts=sum(start is not None and line.text == start.text for line in last),
+        end_number=last[end].number if end < len(last) else 0,
         by_level=last[0].level is not None,
     )
 
 
 def read_again(shell: Shell, log: SuspendLog) -> Sequence[str] | None:
-    """Read the lines of the resume's begin and end once more, by their stamps.
+    """Read the lines of the resume's begin and end, by their stamps, and all errors once more, with their numbers in the log.
 
-    Returns: None: the log lacks them, or the board cannot search.
+    Returns: `NUMBER:LINE` each; None: the log lacks them, or the board cannot search.
     """
     if log.start_s is None or log.end_s is None:
         return None
-    lines, _, status = shell.run(f'{DMESG} | grep -E "{stamp(log.start_s)}|{stamp(log.end_s)}"')
+    lines, _, status = shell.run(f'{DMESG} | grep -nE "^<[0-{_ERR}]>|{stamp(log.start_s)}|{stamp(log.end_s)}"')
     return lines if status in {0, 1} else None
 
 

@@ -33,6 +33,7 @@ class SuspendResult:
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
         unchecked: missing confirmations of the kernel's lines; empty: none.
         errors: of the kernel while it suspended and resumed.
+        lost_lines: of the kernel's log, on the console.
     """
 
     plan: SuspendPlan
@@ -50,6 +51,7 @@ class SuspendResult:
     no_power: str = ""
     unchecked: str = ""
     errors: tuple[str, ...] = ()
+    lost_lines: int = 0
 
     @property
     def kernel_ms(self) -> tuple[float, float]:
@@ -64,8 +66,9 @@ class SuspendResult:
             Flag.MODE_UNVERIFIED: self.unverified,
             Flag.NOT_CROSS_CHECKED: self.unchecked,
             Flag.KERNEL_ERRORS: self.errors,
+            Flag.CONSOLE_OVERRUN: self.lost_lines,
         }
-        return frozenset(flag for flag, why in found.items() if why)
+        return frozenset(flag for flag, doubt in found.items() if doubt)
 
     @property
     def outside_kernel_ms(self) -> tuple[float, float] | None:

@@ -45,6 +45,7 @@ POINTS = (
     "resume.start",
     "resume",
     "resume.tasks",
+    "poweroff",
 )
 
 

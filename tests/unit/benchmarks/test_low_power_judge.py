@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 from attrs import evolve
+from support.atlength import either
 
 from lab import boards
 from lab.benchmarks.lowpower.evidence import MCU_UART
 from lab.benchmarks.lowpower.judge import Observed, judge
-from lab.benchmarks.lowpower.kernellog import END, read_log
+from lab.benchmarks.lowpower.kernellog import END, read_log, stamp
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.result import SuspendResult
@@ -24,6 +25,7 @@ S, MS = 1_000_000_000, 1_000_000
 AM62, QEMU, LP = boards.load("am62xx_sk"), boards.load("qemu-virt"), boards.load("am62xx_lp_sk")
 DEEP, MCU_ONLY = SuspendPlan("deep_sleep", "uart", 5), SuspendPlan("mcu_only", "uart", 5)
 BY_RTC = SuspendPlan("deep_sleep", "rtc", 5)
+_ERRORS = ("<0>", "<1>", "<2>", "<3>")
 START = "Enabling non-boot CPUs ..."
 ASKED_NS = 5 * S  # the host's edge; the RTC's alarm is 5 s after the command at 0
 BEFORE, AFTER = Stats(3, 0, tainted=0), Stats(4, 0, tainted=0)
@@ -54,8 +56,9 @@ def suspended(latency_ms: float = 137.0, mode: str = "0x0", *more: str, variant:
 
 
 def again(dmesg: Sequence[str]) -> list[str]:
-    """Begin and end, as the board reads them a second time."""
-    return [each for each in dmesg if each.endswith((START, END))]
+    """Begin, end and errors, as the board reads them a second time."""
+    numbered = enumerate(dmesg, 1)
+    return [f"{number}:{each}" for number, each in numbered if each.endswith((START, END)) or each[:3] in _ERRORS]
 
 
 def judged(
@@ -143,7 +146,7 @@ def test_a_line_that_a_program_wrote_is_none_of_the_kernels(dice: random.Random)
     for _ in range(200):
         lines, at = list(good), dice.randrange(len(good) + 1)
         lines[at:at] = [line(dice.uniform(45.55, 45.84), dice.choice(texts), dice.randrange(8), dice.randint(1, 23))]
-        assert read_log(lines, AM62) == read_log(good, AM62)
+        assert read_log(lines, AM62) == evolve(read_log(good, AM62), end_number=len(good) + (at < len(good)))
         assert judged(lines).flags == frozenset()
 
 
@@ -185,10 +188,60 @@ def test_lines_that_read_otherwise_a_second_time_give_no_number(dice: random.Ran
         other = dice.choice([digit for digit in "0123456789" if digit != good[number][at]])
         damaged = [*good]
         damaged[number] = good[number][:at] + other + good[number][at + 1 :]
-        found = [
-            each for each in good if each[3:20] in {line[3:20] for line in (damaged[4], damaged[-1])}
-        ]  # by its stamps
+        stamps = {each[3:17] for each in (damaged[4], damaged[-1])}
+        found = [f"{place}:{each}" for place, each in enumerate(good, 1) if each[3:17] in stamps]
         assert failure(damaged, 10_000, read_again=found)[0] == "resume_lines_missing"
+
+
+def test_lines_that_were_lost_on_the_console_are_counted_by_the_board() -> None:
+    good = suspended()
+    for number in (1, 2, 3):  # no line of the latency, and none that names the mode
+        for lost in range(1, 4 - number + 1):
+            less = [*good[:number], *good[number + lost :]]
+            done = judged(less, read_again=again(good))
+            assert (done.lost_lines, done.flags) == (lost, {Flag.CONSOLE_OVERRUN})
+            assert done.kernel_ms[0] == pytest.approx(137.0)
+    more = [*good[:3], "a program's line on the console", *good[3:]]
+    assert judged(more, read_again=again(good)).flags == frozenset()
+
+
+def damaged_lines(good: list[str], dice: random.Random) -> list[str]:
+    """Bytes that changed, came in between or were lost, or lines that were lost, came twice or changed places."""
+    lines, text = list(good), "\n".join(good)
+    at, one, other = dice.randrange(len(text)), dice.randrange(len(good)), dice.randrange(len(good))
+    match dice.randrange(6):
+        case 0:
+            return (text[:at] + chr(dice.randrange(32, 127)) + text[at + 1 :]).split("\n")
+        case 1:
+            return (text[:at] + str(dice.randrange(10)) + text[at + text[at].isdecimal() :]).split("\n")
+        case 2:
+            return (text[:at] + text[at + dice.randint(1, 40) :]).split("\n")
+        case 3:
+            del lines[one : one + dice.randint(1, 3)]
+        case 4:
+            lines.insert(other, lines[one])
+        case _:
+            lines[one], lines[other] = lines[other], lines[one]
+    return lines
+
+
+@pytest.mark.parametrize("seed", range(either(3, 60)))
+def test_no_damage_of_the_kernels_lines_gives_a_wrong_number_without_a_flag(seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(333):
+        latency = dice.uniform(20, 900)
+        good = suspended(latency, "0x0", line(45.75, "mmc0: PM: failed to resume: error -110", dice.choice((3, 6))))
+        lines = damaged_lines(good, dice)
+        log = read_log(lines, AM62)
+        stamps = () if log.start_s is None or log.end_s is None else (stamp(log.start_s), stamp(log.end_s))
+        numbered = enumerate(good, 1)
+        found = [f"{at}:{each}" for at, each in numbered if each[:3] in _ERRORS or any(s in each for s in stamps)]
+        try:
+            done = judged(lines, latency + 62, read_again=found if stamps else None)
+        except BoardlabError:
+            continue
+        assert done.kernel_ms[0] == pytest.approx(latency, abs=2e-3) or done.flags, lines
+        assert not again(good[-2:-1]) or done.flags, lines
 
 
 # --- The counters ---
@@ -269,6 +322,15 @@ def test_errors_of_the_kernel_are_flagged_and_those_of_a_program_are_not(dice: r
         assert done.flags == ({Flag.KERNEL_ERRORS} if level <= 3 else frozenset())
         assert done.errors == ((text,) if level <= 3 else ())
         assert judged(suspended(137.0, "0x0", line(45.75, text, level, dice.randint(1, 23)))).flags == frozenset()
+
+
+def test_an_error_that_was_damaged_in_one_reading_is_flagged_by_the_other(dice: random.Random) -> None:
+    good = suspended(137.0, "0x0", line(45.75, "mmc0: PM: failed to resume: error -110", 3))
+    for _ in range(50):
+        damaged, at = list(good), dice.randrange(20)
+        damaged[-2] = good[-2][:at] + dice.choice("#xZ~") + good[-2][at + 1 :]
+        assert judged(damaged, read_again=again(good)).flags == {Flag.KERNEL_ERRORS}
+        assert judged(good, read_again=again(damaged)).flags == {Flag.KERNEL_ERRORS}
 
 
 @pytest.mark.parametrize(("bit", "failed"), [(7, "kernel_oops"), (14, "kernel_lockup")])

@@ -8,7 +8,7 @@ from attrs import define, field, validators
 
 from lab.virtual.sim.faults.base import Fault, FaultOutcome, for_ever
 from lab.virtual.sim.faults.crashes import oops
-from lab.virtual.sim.program import NS_PER_S, Program
+from lab.virtual.sim.program import NS_PER_S, CpuResetError, Program
 
 if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
@@ -167,3 +167,22 @@ class ProgramLogsSuspend(Fault):
         if point == "resume.tasks" and computer.kernel is not None:
             for text in ("PM: suspend exit-hook", "Enabling non-boot CPUs ...", "PM: suspend exit"):
                 yield from computer.kernel.printk(text, 3, facility=1)
+
+
+@define(kw_only=True, eq=False)
+class PartialIoRefused(Fault):
+    """The firmware does not enter partial I/O, and the kernel restarts: after 5 s, or at once with an `error`."""
+
+    name: ClassVar[str] = "partial_io_refused"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("wrong_sleep_mode",), "board", transient=True, trial="partial_io")
+    error: bool = False
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "poweroff":
+            if self.error:
+                # drivers/firmware/ti_sci.c, ti_sci_sys_off_handler
+                line = "Failed to enter Partial-IO -ENODEV, trying to do an emergency restart"
+                yield from computer.printk(f"ti-sci 44043000.system-controller: {line}", level=3)
+            else:
+                yield from computer.pause(5 * NS_PER_S)
+            raise CpuResetError

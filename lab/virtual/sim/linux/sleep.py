@@ -14,7 +14,7 @@ from lab.virtual.sim.timing import Normal
 
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
 CAN_PIN, GPIO_PIN = "can", "gpio"  # inputs of the machine: the RX pins of the MCU's CAN; a GPIO that the overlay arms
-RTC, MAIN_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x40, 0x60  # wake-up sources as the device manager reports them
+RTC, MAIN_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x10, 0x90  # wake-up sources of TISCI_MSG_LPM_WAKE_REASON
 _FIRMWARE = Normal(62.0, 3.0)  # ms from the wake-up event until the kernel goes on; assumed, nobody publishes it
 _DEFAULT_RESUME_MS = {DEEP_SLEEP: 137.0, MCU_ONLY: 94.0}  # in the size of the guides' figures of other releases
 _SPREAD = Normal(1.0, 0.01)  # assumed
@@ -129,6 +129,7 @@ class Sleeper:
                 3,
                 "ti-sci 44043000.system-controller: Entering Partial-IO because a powered wakeup-enabled device was found.",
             )
+            yield from self.computer.at("poweroff")
             raise PowerDownError(CAN_PIN)
         raise PowerDownError
 
