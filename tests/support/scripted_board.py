@@ -6,6 +6,7 @@ It knows no timing and no boot-mode straps; what misbehaves is written by the te
 from __future__ import annotations
 
 import os
+import select
 import threading
 import tty
 from collections.abc import Callable
@@ -40,6 +41,7 @@ class ScriptedBoard:
     powered: bool = field(default=False, init=False)
     typed: bytearray = field(factory=bytearray, init=False)
     commands: list[str] = field(factory=list, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._master, self._slave = os.openpty()
@@ -81,7 +83,10 @@ class ScriptedBoard:
 
     def _power(self, command: str) -> None:
         if command == "on":
-            self.powered = True
+            with self._lock:
+                while select.select([self._master], [], [], 0)[0]:
+                    self.typed += os.read(self._master, 1024)  # at a board without power, which never answers it
+                self.powered = True
             boot = self.boots.pop(0) if len(self.boots) > 1 else self.boots[0]
             self.say(boot)
         elif not self.stuck_relay:
@@ -90,9 +95,14 @@ class ScriptedBoard:
     def _listen(self) -> None:
         while True:
             try:
-                data = os.read(self._master, 1024)
-            except OSError:
+                select.select([self._master], [], [])
+                with self._lock:
+                    if not select.select([self._master], [], [], 0)[0]:
+                        continue
+                    data = os.read(self._master, 1024)
+                    powered = self.powered
+            except (OSError, ValueError):
                 return
             self.typed += data
-            if self.powered:
+            if powered:
                 self.say(data)  # a living board echoes

@@ -61,9 +61,13 @@ class BootEvidence:
 
     def root_is_on(self, device: str) -> LabTransientError | None:
         """Take the root file system's device; return a wrong medium's error."""
+        medium = self.medium_of(device)
+        return self._witness(SHELL, device, medium) if medium else None
+
+    def medium_of(self, device: str) -> str:
+        """The medium of a device of the kernel; empty: no evidence of the type names it."""
         known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
-        prefixes = [word for word in known if device.startswith(word)]
-        return self._witness(SHELL, device, known[max(prefixes, key=len)]) if prefixes else None
+        return known[max(words, key=len)] if (words := [word for word in known if device.startswith(word)]) else ""
 
     @property
     def verified(self) -> bool:

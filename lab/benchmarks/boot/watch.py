@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from typing import Final
 
 from attrs import define, field
 
@@ -12,8 +12,9 @@ from lab.benchmarks.boot.flows import RuledOut, recognise
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples
+from lab.benchmarks.boot.starts import Starts
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
-from lab.boards import NORMAL, BoardType, MomentPattern
+from lab.boards import NORMAL, BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, SampleRecord
 
@@ -159,126 +160,6 @@ class PromptWatch:
             self.settled = last.waits and not output.strip()
 
 
-# --- Restarts during a boot ---
-# A banner that a glitch has garbled is no moment. But a board prints the same banner each time, so a line that nearly is one
-# that came as it should, before or after it, shows that it came once more.
-
-
-LAST_OF_START = "first_printk"  # up to this moment, one that comes too often is a boot that began anew
-ALIKE_SHARE = 0.4  # of the characters in their places; other lines of a boot have a tenth
-ALIKE_CHARACTERS = 20  # shorter lines are alike by chance
-_VARIABLE = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` holds its banner
-
-
-@define
-class Starts:
-    """Counts start markers; one too many means a restarted board."""
-
-    board: BoardType
-    _counts: Counter[str] = field(factory=Counter, init=False)
-    _banners: dict[str, set[str]] = field(factory=dict, init=False)  # moment -> its lines, as they should be
-    _others: list[str] = field(
-        factory=list, init=False
-    )  # lines before the kernel that are no banner; empty: one that is
-    _garbled: Counter[str] = field(factory=Counter, init=False)  # moment -> lines that nearly are its banner
-    _piece: str = field(default="", init=False)  # the line before, where it may be the begin of a banner
-    _kernel: bool = field(default=False, init=False)
-    _planned: bool = field(default=False, init=False)  # the one reset that this board has, as it should
-
-    def moment(self, moment: MomentLike) -> BoardTransientError | None:
-        """Take a moment; return the error of a reset."""
-        self._kernel = self._kernel or moment.name == START
-        self._counts[moment.name] += 1
-        names = [pattern.name for pattern in self.board.markers]
-        last = names.index(LAST_OF_START if LAST_OF_START in names else START)
-        if names.index(moment.name) > last:
-            return None
-        return self._judged(moment.name, moment.text)
-
-    def whole_line(self, line: str) -> BoardTransientError | None:
-        """Take a line; return the error of a reset (garbled banner)."""
-        line = line.strip()
-        if self.board.planned_reset and not self._planned and re.search(self.board.planned_reset, line):
-            self._planned = True
-            self._counts.clear()
-            self._others.clear()
-            self._garbled.clear()
-            return None
-        if line.startswith("[") or _VARIABLE.match(line):
-            self._piece = ""
-            return None
-        pattern = next((each for each in self._patterns() if re.search(each.regex, line)), None)
-        if pattern is None:
-            if not self._kernel:
-                self._others.append(line)
-            name, self._piece = self._nearly(line, self._piece)
-            self._garbled[name] += 1
-            return self._judged(name, line) if name else None
-        self._piece = ""
-        self._others.append("")
-        known = self._banners.setdefault(pattern.name, set())
-        if line in known:
-            return None
-        known.add(line)
-        self._garbled, piece = Counter(), ""
-        for other in self._others:
-            name, piece = self._nearly(other, piece)
-            self._garbled[name] += 1
-        return self._judged(pattern.name, line)
-
-    def _nearly(self, line: str, piece: str) -> tuple[str, str]:
-        """The moment whose banner a line resembles; empty: none.
-
-        The line may follow a piece that a garbled newline cut off.
-
-        Returns also: a possible such piece for the next line.
-        """
-        name = self._resembles(line) or (self._resembles(f"{piece} {line}") if piece else "")
-        return name, "" if name else line
-
-    def _patterns(self) -> list[MomentPattern]:
-        names = [pattern.name for pattern in self.board.moments]
-        return [p for p in self.board.moments[: names.index(START)] if p.required and p.times]
-
-    def _resembles(self, line: str) -> str:
-        """The moment whose banner the text resembles; empty: none."""
-        if len(line) < ALIKE_CHARACTERS:
-            return ""
-        shares = [(alike(line, banner), name) for name, known in self._banners.items() for banner in known]
-        share, name = max(shares, default=(0.0, ""))
-        return name if share >= ALIKE_SHARE else ""
-
-    def _judged(self, name: str, text: str) -> BoardTransientError | None:
-        pattern = next(each for each in self.board.markers if each.name == name)
-        garbled = self._garbled[name]
-        count = self._counts[name] + garbled
-        if not 0 < pattern.times < count:
-            return None
-        return BoardTransientError(
-            f"the board reset while booting: {text.strip()!r} came for the {_ordinal(count)} time{', garbled' if garbled else ''} "
-            f"(a healthy boot prints it {pattern.times} ×). Look for a watchdog, a weak supply or a panic before it",
-            failure="reset",
-        )
-
-
-def alike(line: str, banner: str) -> float:
-    """The share of a banner's characters in a line's end.
-
-    A reset breaks off a line, so the banner may start anywhere.
-    """
-    spare = len(line) - len(banner)
-    if spare < -len(banner) // 10:
-        return 0.0
-    places = {max(0, offset) for offset in (0, 1, 2, *range(spare - 2, spare + 3))}
-    return max(
-        sum(one == other for one, other in zip(line[offset:], banner, strict=False)) / len(banner) for offset in places
-    )
-
-
-def _ordinal(number: int) -> str:
-    return {2: "second", 3: "third"}.get(number, f"{number}th")
-
-
 # --- The watch ---
 
 
@@ -287,6 +168,12 @@ GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at
 GARBLED_BYTES = 3  # in a line, which is then damaged; fewer are glitches of a UART that is switched on
 FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
+# Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after the other.
+_OF_BOOTLOADERS: Final = frozenset({"uboot_abort", "no_boot_device", "authentication", "bad_image"})
+_OF_KERNELS: Final = frozenset({"kernel_panic", "kernel_oops", "kernel_lockup", "io_error", "no_root", "reset"})
+_OF_SHELLS: Final = frozenset({"emergency_mode"})  # a login prompt refutes it
+_NO_STOP: Final = frozenset({"silent", "rom_no_medium"})  # failures that no earlier text explains
+_IO_ERROR: Final = re.compile(r"I/O error, dev (\w+)")
 
 
 @define
@@ -319,6 +206,9 @@ class BootWatch:
     _unmarked_bytes: int = field(default=0, init=False)
     _last_byte_ns: int | None = field(default=None, init=False)
     _failure: BoardlabError | None = field(default=None, init=False)
+    _suspected: BoardTransientError | None = field(
+        default=None, init=False
+    )  # of a boot that does not reach its prompt
     _stopped: bool = field(default=False, init=False)
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
 
@@ -360,10 +250,20 @@ class BootWatch:
             self._prompt.moment(moment)
             if self._prompt.asked_ns is not None:
                 return  # the answer to a carriage return is no moment of the boot
+            if moment.name == "shell" and self._suspected is not None and self._suspected.failure in _OF_SHELLS:
+                self._fail(self._suspected)
+        if self._starts.is_foreign(moment):  # a program printed it, unless the board reset
+            self._fail(self._starts.moment(moment))
+            self._suspect(self._starts.suspected)
+            return
         self.moments.append(moment)
         self._unmarked_bytes = 0
         self._ruled_out.moment(moment)
+        in_bootloader = not self._starts.kernel
         self._fail(self._starts.moment(moment))
+        if in_bootloader and self._starts.kernel:
+            self._suspected = None  # the bootloader found a way
+        self._suspect(self._starts.suspected)
 
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take bytes of one read, stamped `t_ns`."""
@@ -406,6 +306,8 @@ class BootWatch:
     def check(self, now_ns: int) -> None:
         """Check the boot's progress, and raise if it has failed.
 
+        A text that decides nothing alone is to blame once the boot does not go on.
+
         Raises:
             BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow, or an apparent
                 prompt does not answer.
@@ -415,6 +317,12 @@ class BootWatch:
         """
         if self._failure is not None:
             raise self._failure
+        try:
+            self._check_progress(now_ns)
+        except BoardTransientError as error:
+            raise self._blamed(error) from None
+
+    def _check_progress(self, now_ns: int) -> None:
         if self._prompt.settled:
             return
         if self._last_byte_ns is None:
@@ -432,11 +340,15 @@ class BootWatch:
                 failure="too_slow",
             )
 
-    def finish(self, extra_flags: frozenset[Flag] = frozenset()) -> list[SampleRecord]:
+    def finish(self, extra_flags: frozenset[Flag] = frozenset(), *, started_once: bool = False) -> list[SampleRecord]:
         """The samples of a boot that is done.
 
+        Args:
+            started_once: the board itself says that its kernel started once, and when.
+
         Raises:
-            BoardTransientError: a required moment is missing or out of order, and no other flow explains that.
+            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; or the kernel's
+                clock began anew.
             LabTransientError: a time is negative, or far too little is known of the boot time.
         """
         prompt = self._prompt.chosen
@@ -444,13 +356,16 @@ class BootWatch:
             raise BoardTransientError(
                 "there is no login prompt yet: nothing can be measured", failure="moment_missing"
             )
+        if (restart := self._restart()) is not None and not started_once:
+            raise restart
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags()
         flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
         found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
         self.flow = found.flow.name
         self.start = next((each for each in found.flow.order if each.name == found.flow.start == START), None)
-        flags |= frozenset(() if found.is_sure and self._ruled_out.shown(flow.name) else {Flag.FLOW_UNVERIFIED})
+        sure = found.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
+        flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
         return boot_samples(found.flow, self.moments, prompt, self.power, params, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
@@ -524,31 +439,61 @@ class BootWatch:
 
     def _whole_line(self, raw: bytes, since_power_s: float) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
-        for pattern, sign in self.board.failures.items():
-            if re.search(pattern, line):
-                self._fail(
-                    BoardTransientError(
-                        f"the board printed {line.strip()!r}; the attempt's log has the lines before it (lab results show --log)",
-                        failure=sign.means,
-                    )
-                )
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
         self._ruled_out.whole_line(line)
-        self._fail(self._starts.whole_line(line))
-        self._fail(self._evidence.whole_line(line))
         self.log.whole_line(line, since_power_s)
-        if self.log.restarted:
-            self._fail(
-                BoardTransientError(
-                    f"the board reset while booting: the kernel's clock began anew at {self.log.restarted!r}. Look for a kexec, a "
-                    "watchdog or a weak supply; only a log that is printed again in other words looks the same",
-                    failure="reset",
-                )
-            )
+        for pattern, sign in self.board.failures.items():
+            if re.search(pattern, line):
+                self._take_failure(sign.means, line.strip())
+        self._fail(self._starts.whole_line(line))
+        self._suspect(self._starts.suspected)
+        self._fail(self._evidence.whole_line(line))
+
+    def _take_failure(self, means: str, line: str) -> None:
+        """Take a line with the text of a failure."""
+        error = BoardTransientError(
+            f"the board printed {line!r}; the attempt's log has the lines before it (lab results show --log)",
+            failure=means,
+        )
+        device = _IO_ERROR.search(line)
+        if means in _OF_BOOTLOADERS:
+            if not self._starts.kernel:
+                self._suspect(error)
+        elif means in _OF_KERNELS and device and self._evidence.medium_of(device[1]) != self.medium:
+            self.log.note(means, line)  # of another medium than the boot's
+        elif means in _OF_SHELLS or (means in _OF_KERNELS and not (self._starts.kernel and self.log.own)):
+            self.log.note(means, line)
+            self._suspect(error)
+        else:
+            self._fail(error)
 
     def _fail(self, error: BoardlabError | None) -> None:
         """Note a failure; the first counts."""
-        self._failure = self._failure or error
+        if error is not None:
+            self._failure = self._failure or self._blamed(error)
+
+    def _blamed(self, error: BoardlabError) -> BoardlabError:
+        """The error, or what was suspected before it."""
+        suspected = self._suspected or self._restart()
+        if suspected is None or not isinstance(error, BoardTransientError) or error.failure in _NO_STOP:
+            return error
+        if str(error) == str(suspected):
+            return error
+        return BoardTransientError(f"{suspected}. Then: {error}", failure=suspected.failure)
+
+    def _restart(self) -> BoardTransientError | None:
+        """The error of a kernel whose clock began anew."""
+        if not self.log.restarted:
+            return None
+        return BoardTransientError(
+            f"the board reset while booting: the kernel's clock began anew at {self.log.restarted!r}. Look for a kexec, a "
+            "watchdog or a weak supply; only a log that is printed again in other words looks the same",
+            failure="reset",
+        )
+
+    def _suspect(self, error: BoardTransientError | None) -> None:
+        """Note what is to blame if the boot does not go on; the first counts."""
+        self._suspected = self._suspected or error
 
     def _stage(self) -> str:
         names = {m.name for m in self.moments}

@@ -179,7 +179,7 @@ def test_a_prompt_that_may_have_come_by_itself_is_no_answer(by_itself: tuple[flo
 def test_a_reset_while_an_answer_is_waited_for_is_one() -> None:
     boot = Boot(healthy()).ask()
     with pytest.raises(BoardTransientError, match="reset while booting"):
-        boot.say(5.0, BEGIN)
+        boot.say(5.0, BEGIN + KERNEL)
 
 
 def test_a_prompt_that_nobody_answers_at_is_none() -> None:
@@ -197,27 +197,62 @@ def test_what_begins_a_boot_is_an_echo_within_a_line(echo: bytes) -> None:
     assert value(boot) == 2.0
 
 
-@pytest.mark.parametrize(
-    "again",
-    [
-        KERNEL,
-        b"Hit any key to stop autoboot:  0 \r\n",
-        b"Starting kernel ...\r\n",
-        b"[    0.000000] Booting Linux on physical CPU 0x0\r\n",
-    ],
+STARTS = (
+    b"U-Boot 2023.01 (x)\r\n",
+    b"Hit any key to stop autoboot:  0 \r\n",
+    b"Starting kernel ...\r\n",
+    b"[    0.000000] Booting Linux on physical CPU 0x0\r\n",
 )
-def test_whatever_begins_anew_is_a_reset(again: bytes) -> None:
+
+
+@pytest.mark.parametrize("again", [KERNEL, BEGIN + KERNEL, *(start + STARTS[-1] for start in STARTS[:-1])])
+def test_a_stage_and_a_kernel_that_begin_anew_are_a_reset(again: bytes) -> None:
     with pytest.raises(BoardTransientError) as raised:
         Boot([(0.5, BEGIN), (1.0, KERNEL), (2.0, again)])
+    assert raised.value.failure == "reset"
+
+
+@pytest.mark.parametrize("again", [*STARTS, BEGIN, *(b"firmware: " + start for start in STARTS)])
+@pytest.mark.parametrize("at_s", [1.5, 2.2, 2.9])
+def test_one_text_of_a_start_in_user_space_is_no_reset(again: bytes, at_s: float) -> None:
+    assert value(Boot(sorted([*healthy(), (at_s, again)])).answer()) == 2.0
+
+
+@pytest.mark.parametrize("again", [STARTS[0], BEGIN])
+def test_a_board_that_dies_behind_a_second_start_has_reset(again: bytes) -> None:
+    boot = Boot([(0.5, BEGIN), (1.0, KERNEL), (2.0, again)])
+    with pytest.raises(BoardTransientError, match=r"reset while booting.*Then: hung") as raised:
+        boot.wait(60.0)
     assert raised.value.failure == "reset"
 
 
 def test_a_kernel_clock_that_begins_anew_is_a_reset() -> None:
     first = b"".join(b"[    %d.%06d] line %d\r\n" % (n // 10, n % 10 * 100_000, n) for n in range(1, 40))
     second = b"".join(b"[    0.%06d] other %d\r\n" % (n * 1000, n) for n in range(1, 10))
+    boot = Boot([(0.5, BEGIN), (1.0, KERNEL), (5.0, first), (5.5, second), (7.0, PROMPT)]).answer()
     with pytest.raises(BoardTransientError, match="clock began anew") as raised:
-        Boot([(0.5, BEGIN), (1.0, KERNEL), (5.0, first), (5.5, second)])
+        boot.samples()
     assert raised.value.failure == "reset"
+
+
+@pytest.mark.parametrize("died_s", [0.3, 0.6, 0.95])
+def test_a_kernel_that_begins_again_in_its_first_second_is_a_reset(died_s: float) -> None:
+    def lines(until_s: float, word: bytes) -> list[tuple[float, bytes]]:
+        return [(n / 50, b"[    0.%06d] %s %d\r\n" % (n * 20_000, word, n)) for n in range(1, round(until_s * 50))]
+
+    zero = b"[    0.000000] Linux version 6.1\r\n"
+    one = [(1.0 + at_s, line) for at_s, line in lines(died_s, b"one")]
+    two = [(3.0 + at_s, line) for at_s, line in lines(0.98, b"two")]
+    boot = Boot([(0.5, BEGIN), (1.0, KERNEL + zero), *one, (3.0, zero), *two, (7.0, PROMPT)]).answer()
+    with pytest.raises(BoardTransientError, match="clock began anew"):
+        boot.samples()
+
+
+def test_an_old_log_that_a_program_prints_is_no_reset_once_the_kernels_clock_goes_on() -> None:
+    kernel = [(1.0 + n / 10, b"[    %d.%06d] line %d\r\n" % (n // 10, n % 10 * 100_000, n)) for n in range(10, 30)]
+    old = b"".join(b"[    0.%06d] of another boot %d\r\n" % (n * 1000, n) for n in range(1, 10))
+    boot = Boot([(0.5, BEGIN), (1.0, KERNEL), *kernel, (4.0, old), (4.5, b"[    3.500000] on\r\n"), (7.0, PROMPT)])
+    assert value(boot.answer()) == 6.0
 
 
 def test_a_log_that_is_printed_again_is_no_reset() -> None:
@@ -244,7 +279,6 @@ def test_garbled_digits_are_no_reset(line: bytes) -> None:
         (b"[    1.95] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [swapper/0:1]", "kernel_lockup"),
         (b"[    1.95] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", "kernel_lockup"),
         (b"[    1.95] Kernel panic - not syncing: Fatal exception", "kernel_panic"),
-        (b"You are in emergency mode. After logging in, type", "emergency_mode"),
     ],
 )
 @pytest.mark.parametrize("at_s", [2.0, 3.1])
@@ -253,6 +287,42 @@ def test_what_means_death_fails_the_boot_even_behind_its_prompt(line: bytes, fai
     with pytest.raises(BoardTransientError) as raised:
         Boot(said)
     assert raised.value.failure == failure
+
+
+EMERGENCY = b"You are in emergency mode. After logging in, type\r\n"
+QUOTED = b"pstore-reader: <4>[   88.100000] Kernel panic - not syncing: of the boot before\r\n"
+
+
+@pytest.mark.parametrize(("line", "failure"), [(EMERGENCY, "emergency_mode"), (QUOTED, "kernel_panic")])
+def test_a_text_that_decides_nothing_alone_is_to_blame_when_the_boot_does_not_go_on(line: bytes, failure: str) -> None:
+    boot = Boot([*healthy()[:-1], (2.0, line)])
+    with pytest.raises(BoardTransientError, match="Then: hung") as raised:
+        boot.wait(60.0)
+    assert raised.value.failure == failure
+
+
+@pytest.mark.parametrize(("line", "kind"), [(EMERGENCY, "emergency_mode"), (QUOTED, "kernel_panic")])
+def test_a_text_that_decides_nothing_alone_is_a_flag_at_the_login_prompt(line: bytes, kind: str) -> None:
+    boot = Boot(sorted([*healthy(), (2.0, line)])).answer()
+    assert Flag.KERNEL_ERRORS in boot.boot_time.flags
+    assert boot.watch.log.counts == {kind: 1}
+
+
+def test_an_emergency_shell_is_no_boot() -> None:
+    with pytest.raises(BoardTransientError, match="emergency mode") as raised:
+        Boot([*healthy()[:-1], (2.0, EMERGENCY), (3.0, b"\r\n/ # ")]).answer(b"/ # ")
+    assert raised.value.failure == "emergency_mode"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"Wrong Image Format for bootm command\r\n", b'"Synchronous Abort" handler, esr 0x96000046\r\n'],
+)
+def test_a_bootloader_that_found_another_way_has_not_failed_and_one_that_did_not_has(line: bytes) -> None:
+    assert value(Boot([(0.4, BEGIN + line), (1.0, KERNEL), (3.0, PROMPT)]).answer()) == 2.0
+    with pytest.raises(BoardTransientError, match="Then: U-Boot stopped") as raised:
+        Boot([(0.4, BEGIN + line + b"=> ")]).wait()
+    assert raised.value.failure in {"bad_image", "uboot_abort"}
 
 
 @pytest.mark.parametrize(
