@@ -71,8 +71,8 @@ class Medium:
         mb_s: the most that its bus can carry, in MB/s; 0: unknown.
     """
 
-    boot_mode: int = field(validator=validators.ge(0))
     title: str
+    boot_mode: int = field(default=0, validator=validators.ge(0))
     root: str = ""
     uboot: str = "mmc"
     image: bool = False
@@ -108,7 +108,7 @@ class BoardType:
     Attributes:
         name: as the performance guides spell it, e.g. "am62xx_sk".
         moments: in the order of a healthy boot.
-        boot_mode_bits: number of strap lines, bit 0 first.
+        boot_mode_bits: number of strap lines, bit 0 first; 0: none, the medium is what the board is set to.
         flows: other ways to boot, by name; `moments` are those of the usual way, "normal".
         rom: console text of a boot ROM that found nothing to boot and asks for it over the UART, from power on; empty: it is
             silent, or unknown.
@@ -135,7 +135,7 @@ class BoardType:
     media: dict[str, Medium]
     moments: list[MomentPattern]
     evidence: list[MediumEvidence]
-    boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
+    boot_mode_bits: int = field(default=0, validator=validators.in_(range(33)))
     timeouts: Timeouts = Timeouts()
     flows: dict[str, Flow] = field(factory=dict)
     rom: str = field(default="", validator=check_regex)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import cattrs
 from attrs import AttrsInstance, fields, frozen
@@ -81,9 +81,10 @@ def _files() -> dict[str, Path]:
 def load_file(path: Path) -> BoardType:
     """A board type from a TOML file, merged with its shared parts.
 
-    Parts common to all boards are in `types/common.toml`; `based_on` names further parts, in `types/parts`. Tables are merged
-    key by key; anything else that a later file names replaces the earlier value. A failure or a trouble may be a word
-    alone, without its reference.
+    Parts common to all boards are in `types/common.toml`; `based_on` names further parts, in `types/parts`, or shipped types.
+    Tables are merged key by key, and a table over a list of named tables goes by their names (`[moments.login]`); anything else
+    that a later file names replaces the earlier value. A failure or a trouble may be a word alone, without its reference; an
+    empty one takes an earlier one out.
 
     Raises:
         ConfigurationError: not readable, not TOML, no such part, an unknown key, a wrong type or value.
@@ -91,8 +92,11 @@ def load_file(path: Path) -> BoardType:
     own = _read(path)
     merged = _read(_types() / f"{COMMON}.toml")
     for part in _parts(path, own.pop("based_on", [])):
-        merged = _merge(merged, _read(part))
+        merged = _merge(merged, part)
     merged = _merge(merged, own)
+    for table in ("failures", "troubles"):
+        if isinstance(signs := merged.get(table), dict):
+            merged[table] = {text: sign for text, sign in signs.items() if sign != ""}
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _exact(int))
     converter.register_structure_hook(float, _number)
@@ -113,19 +117,37 @@ def _types() -> Path:
     return Path(str(resources.files("lab.boards") / "types"))
 
 
-def _parts(path: Path, names: object) -> list[Path]:
-    available = {part.stem: part for part in sorted((_types() / "parts").glob("*.toml"))}
+def _parts(path: Path, names: object) -> Iterator[dict[str, Any]]:
+    """The parts of these names, each behind those that it is based on."""
+    parts = {part.stem: part for part in sorted((_types() / "parts").glob("*.toml"))}
+    available = parts | {name: _types() / f"{name}.toml" for name in shipped()}
     if not isinstance(names, list) or not all(name in available for name in names):
-        raise ConfigurationError(f"{path}: based_on = {names!r}: expected a list of: {', '.join(available)}")
-    return [available[name] for name in names]
+        raise ConfigurationError(
+            f"{path}: based_on = {names!r}: expected a list of parts ({', '.join(parts)}) or shipped types ({', '.join(shipped())})"
+        )
+    for name in names:
+        part = _read(available[name])
+        yield from _parts(available[name], part.pop("based_on", []))
+        yield part
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = _merge(below, value)
+        elif _has_names(below) and isinstance(value, dict) and all(isinstance(each, dict) for each in value.values()):
+            named = {name: {"name": name} for name in value} | {each["name"]: each for each in below}
+            order = dict.fromkeys([*(each["name"] for each in below), *value])
+            merged[key] = [_merge(named[name], value.get(name, {})) for name in order]
+        else:
+            merged[key] = value
     return merged
+
+
+def _has_names(value: object) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and "name" in each for each in value)
 
 
 def _reason(error: BaseException, kind: type | None) -> str:

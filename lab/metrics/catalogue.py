@@ -145,7 +145,7 @@ BOOT_SPL: Final = Metric(
     unit="s",
     better="lower",
     definition="Of a boot without U-Boot: from the arrival of the last byte of SPL's banner, up to its version, to that of the "
-    "Linux prompt.",
+    "Linux prompt; in a flow of a lab's own type from the moment that it counts from.",
     resolution=1e-4,
     source="boardlab, docs/boot-time.md",
 )

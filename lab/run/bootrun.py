@@ -154,7 +154,7 @@ class BootRun:
                 checked |= {Flag.KERNEL_ERRORS}
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
             silence = None if watch.init else self._check_power_on(watch, medium)
-            samples = watch.finish(flags)
+            samples = watch.finish(flags, started_once=facts is not None and facts.started_once(watch.moments))
             self._check_flow(watch.flow)
             try:
                 agreed = self._agreed(watch, facts, medium)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from attrs import asdict, field, frozen
 
-from lab.benchmarks.boot.records import MomentLike
+from lab.benchmarks.boot.records import EFI_START, START, MomentLike
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 
 CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two parts, so its echo is none
@@ -44,6 +44,7 @@ APART_NS: Final = 500_000_000  # from the run's other boots
 ZERO_NS: Final = (
     4_000_000_000  # of the kernel's clock behind "Starting kernel": it unpacks itself, and sets up its clocks
 )
+KERNEL_STARTS: Final = (START, EFI_START, "first_printk")
 _KNOWN: Final = 3  # boots of the run, from which on its median says something
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
@@ -104,6 +105,11 @@ class CrossCheck:
         if self.facts.getty_ns is None:
             return None
         return self.zero_ns[0] + self.facts.getty_ns, self.zero_ns[1] + self.facts.getty_ns + STEP_NS
+
+    def started_once(self, moments: Sequence[MomentLike]) -> bool:
+        """Return whether the kernel that runs is the one whose start came first."""
+        first = next((moment for moment in moments if moment.name in KERNEL_STARTS), None)
+        return first is not None and self.zero_ns[0] - ZERO_NS < first.t_ns < self.zero_ns[1] + EARLY_NS
 
     def document(self, start: MomentLike | None, prompt: MomentLike) -> dict[str, Any]:
         """For the attempt's details; times in s, `zero` behind the start of the kernel, `getty` before the prompt."""

@@ -98,6 +98,11 @@ class BootKernelLog:
         if kind:
             self.note(kind, line)
 
+    def begin(self) -> None:
+        """The kernel starts now: times of before are of another one, or quoted."""
+        self._latest_s, self._times, self._behind, self._back, self._begun = 0.0, [], [], 0, False
+        self.restarted = ""
+
     def note(self, kind: str, line: str) -> None:
         """Count a line of trouble."""
         self.counts[kind] = self.counts.get(kind, 0) + 1

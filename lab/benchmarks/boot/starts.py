@@ -23,6 +23,7 @@ from lab.errors import BoardTransientError
 
 FIRST_PRINTK: Final = "first_printk"
 BEGINS: Final = frozenset({START, EFI_START, FIRST_PRINTK, "init"})  # moments of a kernel that runs
+FEW_LINES: Final = 3  # of a kernel that has begun in earnest
 FOLLOWERS: Final = 3  # lines behind a banner that are compared
 ALIKE_SHARE: Final = 0.4  # of the characters in their places; other lines of a boot have a tenth
 ALIKE_CHARACTERS: Final = 20  # shorter lines are alike by chance
@@ -64,16 +65,32 @@ class Starts:
     def __attrs_post_init__(self) -> None:
         self._markers = {marker.name: marker for marker in self.board.markers}
         names = list(self._markers)
-        self._bootloader = list(self._markers.values())[: names.index(START) + 1]
+        self._bootloader = list(self._markers.values())[: names.index(START) + 1 if START in names else 0]
 
-    def is_foreign(self, moment: MomentLike) -> bool:
-        """Return whether a moment is a bootloader's text that comes behind the kernel's start."""
-        return self.kernel and any(marker.name == moment.name for marker in self._bootloader)
+    def is_foreign(self, moment: MomentLike, kernel_lines: int) -> bool:
+        """Return whether a moment is a bootloader's text that comes behind the kernel's start.
 
-    def moment(self, moment: MomentLike) -> BoardTransientError | None:
-        """Take a moment; return the error of a reset."""
+        A stage that every boot has, and that comes for the first time, shows that the kernel had not begun: its text was printed
+        by the bootloader.
+
+        Args:
+            kernel_lines: number of lines with the kernel's time.
+        """
         name = moment.name
-        foreign = self.is_foreign(moment)
+        if self._markers[name].required and not self._counts[name] and kernel_lines < FEW_LINES:
+            self.kernel = False
+            self._behind.clear()
+            self._counts[FIRST_PRINTK] = 0
+            self.suspected = self.suspected if self.doubtful else None
+        return self.kernel and any(marker.name == name for marker in self._bootloader)
+
+    def moment(self, moment: MomentLike, *, foreign: bool = False) -> BoardTransientError | None:
+        """Take a moment; return the error of a reset.
+
+        Args:
+            foreign: see `is_foreign`.
+        """
+        name = moment.name
         self._counts[name] += 1
         if foreign or (self.kernel and name == FIRST_PRINTK and self._too_often(name)):
             return self._behind_kernel(name, moment.text)

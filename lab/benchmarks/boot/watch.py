@@ -252,8 +252,8 @@ class BootWatch:
                 return  # the answer to a carriage return is no moment of the boot
             if moment.name == "shell" and self._suspected is not None and self._suspected.failure in _OF_SHELLS:
                 self._fail(self._suspected)
-        if self._starts.is_foreign(moment):  # a program printed it, unless the board reset
-            self._fail(self._starts.moment(moment))
+        if self._starts.is_foreign(moment, self.log.stamped):  # a program printed it, unless the board reset
+            self._fail(self._starts.moment(moment, foreign=True))
             self._suspect(self._starts.suspected)
             return
         self.moments.append(moment)
@@ -263,6 +263,7 @@ class BootWatch:
         self._fail(self._starts.moment(moment))
         if in_bootloader and self._starts.kernel:
             self._suspected = None  # the bootloader found a way
+            self.log.begin()
         self._suspect(self._starts.suspected)
 
     def feed(self, data: bytes, t_ns: int) -> None:
@@ -401,8 +402,13 @@ class BootWatch:
             )
         if silence_ns / 1e9 > self.board.timeouts.hang_silence_s:
             stage = self._stage()
+            shell = re.search(self.board.prompts.shell, self._line.decode("latin-1")) is not None
             raise BoardTransientError(
-                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}",
+                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}"
+                + (
+                    ". The board seems to log in by itself: let the type's `login` moment be the shell's prompt"
+                    * shell
+                ),
                 failure=f"hang_{stage}",
             )
 

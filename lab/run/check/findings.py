@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -94,14 +95,23 @@ LONGEST_NS: Final = 20 * NS_PER_S  # between two lines; a board that is silent f
 FIRST_NS: Final = NS_PER_S  # from power on to the first line
 PREFIX_SHARE: Final = 0.9  # of the lines, that begin with a time of day where a program has put one before each
 TYPED_CHARACTERS: Final = 80
+AUTOMATIC: Final = "(automatic login)"  # of agetty, behind the user's name: nobody typed it
 
-# Prefixes of each line by programs: grabserial; tio, minicom; ts, journalctl; an ISO time. The kernel's own is not among them.
-_PREFIXES = (
-    re.compile(rb"\[\d+\.\d{6} \d+\.\d{6}\] "),
-    re.compile(rb"\[(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:\.\d+)?\]:? ?"),
-    re.compile(rb"(?:[A-Z][a-z]{2} [ \d]\d )?\d\d:\d\d:\d\d(?:\.\d+)? "),
-    re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "),
+# A time that a terminal program puts before each line: of day, of the epoch, or of the log in seconds. The kernel's own is not among
+# them. What stands before it, e.g. a date or a level, and a port's name behind it look the same on each line.
+_TIMES = (
+    rb"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,:]\d+)?(?: ?[AaPp][Mm])?(?:Z| ?[+-]\d\d:?\d\d| (?:19|20)\d\d)?",
+    rb"\d{9,13}(?:[.,]\d+)?",
+    rb"\d+\.\d{6} \d+\.\d{6}",
+    rb"\d+[.,](?:\d{1,5}|\d{7,9}) ?s?",
 )
+_PREFIXES = tuple(
+    re.compile(rb"(?P<lead>[^\n]{0,32}?)" + time + rb" {0,2}[])}>|:;,-]{0,2}" + port + rb"(?: |\t|\r?$)")
+    for time in _TIMES
+    for port in (rb"(?P<port> [\w./-]{1,32}[:>|])", rb"(?P<port>)")
+)
+_NO_DIGITS = re.compile(rb"[\d ]+")
+PADDED_SHARE: Final = 0.5  # of the lines, that blanks fill up to one width
 _KERNEL_TIME = re.compile(rb"[\r ]*(?:<\d+>)?\[ *(\d{1,6})\.(\d{6})\]")
 _UNSEEN = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\^_78=>])|[\x00\x07\r]")
 
@@ -190,7 +200,9 @@ def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> B
     shorter = _without_prefixes(lines)
     if shorter is not None:
         lines = shorter
-        notes.append("each line's time of day was left out")
+        notes.append("each line's time was left out")
+    lines, margins = _without_margins(lines)
+    notes += margins
     ends = [re.compile(pattern.regex) for pattern in board.markers if pattern.name in ENDS]
     lines, restored = _with_blanks(lines, ends)
     if restored:
@@ -209,9 +221,35 @@ def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
     """The lines without a program's time prefixes; None: no prefixes."""
     full = [line for line in lines if line.strip()]
     for prefix in _PREFIXES:
-        if sum(prefix.match(line) is not None for line in full) >= PREFIX_SHARE * len(full):
-            return [prefix.sub(b"", line, count=1) for line in lines]
+        shapes = Counter(_shape(match) for line in full if (match := prefix.match(line)))
+        usual, count = max(shapes.items(), key=lambda found: found[1], default=(None, 0))
+        if count >= PREFIX_SHARE * len(full):
+            matches = [prefix.match(line) for line in lines]
+            return [
+                line[match.end() :] if match and _shape(match) == usual else line
+                for line, match in zip(lines, matches, strict=True)
+            ]
     return None
+
+
+def _shape(match: re.Match[bytes]) -> tuple[bytes, bytes]:
+    """The parts of a prefix that do not change from line to line."""
+    return _NO_DIGITS.sub(b"0", match["lead"]), match["port"]
+
+
+def _without_margins(lines: Sequence[bytes]) -> tuple[Sequence[bytes], list[str]]:
+    """The lines without an indent that all have, and without blanks that fill them up; and notes on it."""
+    notes = []
+    full = [line.rstrip(b"\r") for line in lines if line.strip()]
+    indent = min((len(line) - len(line.lstrip(b" \t")) for line in full), default=0)
+    if indent:
+        lines = [line[indent:] if line.strip() else b"" for line in lines]
+        notes.append(f"all lines are indented; {indent} characters of each were left out")
+    widths = Counter(len(line) for line in full if line.endswith(b"  "))
+    if widths and max(widths.values()) >= PADDED_SHARE * len(full):
+        lines = [line.rstrip(b" \r") for line in lines]
+        notes.append("the blanks that fill up the lines were left out")
+    return lines, notes
 
 
 def _with_blanks(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tuple[list[bytes], list[int]]:
@@ -237,7 +275,13 @@ def _until_typed(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tup
         for end in ends:
             match = end.search(text)
             typed = _UNSEEN.sub("", text[match.end() :]).strip() if match else ""
-            if match and typed and len(typed) <= TYPED_CHARACTERS and not _KERNEL_TIME.match(typed.encode("latin-1")):
+            if (
+                match
+                and typed
+                and not typed.endswith(AUTOMATIC)
+                and len(typed) <= TYPED_CHARACTERS
+                and not _KERNEL_TIME.match(typed.encode("latin-1"))
+            ):
                 return [*lines[: number - 1], text[: match.end()].encode("latin-1")], number
     return lines, 0
 
@@ -427,7 +471,8 @@ def _live(
 ) -> Rewatched:
     """A live run's result, if the log ends at a prompt."""
     prompts = [moment for moment in moments if moment.name in ENDS]
-    waits = prompts and len(log.lines) - log.line_at(prompts[-1].position) <= TAIL_LINES
+    tail = log.lines[log.line_at(prompts[-1].position) :] if prompts else ()
+    waits = prompts and len(tail) <= TAIL_LINES and all(_KERNEL_TIME.match(line) or not line.strip() for line in tail)
     answer = PromptReply(b"\r\n" + prompts[-1].text.encode(), events[-1].t_ns) if waits else None
     patient = evolve(board, timeouts=evolve(board.timeouts, boot_s=NO_LIMIT_S))
     return rewatch(events, patient, medium, PowerEdge(0, 0), timing, answer)

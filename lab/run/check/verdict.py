@@ -11,7 +11,7 @@ from attrs import asdict, field, frozen
 
 from lab.benchmarks.boot import ENDS
 from lab.boards import NORMAL
-from lab.run.check.findings import RESET, Findings, FoundMoment, KnownLine
+from lab.run.check.findings import AUTOMATIC, RESET, Findings, FoundMoment, KnownLine
 from lab.shown import bad, table
 
 # Lines that nearly are a moment, on any board: a type whose pattern finds none has the wrong one.
@@ -103,7 +103,7 @@ def _reasons(findings: Findings) -> Iterator[Reason]:
         elif error is not None and not findings.prompts:
             yield from _of_the_end(findings, failure, str(error))
         elif error is not None:
-            yield from _of_a_run(failure, str(error))
+            yield from _of_a_run(findings, failure, str(error))
 
 
 def _of_evidence(findings: Findings) -> Iterator[Reason]:
@@ -154,6 +154,12 @@ def _mend_moments(findings: Findings) -> str:
         if not found.lines and (line := nearly(findings, found.pattern.name))
     ]
     also = f" ({'; '.join(hints)})" if hints else ""
+    lines = {found.pattern.name: found.lines for found in findings.moments}
+    if lines.get("sbl") and lines.get("tfa") and not lines.get("uboot") and findings.prompts:
+        return (
+            "SBL seems to have started Linux itself: describe that as a flow, `[flows.sbl_linux]` with the moments sbl, tfa and login, "
+            'and `start = "tfa"`'
+        )
     return f"Mend `pattern` or `required` in `moments`{also}, or describe this way to boot as a flow: `[flows.NAME]`"
 
 
@@ -178,9 +184,16 @@ def _of_the_end(findings: Findings, failure: str, text: str) -> Iterator[Reason]
         yield Reason(Fit.NOT, text)
 
 
-def _of_a_run(failure: str, text: str) -> Iterator[Reason]:
+def _of_a_run(findings: Findings, failure: str, text: str) -> Iterator[Reason]:
     """The reason of a failure after the prompt."""
-    if failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
+    number = next((n for n in range(1, len(findings.log.lines) + 1) if findings.log.text(n).endswith(AUTOMATIC)), 0)
+    if number:
+        yield Reason(
+            Fit.NOT,
+            f"line {number}: the board logs in by itself, so that no login prompt waits for anybody",
+            "Let the `login` moment be the shell's prompt, and `login` in `[prompts]`, too; or switch the automatic login off",
+        )
+    elif failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
         yield Reason(
             Fit.PART,
             "something looks like the prompt, and the log goes on behind it, so it does not show a waiting prompt at its end",

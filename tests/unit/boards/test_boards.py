@@ -171,7 +171,7 @@ def test_an_unknown_type_lists_what_there_is() -> None:
     [
         ("boot_mode_bits = 2", "boot_mode_bits = 2\ncolour = 1", "colour"),
         ("boot_mode_bits = 2", 'boot_mode_bits = "2"', "boot_mode_bits"),
-        ("boot_mode_bits = 2", "boot_mode_bits = 99", "'boot_mode_bits' must be in range(1, 33) (got 99) @ x.toml"),
+        ("boot_mode_bits = 2", "boot_mode_bits = 99", "'boot_mode_bits' must be in range(0, 33) (got 99) @ x.toml"),
         ("boot_mode = 1", "boot_mode = 9", "needs more than 2 straps"),
         ('MMC1 = "sd"', 'MMC1 = "tape"', "'tape', which is not under media"),
         (r"from (\w+)", r"from \w+", "exactly one group"),
@@ -226,3 +226,24 @@ def test_wrong_data_is_refused_with_its_place(board_file: Path, old: str, new: s
         boards.load_file(board_file)
     assert says in str(raised.value)
     assert str(board_file) in str(raised.value)
+
+
+def test_a_type_changes_a_shipped_one_by_names_and_takes_texts_out(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\nbased_on = ["am62xx_sk"]\n[moments.login]\npattern = "mine login: "\n[moments.camera]\npattern = "camera"\n'
+        "[failures]\n'Authentication failed' = \"\"\n'fell over' = \"fallen\"\n"
+    )
+    mine, shipped = boards.load_file(path), boards.load("am62xx_sk")
+    login = next(moment for moment in mine.moments if moment.name == "login")
+    assert (login.pattern, login.line_start, login.stage) == ("mine login: ", True, "User space")
+    assert [moment.name for moment in mine.moments] == [*(moment.name for moment in shipped.moments), "camera"]
+    assert mine.failures.keys() - shipped.failures.keys() == {"fell over"}
+    assert shipped.failures.keys() - mine.failures.keys() == {"Authentication failed"}
+    assert mine.rails == shipped.rails
+
+
+def test_a_board_without_straps_says_nothing_of_them(board_file: Path) -> None:
+    board_file.write_text(MINIMAL.replace("boot_mode_bits = 2\n", "").replace("boot_mode = 1, ", ""))
+    board = boards.load_file(board_file)
+    assert (board.boot_mode_bits, board.media_straps, board.media["sd"].boot_mode) == (0, [], 0)

@@ -258,7 +258,7 @@ def test_parts_go_where_the_board_type_says(two_images: Path, capsys: pytest.Cap
 
 def test_an_empty_folder_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to put on sd"):
-        drafts.draft(tmp_path, BOARD, {"sd": Medium(0, "SD")}, "none", tmp_path)
+        drafts.draft(tmp_path, BOARD, {"sd": Medium("SD")}, "none", tmp_path)
     with pytest.raises(ConfigurationError, match=r"nothing of what sifive_u boots from is there: \*\.wic, board\.dtb"):
         drafts.draft(tmp_path, "sifive_u", boards.load("sifive_u").media, "none", tmp_path)
 

@@ -247,9 +247,56 @@ def test_a_program_that_prints_the_prompts_text_is_said_to_do_so(check: Check) -
         "[2025-06-26 10:20:30] ",
         "Jun 26 10:20:30 ",
         "2025-06-26T10:20:30Z ",
+        "[10:20:30 AM] ",
+        "[2025/06/26 10:20:30.123] ",
+        "[Thu Jun 26 10:20:30.123 2025] ",
+        "INFO: 10:20:30.123 ttyUSB0: ",
+        "10:20:30:123 -> ",
+        "10.20.30 | ",
+        "1750926030.123 ",
+        "[1750926030123] ",
+        "[   12.345] ",
+        "2025-06-26 10:20:30,123 DEBUG: ",
+        "(2025-06-26 10:20:30.123456) ",
+        "10:20:30.123\t",
     ],
 )
 def test_times_that_programs_put_before_lines_are_left_out(check: Check, prefix: str) -> None:
     findings, verdict = check([prefix + line for line in bare_logs.k3()])
     assert verdict.fit is Fit.WHOLE
-    assert "time of day was left out" in findings.log.notes[0]
+    assert findings.log.notes[0] == "each line's time was left out"
+
+
+def test_a_log_without_stamps_keeps_the_kernels_own(check: Check) -> None:
+    findings, _ = check([f"[    {n}.{n:06d}] a driver says {n}" for n in range(40)])
+    assert not findings.log.notes
+    assert findings.log.text(3).startswith("[    2.000002]")
+
+
+@pytest.mark.parametrize("indent", [1, 4, 9])
+def test_an_indent_that_all_lines_have_is_left_out(check: Check, indent: int) -> None:
+    findings, verdict = check([" " * indent + line for line in bare_logs.k3()])
+    assert verdict.fit is Fit.WHOLE
+    assert "all lines are indented" in findings.log.notes[0]
+
+
+@pytest.mark.parametrize("width", [200, 240])
+def test_blanks_that_fill_up_the_lines_are_a_terminals(check: Check, width: int) -> None:
+    findings, verdict = check([line.ljust(width) for line in bare_logs.k3()])
+    assert verdict.fit is Fit.WHOLE
+    assert findings.flags == ()
+
+
+@pytest.mark.parametrize("user", ["root", "debian", "weston-user"])
+def test_an_automatic_login_is_no_prompt_that_waits(check: Check, user: str) -> None:
+    lines = [*bare_logs.k3(end=""), f"am62xx-evm login: {user} (automatic login)", "", f"{user}@am62xx-evm:~# "]
+    _, verdict = check(lines)
+    assert verdict.fit is Fit.NOT
+    assert "logs in by itself" in verdict.reasons[0].why
+
+
+def test_an_sbl_that_starts_linux_itself_is_named(check: Check) -> None:
+    sbl = ["SYSFW Firmware Version 9.2.7--v09.02.07 (Kool Koala)", "[BOOTLOADER_PROFILE] Boot Media       : FLASH"]
+    _, verdict = check([*sbl, "NOTICE:  BL31: v2.10.0(release):v2.10.0", "", "am62xx-evm login: "])
+    assert verdict.fit is Fit.NOT
+    assert "[flows.sbl_linux]" in " ".join(reason.todo for reason in verdict.reasons)
