@@ -62,9 +62,11 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
-    (example,) = blocks(ADDING_A_BOARD, "toml")
-    path = tmp_path / "example_sk.toml"
+def test_the_board_types_on_the_page_load(tmp_path: Path) -> None:
+    example, nearly = blocks(ADDING_A_BOARD, "toml")
+    path = tmp_path / "my_sk.toml"
+    path.write_text(nearly, encoding="utf-8")
+    assert "my-board login: " in {moment.pattern for moment in load_file(path).moments}
     path.write_text(example, encoding="utf-8")
     board = load_file(path)
     assert board.console.name == "main0"

@@ -1,7 +1,7 @@
 """Starts of a boot's stages: a reset, or a text that only looks like one.
 
 A reset starts stages over. One repeated line proves none: a script prints a version, a log is printed again, two stages say nearly
-the same. So a second start of a stage needs a witness: another stage that starts over, or a line that followed the first
+the same. So a second start of a stage needs a witness: another stage that starts over, or a line beside it that was beside it the first
 time. Behind the kernel's start a bootloader's text is a program's; there the witness is another kernel.
 
 A banner that a glitch has garbled is no moment. But a board prints the same banner each time, so a line that nearly is one that came
@@ -24,7 +24,7 @@ from lab.errors import BoardTransientError
 FIRST_PRINTK: Final = "first_printk"
 BEGINS: Final = frozenset({START, EFI_START, FIRST_PRINTK, "init"})  # moments of a kernel that runs
 FEW_LINES: Final = 3  # of a kernel that has begun in earnest
-FOLLOWERS: Final = 3  # lines behind a banner that are compared
+NEIGHBOURS: Final = 3  # lines before and behind a stage's text that are compared
 ALIKE_SHARE: Final = 0.4  # of the characters in their places; other lines of a boot have a tenth
 ALIKE_CHARACTERS: Final = 20  # shorter lines are alike by chance
 ONE_BIT_SHARE: Final = (
@@ -144,11 +144,17 @@ class Starts:
         """Suspect a reset by a line, and note what would prove it."""
         if not self._too_often(name):
             return None
-        before = [*self._at[name], *(at for at, stage in self._garbled.items() if stage == name)]
-        followers = [self._lines[at + 1 : min(at + 1 + FOLLOWERS, number)] for at in before if at < number]
+        numbers = [*self._at[name], *(at for at, stage in self._garbled.items() if stage == name)]
+        before = [at for at in numbers if at < number]
+        followers = [self._lines[at + 1 : min(at + 1 + NEIGHBOURS, number)] for at in before]
         self._awaited = self._awaited.union(*followers) - {self._lines[number]}
-        self._awaited_to = number + FOLLOWERS
-        return self._suspect(name, self._lines[number])
+        self._awaited_to = number + NEIGHBOURS
+        error = self._suspect(name, self._lines[number])
+        last = max(before, default=0)  # what came before it the last time
+        again = {*self._lines[max(0, last - NEIGHBOURS) : last]} & {
+            *self._lines[max(last, number - NEIGHBOURS) : number]
+        }
+        return self.suspected if again - {self._lines[number]} else error
 
     def _suspect(self, name: str, text: str) -> BoardTransientError | None:
         """Return the error if another stage started over, too."""

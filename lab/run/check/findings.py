@@ -93,7 +93,7 @@ NUL_SHARE: Final = 0.01  # a UART that is switched on sends one
 LINE_NS: Final = 20_000_000  # from a line to the next, made up
 LONGEST_NS: Final = 20 * NS_PER_S  # between two lines; a board that is silent for longer counts as hung
 FIRST_NS: Final = NS_PER_S  # from power on to the first line
-PREFIX_SHARE: Final = 0.9  # of the lines, that begin with a time of day where a program has put one before each
+PREFIX_SHARE: Final = 0.9  # of the lines, that begin with a time where a program has put one before each
 TYPED_CHARACTERS: Final = 80
 AUTOMATIC: Final = "(automatic login)"  # of agetty, behind the user's name: nobody typed it
 

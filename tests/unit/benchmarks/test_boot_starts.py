@@ -63,6 +63,24 @@ def test_a_garbled_banner_with_a_newline_in_it_is_one_too_many(cut: int) -> None
     assert starts(SPL, SPL, GARBLED[:cut], GARBLED[cut + 1 :], dram, UBOOT, dram) == "reset"
 
 
+def test_a_stage_comes_again_behind_the_same_line() -> None:
+    hit, net = "Hit any key to stop autoboot:  2", "Net:   eth0: ethernet@8000000"
+    assert starts(SPL, SPL, UBOOT, net, hit, "\x80\xe6\x9e", net, hit) == "reset"
+    assert starts(SPL, SPL, UBOOT, net, hit, "  *** U-Boot Boot Menu ***", hit) == "doubtful"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NOTICE:  BL31: Built : 17:14:28, Jan  7 2025",
+        "NOTICE:  BL2: v2.12.0(release):v2.12.0",
+        UBOOT.replace("U-Boot", "U-Boot TPL"),
+    ],
+)
+def test_another_stage_that_says_nearly_the_same_is_no_second_start(line: str) -> None:
+    assert starts(SPL, line, "NOTICE:  BL31: v2.12.0(release):v2.12.0", line, SPL, UBOOT, line) == "ok"
+
+
 def test_a_line_behind_a_garbled_banner_is_not_counted_with_it() -> None:
     assert starts(SPL, SPL.replace("2025", "2\x0025"), "DRAM:  2 GiB", "Trying to boot from MMC2", UBOOT) == "ok"
 
