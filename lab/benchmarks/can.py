@@ -43,7 +43,7 @@ def _measure(bench: Bench) -> Iterator[ParsedReading]:
 
 
 def _restore(bench: Bench) -> None:
-    bench.run(f"ip link set {INTERFACE} down; ip link set {INTERFACE} type can loopback off", check=False)
+    bench.run(f"ip link set {INTERFACE} down; ip link set {INTERFACE} type can loopback off")
 
 
 SECTION = Section(

@@ -104,7 +104,7 @@ def unmounted(medium: str) -> Need:
         device = bench.site.scratch[medium]
         if bench.status(f"test -e {device}") != 0:
             return f"{device} is not there; look at the medium, or mend `scratch` in the env"
-        mounted = bench.run("cat /proc/self/mountinfo", check=False)
+        mounted = bench.run("cat /proc/self/mountinfo")
         root = re.search(rb"^\d+ \d+ (\d+:\d+) \S+ / ", mounted, re.MULTILINE)
         own = bench.run(f"cat /sys/class/block/{device.rpartition('/')[2]}/dev 2>/dev/null", check=False).strip()
         if root and own == root[1]:  # by its numbers: the root has another name in /proc/mounts (/dev/root)
@@ -189,7 +189,7 @@ def private_link() -> Need:
     """No NFS uses the measured link."""
 
     def check(bench: Bench) -> str:
-        mounts = bench.run("cat /proc/mounts", check=False).decode("utf-8", "replace")
+        mounts = bench.run("cat /proc/mounts").decode("utf-8", "replace")
         servers = re.findall(r"^\S+ \S+ nfs\d? .*?\baddr=([\w.:]+)", mounts, re.MULTILINE)
         here = bench.site.interface
         for server in servers:
