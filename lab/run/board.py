@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, read_facts
 from lab.benchmarks.identity import BoardIdentity
-from lab.boards import BoardType
+from lab.boards import BoardType, MomentPattern
 from lab.console.model import LineTiming
+from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
 
 
@@ -149,3 +151,19 @@ class Board(Protocol):
     def tail(self) -> str:
         """The last that the console said, for messages."""
         ...
+
+
+def cross_check(board: Board) -> CrossCheck | None:
+    """Ask a just booted board what it knows of its boot; None: it was not asked, or does not say.
+
+    Raises:
+        BoardlabError: the login failed, or the shell does not answer.
+    """
+    before = len(board.console.capture)
+    answer = board.asked(QUESTIONS)
+    if answer is None:
+        return None
+    asked_ns, answers = answer
+    mark = MomentPattern("uptime", rf"{CLOCK_MARK}\d")
+    came = find_moments(board.console.capture[before:], [mark], board.timing())
+    return CrossCheck.of(read_facts(answers), asked_ns, came[0]) if came else None

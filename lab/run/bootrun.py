@@ -8,14 +8,14 @@ from typing import Any
 from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, contradictions, read_facts
+from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions
 from lab.benchmarks.boot.poweron import CONFIRMED, Silence, doubt, silences
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
-from lab.boards import NORMAL, MomentPattern
+from lab.boards import NORMAL
 from lab.console.holders import fairly
 from lab.console.model import Event, LineTiming
-from lab.console.moments import find_moments, missing_ns
+from lab.console.moments import missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
@@ -35,7 +35,7 @@ from lab.run.attempts import (
     sample_record,
     stored_metrics,
 )
-from lab.run.board import Board
+from lab.run.board import Board, cross_check
 from lab.run.progress import Progress
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
@@ -205,19 +205,12 @@ class BootRun:
         """
         if watch.init or not self._logs_in:
             return None
-        before = len(self.board.console.capture)
         try:
-            answer = self.board.asked(QUESTIONS)
+            return cross_check(self.board)
         except BoardlabError as error:
             self._logs_in = error.failure != "login_failed"
             self.progress.write(f"the board is not asked about its boot: {error}")
             return None
-        if answer is None:
-            return None
-        asked_ns, answers = answer
-        mark = MomentPattern("uptime", rf"{CLOCK_MARK}\d")
-        came = find_moments(self.board.console.capture[before:], [mark], self.board.timing())
-        return CrossCheck.of(read_facts(answers), asked_ns, came[0]) if came else None
 
     def _check_power_on(self, watch: BootWatch, medium: str) -> Silence | None:
         """Compare the boot's silence after power on with other boots'; None: it has no moment."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot.crosscheck import contradictions
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
 from lab.console.holders import fairly
+from lab.errors import BoardlabError
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import RESUMES
@@ -34,7 +37,7 @@ from lab.run.attempts import (
     sample_record,
     stored_metrics,
 )
-from lab.run.board import Board
+from lab.run.board import Board, Status, cross_check
 from lab.run.progress import Progress
 
 KIND = "low_power"
@@ -44,11 +47,12 @@ APART_MS = 500.0  # of a firmware and a shell from their usual time; some 100 ms
 
 @frozen
 class Cycle:
-    """A good cycle; `suspended` None: a boot out of partial I/O."""
+    """A good cycle; `suspended` None: a boot out of partial I/O, with `checked`, the board's own facts."""
 
     samples: list[SampleRecord]
     suspended: SuspendResult | None
     moments: tuple[MomentRecord, ...]
+    checked: Mapping[str, Any] = field(factory=dict)
 
 
 @define
@@ -166,7 +170,30 @@ class LowPowerRun:
         moments = tuple(moment_record(moment, base) for moment in watch.moments)
         flags = self._flags()
         rails = of_rails(off, plan, flags, (base + start, base + end))
-        return Cycle([*of_boot(watch, plan, flags), *rails], None, moments)
+        boot = of_boot(watch, plan, flags)
+        checked, doubts = self._cross_checked(watch, plan)
+        return Cycle([*(evolve(each, flags=each.flags | doubts) for each in boot), *rails], None, moments, checked)
+
+    def _cross_checked(self, watch: BootWatch, plan: SuspendPlan) -> tuple[Mapping[str, Any], frozenset[Flag]]:
+        """The board's own facts of its boot, and the doubts that they leave.
+
+        Raises:
+            BoardlabError: they contradict the moments.
+        """
+        try:
+            found = cross_check(self.board)
+        except BoardlabError as error:  # the boot is over, and is not to blame
+            self.progress.write(f"the board is not asked about its boot: {error}")
+            found = None
+        self.board.status = Status.unknown  # each cycle begins with a power cycle
+        if found is None or watch.prompt is None:
+            return {}, frozenset({Flag.NOT_CROSS_CHECKED})
+        good = [each for each in self.store.attempts(self.run.id) if each.ok and each.params == params(plan)]
+        known = [each.details["cross_check"] for each in good if each.details.get("cross_check")]
+        for contradiction in contradictions(found, watch.start, watch.prompt, known):
+            raise contradiction
+        doubts = {Flag.NOT_CROSS_CHECKED: found.getty() is None, Flag.KERNEL_ERRORS: bool(found.facts.errors)}
+        return found.document(watch.start, watch.prompt), frozenset(flag for flag, is_so in doubts.items() if is_so)
 
     def _clock_flags(self, done: SuspendResult) -> frozenset[Flag]:
         """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""
@@ -213,6 +240,7 @@ class LowPowerRun:
                 "software": dict(self.board.software),
                 **clocks_document(console),
                 "suspend": _suspend_details(cycle.suspended) if cycle and cycle.suspended else None,
+                **({"cross_check": cycle.checked} if cycle and cycle.checked else {}),
             },
             samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),
             moments=cycle.moments if cycle else (),

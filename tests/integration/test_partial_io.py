@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attr
@@ -16,6 +16,7 @@ from support.railbench import RailBench
 from support.simtarget import SimClock
 
 from lab.errors import BoardTransientError, LabTransientError
+from lab.metrics import Flag
 from lab.rails import AdcRange, Trace
 from lab.results import Attempt, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
@@ -93,6 +94,27 @@ def test_the_voltage_of_the_rails_is_stored_beside_the_boot(board: Napper, store
     assert b"Entering Partial-IO" in log[voltage.log_start : voltage.log_end]
     assert log[voltage.log_start : voltage.log_end].count(b"\n") == 1
     assert attempt.artifact("power-trace") is not None
+    assert prompt.flags == {Flag.SIMULATED}
+    assert attempt.details["cross_check"]["init"] == "systemd", "the board was asked about its boot"
+
+
+def test_a_boot_that_the_board_contradicts_gives_no_number_and_one_that_it_does_not_say_has_a_flag(
+    board: Napper, store: Store
+) -> None:
+    asked = board.strategy.asked
+
+    def started_later(questions: Sequence[str]) -> tuple[int, list[list[str]]]:
+        asked_ns, answers = asked(questions)
+        (uptime, *stats), *rest = answers
+        at_s, _, idle = uptime.partition(" ")
+        return asked_ns, [[f"@@{float(at_s.removeprefix('@@')) - 7:.2f} {idle}", *stats], *rest]
+
+    board.strategy.asked = started_later
+    (attempt,) = measured(board, store)
+    assert (attempt.outcome, list(attempt.samples)) == ("second_kernel", [])
+    board.strategy.asked = lambda _questions: None
+    (attempt,) = measured(board, store)
+    assert attempt.samples[0].flags == {Flag.NOT_CROSS_CHECKED, Flag.SIMULATED}
 
 
 def test_a_rail_that_stays_up_is_a_failed_attempt_without_a_number_and_the_next_one_begins_with_power(

@@ -107,11 +107,14 @@ def test_files_survive_a_power_cycle_but_those_in_memory_do_not(linux: SimLab) -
 
 
 def test_reboot_begins_again_at_spl_and_poweroff_leaves_the_board_dead(linux: SimLab) -> None:
+    boot_id = "cat /proc/sys/kernel/random/boot_id"
+    before = linux.command(boot_id, PROMPT)
     linux.type("reboot\r")
     linux.run_until("reboot: Restarting system\n\nU-Boot SPL")
     linux.run_until("-evm login: ")
     linux.type("root\r")
     linux.run_until(PROMPT)
+    assert linux.command(boot_id, PROMPT) != before
     died: list[bool] = []
     linux.board.died_hook = lambda: died.append(True)
     linux.type("poweroff\r")

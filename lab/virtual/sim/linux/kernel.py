@@ -86,7 +86,7 @@ class Kernel:
         self.wall_offset_s = 1_736_360_573.0
         self.getty_ns = 0
         self.dice: random.Random = computer.dice("kernel")
-        self.boot_id = str(uuid.UUID(int=computer.dice("boot_id").getrandbits(128), version=4))
+        self.boot_id = str(uuid.UUID(int=computer.dice("boot_id", computer.starts).getrandbits(128), version=4))
         self._zero_ns: int | None = None
         self._cleared: Record | None = None
         self._held: list[Record] | None = []  # until the console is there, and while it sleeps
