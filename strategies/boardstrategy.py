@@ -32,6 +32,7 @@ from lab.control.boot_progress import (
     falls_silent,
     follow,
     power_asked,
+    rails_at_power_on,
     relate,
     widened,
 )
@@ -290,9 +291,12 @@ class BoardStrategy(Strategy):
         """
         self.status = Status.unknown
         self.off()
-        edge = self.switch_on()
         if init:
+            edge = self.switch_on()
             self._set_init(init)
+        else:
+            with rails_at_power_on(self) as risen:
+                edge = risen(self.switch_on())
         watch = BootWatch(self.type, self.medium, edge)
         with fairly(self.console):
             follow(self, watch, taken=0)

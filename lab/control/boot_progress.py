@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import attr
@@ -22,6 +24,9 @@ from lab.drivers.powerdriver import is_on, last_command
 from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation, RelatedClock
+from lab.rails import Sampler
+from lab.rails.config import AUTOMATION
+from lab.rails.phase import first_rise_ns
 from lab.run.board import Board
 
 DRAIN_S = 5.0  # longest output of a switched-off board while its supplies fall
@@ -125,6 +130,56 @@ def adapter_fed(console: Any, name: str) -> Iterator[None]:
             "own to the board's UART pins, or cut the adapter's supply from the board",
             failure="adapter_fed_by_board",
         ) from error
+
+
+# --- When the rails rise at a power on ---
+
+
+RISE_WAIT_NS: Final = 500_000_000  # after the switch's answer; a PMIC needs a tenth of it
+
+
+@contextmanager
+def rails_at_power_on(board: Board) -> Iterator[Callable[[PowerEdge], PowerEdge]]:
+    """Sample the board's rails, if any, while it is switched on.
+
+    Sensors that fail lose no boot: its power on is then unconfirmed by them. An Automation Interface is not asked: it may be the
+    switch, which would have to wait for it.
+
+    Yields: adds the rise of the rails to an edge.
+    """
+    with TemporaryDirectory(prefix="boardlab-rise-") as folder, ExitStack() as sampling:
+        sampler: Sampler | None = None
+        if board.rails is not None and board.rails.sensors.backend != AUTOMATION:
+            try:
+                board.activate(board.rails, RAILS)
+                board.rails.check_clock()
+                sampler = sampling.enter_context(board.rails.sampling(Path(folder) / "power.trace"))
+            except BoardlabError as error:
+                _log.warning("the rails do not say when %s got its power: %s", board.board, error)
+
+        def risen(edge: PowerEdge) -> PowerEdge:
+            if sampler is None:
+                return edge
+            try:
+                rose_ns = _rise_ns(board, sampler, edge)
+                sampling.close()
+            except BoardlabError as error:
+                _log.warning("the rails do not say when %s got its power: %s", board.board, error)
+                return edge
+            return attr.evolve(edge, rose_ns=rose_ns)
+
+        yield risen
+
+
+def _rise_ns(board: Board, sampler: Sampler, edge: PowerEdge) -> tuple[int, int] | None:
+    """Wait for the first rail to rise, but not for long."""
+    clock = board.power.clock
+    while True:
+        now_ns = clock.now_ns()
+        rose_ns = first_rise_ns(sampler.trace(now_ns))
+        if rose_ns is None or rose_ns[1] <= now_ns or now_ns > edge.acknowledged_ns + RISE_WAIT_NS:
+            return rose_ns
+        board.console.poll(POLL_S)
 
 
 # --- A board that fell silent: has it lost its power? Whoever can tell is asked, and else the message says so ---

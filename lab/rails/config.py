@@ -14,7 +14,8 @@ from lab.errors import ConfigurationError
 from lab.rails.ina_chips import CHIPS
 
 INA: Final = frozenset(CHIPS)
-BACKENDS: Final = (*CHIPS, "automation", "iio", "hwmon")
+AUTOMATION: Final = "automation"
+BACKENDS: Final = (*CHIPS, AUTOMATION, "iio", "hwmon")
 STANDARD_KHZ: Final = 400  # fast mode; I2C-bus specification UM10204
 
 

@@ -252,6 +252,33 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
     )
 
 
+ON_SHARE: Final = 0.5  # of a rail's nominal voltage; a supply that was cut may hold some of it for seconds
+
+
+def first_rise_ns(trace: Trace) -> tuple[int, int] | None:
+    """Earliest and latest instant at which the first rail came up; None: no sensor says.
+
+    Where none was down at first, both are that of the first sample; where none came up, the last sample is the earliest.
+    """
+    rises: list[tuple[int, int]] = []
+    seen_ns: list[int] = []
+    for number, channel in enumerate(trace.meta.channels):
+        records = trace.records[trace.records["rail"] == number]
+        up = (records["mark"] & NO_VALUES == 0) & (records["bus_uv"] >= ON_SHARE * channel.volts * 1e6)
+        if not (records["mark"] & NO_VALUES == 0).any():
+            continue
+        seen_ns += [int(records["t_ns"][0]), int(records["t_ns"][-1])]
+        first = int(np.argmax(up))
+        if up.any() and first > 0:
+            before_ns = int(records["t_ns"][first - 1]) - trace.meta.window_ns - trace.meta.late_ns
+            rises.append((before_ns, int(records["t_ns"][first])))
+        elif not up.any():
+            rises.append((int(records["t_ns"][-1]), np.iinfo(np.int64).max))
+    if not seen_ns:
+        return None
+    return min(rises, key=lambda rise: rise[1]) if rises else (min(seen_ns), min(seen_ns))
+
+
 ASLEEP: Final = 0.95  # of the awake power: a board that sleeps takes less
 BOUNDS: Final = 2.0  # times, or by it, those of the board type's mode: boards differ
 

@@ -71,8 +71,9 @@ def doubt(power: PowerEdge, silence: Silence, run: Sequence[Silence], before: Se
         if latest_ns < power.requested_ns:
             return f"the rails were up {(power.requested_ns - latest_ns) / 1e9:.3f} s before it was switched on"
         if earliest_ns > power.acknowledged_ns + RISE_NS:
-            return f"the rails rose {(earliest_ns - power.acknowledged_ns) / 1e9:.3f} s after the switch's answer"
-        return ""
+            return f"the rails rose at least {(earliest_ns - power.acknowledged_ns) / 1e9:.3f} s after the switch's answer"
+        if earliest_ns >= power.requested_ns - RISE_NS and latest_ns <= power.acknowledged_ns + RISE_NS:
+            return ""
     agree = sum(silence.agrees(each) for each in run)
     if agree + sum(silence.agrees(each) for each in before) >= CONFIRMED and 2 * agree >= len(run):
         return ""

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
+import attr
 import pytest
+from attrs import define
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from support.simlab import MS, SimLab
 from support.simruns import SimBench, bench, planned
 
 from lab.benchmarks.boot import PowerEdge
 from lab.benchmarks.boot.poweron import Silence, doubt
+from lab.errors import LabStableError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
+from lab.rails import RailConfig, Trace
+from lab.rails.model import Channel, SensorReading
+from lab.rails.trace import TraceFile, TraceMeta, pack
 from lab.results import StoredSample
 
 DISCHARGE_S, ROM_S = 2.0, 0.21
@@ -77,6 +90,80 @@ def test_a_board_that_speaks_between_off_and_on_is_refused(tmp_path: Path, retur
     assert true
 
 
+@define
+class PlayedSampler:
+    """Samples a rail of a SimLab each 2 ms: its supply is up from the board's ROM until it is dark."""
+
+    lab: SimLab
+    path: Path
+    from_ns: int
+
+    def trace(self, _until_ns: int) -> Trace:
+        rails = (RailConfig("vdd_core", 0.85, 0x40, 2.0),)
+        channels = (Channel("vdd_core", 0.85, 2.0, 0.0, 0.001, 1250, 2500),)
+        file = TraceFile(
+            self.path, TraceMeta("b", rails, channels, "ina226", "p", "s", "active", *[2 * MS] * 3, "raw", "s")
+        )
+        changes = [
+            (note.t_ns, "dark" not in note.text) for note in self.lab.noted if re.search("stage=rom|dark", note.text)
+        ]
+        for t_ns in range(self.from_ns, self.lab.now_ns, 2 * MS):
+            is_on = next((on for at_ns, on in reversed(changes) if at_ns <= t_ns), False)
+            file.add(pack(t_ns, [SensorReading(0, 850_000 * is_on, 250_000 * is_on)]))
+        file.end(0)
+        return Trace.open(self.path)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class PlayedRails(Driver):
+    """Rails of a SimLab; what fails is raised at the start."""
+
+    lab: SimLab = attr.ib(default=None, repr=False)
+    fails: Exception | None = attr.ib(default=None)
+    sensors = SimpleNamespace(backend="ina226")
+
+    def check_clock(self) -> None: ...
+
+    @contextmanager
+    def sampling(self, path: Path) -> Iterator[PlayedSampler]:
+        if self.fails is not None:
+            raise self.fails
+        yield PlayedSampler(self.lab, path, self.lab.now_ns)
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds", "says"),
+    [
+        *(
+            ("power_returns", round(DISCHARGE_S - DRAWN.uniform(0.02, ROM_S - 0.02), 3), "before it was switched on")
+            for _ in range(2)
+        ),
+        *(("slow_switch", round(DRAWN.uniform(0.15, 4.0), 3), "after the switch's answer") for _ in range(2)),
+    ],
+)
+def test_rails_confirm_the_first_boot_and_contradict_a_switch(
+    tmp_path: Path, fault: str, seconds: float, says: str
+) -> None:
+    told: list[str] = []
+    with bench(tmp_path, [planned(fault, cycles="1", seconds=seconds)], cycles=3, say=told.append) as made:
+        made.strategy.rails = PlayedRails(made.strategy.target, None, lab=made.lab)
+        assert {attempt.outcome for attempt in made.measure()} == {"ok"}
+        wrong = {cycle for cycle, sample in from_power(made).items() if not is_true(made, sample)}
+        flagged = {cycle for cycle, sample in from_power(made).items() if Flag.ON_UNVERIFIED in sample.flags}
+    assert wrong == flagged == {2}
+    assert [line for line in told if says in line]
+
+
+def test_sensors_that_fail_lose_no_boot(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=1) as made:
+        fails = LabStableError("0x40 does not answer", failure="power_sensor")
+        made.strategy.rails = PlayedRails(made.strategy.target, None, lab=made.lab, fails=fails)
+        assert [attempt.outcome for attempt in made.measure()] == ["ok"]
+        (sample,) = from_power(made).values()
+        assert Flag.ON_UNVERIFIED in sample.flags
+
+
 def test_an_adapter_that_the_board_feeds_is_named_and_stops_the_run(tmp_path: Path) -> None:
     with bench(tmp_path, [planned("adapter_fed_by_board", cycles="2")], cycles=3) as made:
         *good, last = made.measure()
@@ -110,9 +197,16 @@ def test_a_silence_is_confirmed_by_two_boots_that_agree_where_no_more_disagree(
 
 @pytest.mark.parametrize(
     ("rose_ms", "text"),
-    [((-300, -290), "were up 0.290 s before"), ((-5, 1), ""), ((60, 65), ""), ((900, 905), "rose 0.890 s after")],
+    [
+        ((-300, -290), "were up 0.290 s before"),
+        ((-5, 1), ""),
+        ((60, 65), ""),
+        ((900, 905), "rose at least 0.890 s after"),
+        ((-500, 1), "in other boots"),
+        ((50, 10**9), "in other boots"),
+    ],
 )
-def test_rails_that_are_sensed_decide(rose_ms: tuple[int, int], text: str) -> None:
+def test_rails_that_are_sensed_decide_where_they_say_enough(rose_ms: tuple[int, int], text: str) -> None:
     rose_ns = (rose_ms[0] * 1_000_000, rose_ms[1] * 1_000_000)
     found = doubt(PowerEdge(0, 10_000_000, rose_ns=rose_ns), silence(0.42), [silence(9.0)] * 3)
     assert (text in found) if text else found == ""
