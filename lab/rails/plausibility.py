@@ -94,7 +94,9 @@ def _plausible(trace: Trace, number: int, inside: Samples) -> bool:
     least_a = least_nv * 1e-9 / (channel.shunt_mohm * 1e-3)
     off = inside.volts_v < RAIL_OFF_V
     low_v, high_v = _bounds_v(trace, channel.rail)
-    out_of_range = ~(off | (inside.volts_v >= low_v) & (inside.volts_v <= high_v))
+    on = (inside.volts_v >= low_v) & (inside.volts_v <= high_v) & ~off
+    out_of_range = ~(off | on)
+    out_of_range[1:-1] &= ~(off[:-2] & on[2:] | on[:-2] & off[2:])  # the mean of a sample in which it was switched
     edges = STARTED_NS / trace.meta.period_ns
     draws_while_off = int((off & (np.abs(inside.amperes) > least_a)).sum())
     return (

@@ -92,6 +92,14 @@ def test_a_board_whose_load_never_moves_has_no_flag(
     assert recorded(tmp_path / "a.trace", board, wanted, seed, before="idle").flags == set()
 
 
+@pytest.mark.parametrize(("board", "seed"), drawn(4, any_type, any_seed))
+def test_a_slow_sample_in_which_the_board_was_switched_has_no_flag(tmp_path: Path, board: str, seed: int) -> None:
+    bench = RailBench(board, seed)
+    off_s = Random(seed).uniform(5, 7)
+    first, *_, last = bench.record(tmp_path / "a.trace", AdcRange.SLEEP, ("off", off_s), ("boot", 9.0), ("off", off_s))
+    assert cut(Trace.open(tmp_path / "a.trace"), first[1], last[2]).flags == set()
+
+
 # --- Traces of sensors whose ready flag is honest ---
 
 
