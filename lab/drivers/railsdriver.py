@@ -146,7 +146,7 @@ class RailSensors(Resource):
         backend (str): what measures them, one of lab.rails.config.BACKENDS
         port (str): /dev/i2c-N, ftdi://..., a serial port, local: or ip:HOST, a folder of hwmon
         rails (dict): rail -> what its board type does not know of it: address, shunt_mohm, tolerance, volts, shared_with,
-            offset_uv, channel
+            offset_uv, channel, input
         bus_khz (int): clock of the I2C bus
         dut (str): how the Automation Interface calls the board
         at (str): the host that they are plugged into: empty, this one; "console", that of the board's console

@@ -113,6 +113,19 @@ def test_a_fault_from_the_command_line_strikes_the_next_power_on_only(lab: Lab, 
     assert outcomes.count("ok") == 1
 
 
+@pytest.mark.soak
+@pytest.mark.usefixtures("_healthy")
+def test_an_adapter_that_the_board_feeds_stops_the_run_and_its_message_names_it(lab: Lab) -> None:
+    assert lab_virtual("fault", BOARD, "adapter_fed_by_board", "--dir", lab.bench.folder).returncode == 0
+    env = lab.bench.folder / BOARD / "env.yaml"
+    process = lab.pytest("--lg-env", str(env), "--lab-cycles", "2", "--lab-medium", "sd")
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.TESTS_FAILED, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        *_, last = store.attempts(store.runs()[0].id)
+    assert (last.outcome, last.transient) == ("adapter_fed_by_board", False)
+    assert "the adapter is fed by the board" in last.message
+
+
 def test_a_scenario_plays_on_the_bench(lab: Lab) -> None:
     attempts = measured(lab, "--lab-cycles", "1", "--lab-medium", "sd", board="am43xx-gpevm-1")
     assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, "kernel_panic"), (1, "ok")]
