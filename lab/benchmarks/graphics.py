@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import missing, number, read, rule
+from lab.benchmarks.output import missing, number, read, refused, rule
 from lab.benchmarks.section import (
     Bench,
     HarmlessStatus,
@@ -25,6 +25,7 @@ GLMARK2 = {
     "glmark2-wayland": "systemctl start weston; glmark2-es2-wayland",
     "glmark2-wayland 1920x1080": "systemctl start weston; glmark2-es2-wayland --size 1920x1080",
 }
+_LAST_SCENE = r"^\[loop\] .*fragment-uniform=true"  # glmark2 src/default-benchmarks.h
 GFXBENCH = {
     "gl_manhattan_off": "gfxbench 3.x gl_manhattan_off",
     "gl_trex_off": "gfxbench 3.x gl_trex_off",
@@ -39,12 +40,27 @@ _UNKNOWN_STATUS = Validity(
 
 
 def glmark2(output: bytes, test: str) -> list[ParsedReading]:
-    """The score: mean frames a second over all scenes."""
+    """The score: mean frames a second over all scenes.
+
+    Interrupted, it prints the mean of the scenes so far and ends with status 0.
+    """
+    scenes: list[str] = []
+
+    def scene(match: re.Match[str]) -> list[ParsedReading]:
+        scenes.append(match[0])
+        return []
+
     rules = [
         rule(r"glmark2 Score: (\d+) *$", number("glmark2.score", {"test": test})),
-        rule(r"^=+$|^ *glmark2 \d|^ *(?:GL_|OpenGL|Surface)|^\[[\w-]+\] "),
+        rule(r"^\[[\w-]+\] .*", scene),
+        rule(r"^=+$|^ *glmark2 \d|^ *(?:GL_|OpenGL|Surface)"),
     ]
-    return read(output, "glmark2", rules)
+    found = read(output, "glmark2", rules)
+    if scenes and not any(re.search(_LAST_SCENE, each) for each in scenes):
+        raise refused(
+            "glmark2", f"it ended after {scenes[-1]!r}, before its last scene, so its score is that of a part"
+        )
+    return found
 
 
 def gfxbench(output: bytes, test: str) -> list[ParsedReading]:

@@ -352,6 +352,22 @@ def test_iperf3s_summary_of_a_part_is_refused_without_its_status_too() -> None:
         refused(lambda: iperf3.tcp(part.format(seconds, why).encode(), {}), says)  # noqa: B023 - at once
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_glmark2_that_ended_before_its_last_scene_has_no_score(seed: int) -> None:
+    """As after SIGINT, with status 0."""
+    chance = random.Random(seed)
+    scenes = [
+        f"[{name}] <default>: FPS: {chance.randrange(5, 900)} FrameTime: 1.0 ms" for name in ["build", "texture"]
+    ]
+    scenes += [f"[{name}] <default>: Unsupported" for name in ("buffer", "terrain")]
+    scenes += [f"[loop] fragment-steps=5:fragment-uniform={yes}:vertex-steps=5: FPS: 9" for yes in ("false", "true")]
+    score = "=======\n            glmark2 Score: 87 \n=======\n"
+    whole = "\n".join([*scenes, score]).encode()
+    assert graphics.glmark2(whole, "glmark2-drm")[0].value == 87
+    part = "\n".join([*scenes[: chance.randrange(1, len(scenes))], score]).encode()
+    refused(lambda: graphics.glmark2(part, "glmark2-drm"), "before its last scene")
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_iperf3_whose_counter_overflowed_contradicts_its_own_rate(seed: int) -> None:
     chance = random.Random(seed)

@@ -37,7 +37,8 @@ def _glmark2(session: LoginSession, arguments: Sequence[str], streams: Streams, 
     rule = "=" * 55
     text = (
         f"{rule}\n    glmark2 2023.01\n{rule}\n    OpenGL Information\n    GL_VENDOR:      Imagination Technologies\n"
-        f"[build] use-vbo=false: FPS: {score + 20} FrameTime: 12.346 ms\n{rule}\n"
+        f"[build] use-vbo=false: FPS: {score + 20} FrameTime: 12.346 ms\n"
+        f"[loop] fragment-steps=5:fragment-uniform=true:vertex-steps=5: FPS: {score - 20} FrameTime: 17.241 ms\n{rule}\n"
         f"                                  glmark2 Score: {score} \n{rule}\n"
     )
     return (yield from play(session, streams, text, 280))
