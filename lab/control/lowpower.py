@@ -6,9 +6,10 @@ It enters a mode, wakes the board and judges the result.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import define, evolve, field
 
@@ -39,10 +40,21 @@ from lab.console.moments import MomentFinder, feed_watch
 from lab.control.boot_progress import bound_ns, follow, power_asked, widened
 from lab.drivers import calls
 from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
-from lab.errors import BoardTransientError, ConfigurationError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut, sleep_checked
 from lab.run.board import Board, Status
+
+T = TypeVar("T")
+
+
+def _answered(question: Callable[[], T]) -> T | None:
+    """The board's answer; None: it gave none, which is a flag of the number and loses no cycle."""
+    try:
+        return question()
+    except BoardlabError:
+        return None
+
 
 # --- A suspend that is under way, as the console shows it ---
 
@@ -120,8 +132,8 @@ class SuspendMonitor:
         """A failure of a board that answers, with what its kernel says."""
         self.drain()
         shell, before = self.board.linux, self.before
-        reason = read_log(shell.run(DMESG)[0], self.board.type).reason
-        after = stats(shell)
+        reason = read_log(_answered(lambda: shell.run(DMESG)[0]) or (), self.board.type).reason
+        after = _answered(lambda: stats(shell))
         failed = before is not None and after is not None and after.fail > before.fail and after.last_failed
         reasons = [*([repr(reason)] if reason else []), *([f"its suspend_stats name {failed}"] if failed else [])]
         text = f"{error}. The kernel: {', '.join(reasons)}"
@@ -240,12 +252,13 @@ class LowPower:
         monitor.settle_edge()
         shell, mcu = self.board.linux, self.board.mcu
         dmesg = shell.run(DMESG)[0]
-        again = read_again(shell, read_log(dmesg, self.board.type))
+        log = read_log(dmesg, self.board.type)
+        again = _answered(lambda: read_again(shell, log))
         mcu_text = mcu.take() if mcu is not None else None
         power = self._asleep_power(monitor.watch)
         energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
         no_power = why_no_mean(monitor.watch, power) if self._sampler is not None else ""
-        after = stats(shell)
+        after = _answered(lambda: stats(shell))
         observed = Observed(monitor.found, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again)
         result = judge(monitor.watch, observed)
         self.board.status = Status.linux

@@ -13,6 +13,7 @@ from support.simruns import planned
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.samples import of_suspend
+from lab.control import lowpower
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.metrics import Flag
 from lab.run.board import Status
@@ -51,6 +52,25 @@ def test_lines_that_a_program_writes_to_the_kernels_log_change_no_number(seed: i
         done = board.strategy.low_power.cycle(DEEP)
         assert kernel_error(done, board.wakeups()[0]) <= 1
         assert done.flags == frozenset()
+
+
+@pytest.mark.parametrize("question", ["read_again", "stats"])
+def test_a_shell_that_does_not_answer_the_cross_check_loses_no_cycle(
+    monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    with napper() as board:
+        asked = getattr(lowpower, question)
+        first = iter([question == "stats"])  # before the suspend
+
+        def silent(*arguments: object) -> object:
+            if next(first, False):
+                return asked(*arguments)
+            raise BoardTransientError("no answer", failure="command_timeout")
+
+        monkeypatch.setattr(lowpower, question, silent)
+        done = board.strategy.low_power.cycle(DEEP)
+        assert done.flags == {Flag.NOT_CROSS_CHECKED}
+        assert kernel_error(done, board.wakeups()[0]) <= 1
 
 
 @pytest.mark.parametrize(
