@@ -94,8 +94,8 @@ class PowerDownError(Exception):
 # --- Programs that end early ---
 
 
-# Options whose next word is a duration: iperf3, netperf, cyclictest, stress-ng.
-_DURATIONS: Final = frozenset({"-t", "-l", "-D", "--timeout"})
+# Options whose next word is a duration or an amount of work: iperf3, netperf, cyclictest, cangen, stress-ng.
+_AMOUNTS: Final = frozenset({"-t", "-l", "-D", "-n", "--timeout"})
 
 
 @frozen
@@ -113,11 +113,11 @@ class Interruption:
     status: int
 
     def shortened(self, arguments: Sequence[str]) -> list[str]:
-        """The arguments of a program that runs for that share of its time."""
+        """The arguments of a program that does that share of its work."""
         words = list(arguments)
         for at, word in enumerate(words):
             option = words[at - 1] if at else ""
-            if (option in _DURATIONS and word.rstrip("s").isdigit()) or word.startswith(("--runtime=", "--time=")):
+            if (option in _AMOUNTS and word.rstrip("s").isdigit()) or word.startswith(("--runtime=", "--time=")):
                 words[at] = re.sub(
                     r"\d+", lambda number: str(max(1, round(int(number[0]) * self.share))), word, count=1
                 )

@@ -55,7 +55,7 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
         found["/dev/mtd9"] = lambda: ""
     interfaces = [link.name for link in model.board.links if not link.name.startswith("usb")]
     found |= {f"/sys/class/net/{name}/operstate": lambda: "up\n" for name in interfaces}
-    for link in ("eth0", "eth1"):
+    for link in ("eth0", "eth1", "can0"):
         found[f"/sys/class/net/{link}/statistics/tx_packets"] = lambda: kernel.settings.get("packets", "1000") + "\n"
         found[f"/sys/class/net/{link}/statistics/rx_packets"] = lambda: "0\n"
     return found

@@ -82,7 +82,9 @@ def _spelled(test: str) -> str:
 
 
 def _cangen(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    seconds = float(option(arguments, "-n", "1")) / _CAN_FRAMES_S
+    frames, settings = int(option(arguments, "-n", "1")), session.kernel.settings
+    settings["packets"] = str(int(settings.get("packets", "1000")) + frames)
+    seconds = frames / _CAN_FRAMES_S
     return (yield from play(session, streams, "", seconds))
 
 
