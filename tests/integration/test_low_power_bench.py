@@ -229,7 +229,10 @@ def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_i
         strategy.transition("linux")
         for name, value in {"deep_kernel_ms": 300, "deep_firmware_ms": 100, "shallow_kernel_ms": 1}.items():
             strategy.shell.run_check(f"echo {value} > {settings}/{name}")
+        strategy.shell.run_check("(while sleep 0.1; do echo 'PM: suspend exit' > /dev/kmsg; done) > /dev/null 2>&1 &")
         deep = strategy.low_power.cycle(SuspendPlan("deep_sleep", "uart", 1))
+        assert (deep.flags, deep.lost_lines) == (set(), 0), "a program's lines are none of the kernel's"
+        assert any("PM: suspend exit" in line for line in strategy.shell.run_check("dmesg -r | grep '^<1[0-9]>'"))
         assert (deep.log.variant, deep.unverified) == ("deep", "")
         assert deep.kernel_ms[0] >= 300
         assert sum(deep.since_edge_ms(deep.answer)) >= 400, "the firmware's share is in the host's latency"
