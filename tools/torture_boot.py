@@ -225,11 +225,13 @@ class Mutated:
     Attributes:
         truth_ns: when each moment truly was; one that is missing makes every number that needs it wrong.
         what: what happened, in words.
+        kernel_ns: when the kernel that runs at the prompt was started; None: as `truth_ns` has it.
     """
 
     events: tuple[Event, ...] = field(repr=False)
     truth_ns: Mapping[str, int]
     what: str
+    kernel_ns: int | None = None
 
 
 @frozen(eq=False)

@@ -11,17 +11,23 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
+from random import Random
 from threading import Thread
 
 from attrs import asdict, evolve, frozen
 from torture_boot import DOUBTS, POWER, GoodBoot, Mutated, answer_of, events
 from torture_damage import mutate
 
+from lab.benchmarks.boot.crosscheck import STEP_NS, BoardFacts, CrossCheck, contradictions
 from lab.boards import NORMAL
+from lab.errors import BoardlabError
 from lab.metrics import SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
 from lab.run.rewatch import Rewatched, Rewatcher
 
+ZERO_NS = 200_000_000  # from "Starting kernel" to the kernel's time 0
+GETTY_NS = 1_050_000_000  # from agetty's start to its prompt: it sleeps for a second
+WAY_NS = (12_000_000, 50_000_000)  # of the question and its answer over the line
 TOGETHER = 50  # cases that a process takes at a time
 
 
@@ -161,7 +167,25 @@ def try_case(boot: GoodBoot, watcher: Rewatcher, kind: str, seed: int) -> Case:
     except Exception as error:  # noqa: BLE001  (whatever it is: a console's bytes must not break recognition)
         said = f"recognition broke down: {type(error).__name__}: {error}"
         return Case(kind, seed, mutated.what, Outcome.WRONG, message=said)
-    return judge(boot, Case(kind, seed, mutated.what, Outcome.RIGHT), mutated.truth_ns, result)
+    case = Case(kind, seed, mutated.what, Outcome.RIGHT)
+    refuted = next(_contradictions(boot, mutated, result, Random(f"{kind}:{seed}")), None)  # noqa: S311 - not secret
+    return judge(boot, case, mutated.truth_ns, result if refuted is None else evolve(result, error=refuted))
+
+
+def _contradictions(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Random) -> Iterator[BoardlabError]:
+    """What the board's own clock refutes, in one of the run's first boots or a later one.
+
+    The board says when its kernel and its getty were started, as well as a shell at its console can.
+    """
+    started_ns, end_ns = mutated.kernel_ns or mutated.truth_ns.get(boot.start), mutated.truth_ns.get(boot.end)
+    if result.error is not None or result.prompt is None or started_ns is None or end_ns is None:
+        return
+    zero_ns, way_ns = started_ns + ZERO_NS, rng.randint(*WAY_NS)
+    read_ns = rng.randint(0, way_ns)  # where in the question's way the board read its clock
+    getty_ns = (end_ns - GETTY_NS - zero_ns) // STEP_NS * STEP_NS
+    check = CrossCheck(BoardFacts(getty_ns=getty_ns), (zero_ns - read_ns - STEP_NS, zero_ns - read_ns + way_ns))
+    known = [{"zero": ZERO_NS / 1e9, "getty": GETTY_NS / 1e9}] * rng.choice([0, 3])
+    yield from contradictions(check, result.start, result.prompt, known)
 
 
 def _watched(boot: GoodBoot, watcher: Rewatcher, mutated: Mutated) -> Rewatched:

@@ -182,6 +182,7 @@ def splice(boot: GoodBoot, rng: Random) -> Mutated:
     shift_ns = int(boot.tape.t_ns[at - 1]) + hung_ns - int(again.t_ns[0]) if at else hung_ns
     first, last = boot.tape.part(0, at), boot.another_kernel(again, rng).moved(shift_ns)
     truth = boot.truth(last)
+    kernel_ns = truth.get(boot.start)
     if at <= min(boot.at.values()) or not boot.tape.data[begin:at].strip().count(b"\n"):
         truth |= {
             name: t_ns for name, t_ns in boot.truth(first).items() if name != boot.end
@@ -190,7 +191,7 @@ def splice(boot: GoodBoot, rng: Random) -> Mutated:
         start = boot.at[boot.start]
         truth = {name: t_ns for name, t_ns in truth.items() if name != POWER and boot.at[name] >= start}
     what = f"reset at {at} to {begin}{', its banner garbled' if garbled else ''}, after {hung_ns / 1e9:.3f} s"
-    return Mutated(events(joined(first.unmarked().ended(), last)), truth, what)
+    return Mutated(events(joined(first.unmarked().ended(), last)), truth, what, kernel_ns)
 
 
 def _garbled_head(tape: Tape, stop: int, rng: Random) -> Tape:
@@ -386,6 +387,46 @@ def _stopped(boot: GoodBoot, rng: Random) -> Mutated:
     return Mutated(events(tape), boot.truth(boot.tape), what)
 
 
+def prompt(boot: GoodBoot, rng: Random) -> Mutated:
+    """A text like the prompt comes first, or the prompt is damaged and comes again."""
+    return _lookalike(boot, rng) if rng.randrange(2) else _damaged_prompt(boot, rng)
+
+
+def _lookalike(boot: GoodBoot, rng: Random) -> Mutated:
+    """A program prints the prompt's text before there is a getty, and the boot pauses there."""
+    first, last = boot.at.get("init", boot.kernel_at), boot.line_of(boot.at[boot.end] - 1)
+    where = boot.pause_after(boot.line_after(rng.randrange(first, max(first + 1, last - 1))))
+    where = min(where, last)
+    pause_ns = round(rng.choice([rng.uniform(0.5, 1.5), rng.uniform(1, 4)]) * NS_PER_S)
+    boot = boot.of(boot.later(where, pause_ns))
+    start_ns = int(boot.tape.t_ns[max(0, where - 1)])
+    head = typed(b"\r\n" + boot.prompt.encode(), start_ns, boot.byte_ns, boot.read_bytes)
+    rest = typed(b"\r\n", start_ns + pause_ns - 4 * boot.byte_ns, boot.byte_ns, boot.read_bytes)
+    tape = queued(joined(boot.tape.part(0, where).ended(), head, rest, boot.tape.part(where)), boot.byte_ns)
+    return Mutated(
+        events(tape), boot.truth(tape), f"a text like the prompt at {where}, {pause_ns / 1e9:.3f} s before the rest"
+    )
+
+
+def _damaged_prompt(boot: GoodBoot, rng: Random) -> Mutated:
+    """A byte of the prompt is damaged or lost, and the getty prints it again later."""
+    end = boot.at[boot.end]
+    at = rng.randrange(end - len(boot.prompt.encode()), end - 1)
+    text = bytearray(boot.tape.data)
+    text[at] ^= 1 << rng.randrange(7)
+    tape = boot.tape.part(0, end).with_text(bytes(text[:end]))
+    if rng.randrange(2):
+        keep = np.ones(len(tape), dtype=np.bool_)
+        keep[at] = False
+        tape = tape.without(keep)
+    again_ns = int(boot.tape.t_ns[end - 1]) + round(rng.uniform(0.6, 10) * NS_PER_S)
+    again = typed(b"\r\n" + boot.prompt.encode(), again_ns, boot.byte_ns, boot.read_bytes)
+    what = (
+        f"the prompt damaged at {at}, and printed again after {(again_ns - int(boot.tape.t_ns[end - 1])) / 1e9:.3f} s"
+    )
+    return Mutated(events(joined(tape.ended(), again)), boot.truth(boot.tape), what)
+
+
 DamageKind = Callable[[GoodBoot, Random], Mutated]
 
 KINDS: Final[Mapping[str, DamageKind]] = {
@@ -399,6 +440,7 @@ KINDS: Final[Mapping[str, DamageKind]] = {
     "cut": cut,
     "reorder": reorder,
     "stall": stall,
+    "prompt": prompt,
 }
 
 

@@ -36,11 +36,17 @@ class PromptReply:
 
 @frozen
 class Rewatched:
-    """The result of a boot: samples or error, and its moments."""
+    """The result of a boot: samples or error, and its moments.
+
+    Attributes:
+        start, prompt: between which its boot time was taken; None: it is no boot from the kernel's start.
+    """
 
     samples: tuple[SampleRecord, ...]
     error: BoardlabError | None
     moments: tuple[MomentLike, ...]
+    start: MomentLike | None = None
+    prompt: MomentLike | None = None
 
 
 def rewatch(
@@ -92,7 +98,7 @@ class Rewatcher:
             samples = watch.finish(compare_clocks(following.captured, self.timing).flags)
         except BoardlabError as error:
             return Rewatched((), error, tuple(watch.moments))
-        return Rewatched(tuple(samples), None, tuple(watch.moments))
+        return Rewatched(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt)
 
     def _begin(self) -> _Following:
         watch = BootWatch(self.board, self.medium, self.power)

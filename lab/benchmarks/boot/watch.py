@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from difflib import SequenceMatcher
 from typing import Final
 
 from attrs import define, field
@@ -167,6 +169,9 @@ LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
 GARBLED_BYTES = 3  # in a line, which is then damaged; fewer are glitches of a UART that is switched on
 FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
+PROMPT_LINES = 50  # before the prompt, among which a damaged one is looked for
+NEARLY_SHARE = 0.8  # of a line's characters that are the prompt's
+DAMAGED = 2  # characters that may be lost or added
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
 # Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after the other.
 _OF_BOOTLOADERS: Final = frozenset({"uboot_abort", "no_boot_device", "authentication", "bad_image"})
@@ -210,6 +215,7 @@ class BootWatch:
         default=None, init=False
     )  # of a boot that does not reach its prompt
     _stopped: bool = field(default=False, init=False)
+    _lines: deque[str] = field(factory=lambda: deque(maxlen=PROMPT_LINES), init=False)  # behind the kernel's start
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
 
     def __attrs_post_init__(self) -> None:
@@ -435,7 +441,7 @@ class BootWatch:
     def _flags(self) -> frozenset[Flag]:
         found = {
             Flag.MEDIUM_UNVERIFIED: not self._evidence.verified,
-            Flag.PROMPT_REPEATED: self._prompt.doubtful,
+            Flag.PROMPT_REPEATED: self._prompt.doubtful or self._damaged_prompt(),
             Flag.PROMPT_UNVERIFIED: self._prompt.unanswered,
             Flag.KERNEL_ERRORS: bool(self.log.counts),
             Flag.CONSOLE_OVERRUN: bool(self.log.torn or self._garbled),
@@ -443,9 +449,20 @@ class BootWatch:
         }
         return frozenset(flag for flag, holds in found.items() if holds)
 
+    def _damaged_prompt(self) -> bool:
+        """True if a line before the prompt nearly is it: the prompt may have come there, damaged."""
+        prompt = self._prompt.chosen
+        if prompt is None:
+            return False
+        text = prompt.text.strip()
+        near = (line for line in self._lines if abs(len(line) - len(text)) <= DAMAGED and line != text)
+        return any(SequenceMatcher(None, line, text).ratio() >= NEARLY_SHARE for line in near)
+
     def _whole_line(self, raw: bytes, since_power_s: float) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
+        if self._starts.kernel and not self._prompt.seen:
+            self._lines.append(line.strip())
         self._ruled_out.whole_line(line)
         self.log.whole_line(line, since_power_s)
         for pattern, sign in self.board.failures.items():

@@ -471,3 +471,20 @@ def test_the_last_file_system_before_the_root_is_it_and_none_after_it() -> None:
     watch.feed(b"[    2.5] EXT4-fs (mmcblk0p1): mounted filesystem r/w\r\n", 12 * S)
     watch.check(12 * S)
     assert watch.seen == {"rootfs": "sd"}
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"qemu-vipt login: ", b"qemuvirt login: ", b"qemu-virt lgin:\x80 ", b"q%mu-virt log\x00in: "]
+)
+@pytest.mark.parametrize("again_s", [0.7, 5.0])
+def test_a_damaged_prompt_before_the_one_that_is_taken_is_a_flag(damaged: bytes, again_s: float) -> None:
+    boot = Boot([*healthy()[:-1], (3.0, b"\r\n" + damaged), (3.0 + again_s, PROMPT)]).answer()
+    assert Flag.PROMPT_REPEATED in boot.boot_time.flags
+
+
+@pytest.mark.parametrize(
+    "line", [b"Debian GNU/Linux 12 qemu-virt ttyAMA0", b"Welcome to qemu-virt", b"[    1.9] random: crng init done"]
+)
+def test_another_line_before_the_prompt_is_no_damaged_one(line: bytes) -> None:
+    boot = Boot(sorted([*healthy(), (2.5, line + b"\r\n")])).answer()
+    assert Flag.PROMPT_REPEATED not in boot.boot_time.flags

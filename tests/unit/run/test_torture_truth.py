@@ -207,6 +207,15 @@ def test_after_a_reset_only_the_last_boot_counts_and_nothing_from_power_on(boot:
             assert START not in mutated.truth_ns
 
 
+def test_a_text_like_the_prompt_and_a_damaged_prompt_leave_the_prompt_where_it_was(boot: GoodBoot) -> None:
+    for mutated in cases(damage.prompt, "a text like"):
+        assert said(mutated.events).count(boot.prompt.encode()) == 2
+        assert boot_s(mutated) > good_s(boot) + 0.4
+    for mutated in cases(damage.prompt, "damaged"):
+        assert said(mutated.events).count(boot.prompt.encode()) == 1
+        assert boot_s(mutated) == pytest.approx(good_s(boot))
+
+
 def test_an_inserted_text_delays_what_comes_behind_it_and_is_no_moment_itself(boot: GoodBoot) -> None:
     for mutated in cases(damage.insert, "^at "):
         assert boot_s(mutated) >= good_s(boot) - 0.2
