@@ -32,7 +32,8 @@ LATE_STEP_NS = 250_000_000  # upwards a long wait looks the same: only what stay
 STAYS_LINES = 5
 AGREE_NS = 3_000_000  # lines that left at once are as far from the kernel's times as that, one as the other
 AGREE_APART_NS = 100_000_000
-DRIFT_LIMIT = 500e-6
+DRIFT_LIMIT = 500e-6  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
+ENDS_AT = (0.1, 0.9)  # of the span: its first and last line may have waited
 # Console log levels, a caller (CONFIG_PRINTK_CALLER), and the time of day that a logger puts in front of each line may stand
 # around it. What else stands before it was printed earlier, and its time is not the line's; of a
 # line that was lost a bracket may be left.
@@ -50,6 +51,8 @@ class PrintkFit:
         offset_ns: the host's clock at the kernel's time 0.
         residual_median_ns, residual_p95_ns, residual_max_ns: how long lines waited before they left the UART; a stamp
             that is late, or a clock that drifts, adds to it.
+        drift_ns: by how much the lines that left at once are off any line of a rate within `DRIFT_LIMIT`.
+        late_ns: how late one of the stamps may be: the reading process' usual lateness, and the evidence of more.
     """
 
     n: int
@@ -60,6 +63,13 @@ class PrintkFit:
     residual_median_ns: float
     residual_p95_ns: float
     residual_max_ns: float
+    drift_ns: float = 0.0
+    late_ns: int = 0
+
+    @property
+    def drifts(self) -> bool:
+        """True if the clocks' rates differ by more than `DRIFT_LIMIT`, whatever late stamps do to them."""
+        return self.drift_ns > self.late_ns
 
 
 def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
@@ -72,7 +82,9 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     """
     import numpy as np  # noqa: PLC0415  (numpy takes 0.1 s to import; only this needs it)
 
-    points = np.array([stamp for stamp in _stamps(events, timing) if stamp[0] > 0], dtype=np.int64).reshape(-1, 2)
+    late = _Evidence()
+    stamps = [stamp for stamp in _stamps(late.watch(events), timing) if stamp[0] > 0]
+    points = np.array(stamps, dtype=np.int64).reshape(-1, 2)
     if len(points) < MIN_LINES:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(points[:, 0], 2, mode="edge"), 5)
@@ -98,6 +110,8 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
         residual_median_ns=float(median),
         residual_p95_ns=float(p95),
         residual_max_ns=float(residuals.max()),
+        drift_ns=_drift(kernel.tolist(), host.tolist(), slope),
+        late_ns=timing.hold_ns + timing.scheduling_ns + max(late.near(t_ns) for t_ns in points[:, 1].tolist()),
     )
 
 
@@ -215,16 +229,33 @@ def _line_below(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
 
     It is the edge of the lower convex hull over the mean of x.
     """
-    hull: list[tuple[float, float]] = []
-    for point in zip(x, y, strict=True):
-        while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], point):
-            hull.pop()
-        hull.append(point)
+    hull = _hull(zip(x, y, strict=True))
     mean = sum(x) / len(x)
     right = next(number for number, point in enumerate(hull) if point[0] >= mean)
     (x0, y0), (x1, y1) = hull[max(right, 1) - 1], hull[max(right, 1)]
     slope = (y1 - y0) / (x1 - x0)
     return slope, y0 - slope * x0
+
+
+def _hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the lower convex hull of points whose x ascends."""
+    hull: list[tuple[float, float]] = []
+    for point in points:
+        while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _drift(x: Sequence[float], y: Sequence[float], slope: float) -> float:
+    """Return how far the lower envelope is off a line of the nearest allowed slope, near both ends."""
+    import numpy as np  # noqa: PLC0415 - see fit_printk
+
+    allowed = min(max(slope, 1 - DRIFT_LIMIT), 1 + DRIFT_LIMIT)
+    hull = _hull((at, value - allowed * at) for at, value in zip(x, y, strict=True))
+    at, off = zip(*hull, strict=True)
+    near_ends = np.interp([x[0] + share * (x[-1] - x[0]) for share in ENDS_AT], at, off)
+    return float(near_ends.max() - min(off))
 
 
 def _turns_up(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:

@@ -38,7 +38,6 @@ from lab.run.attempts import (
 from lab.run.board import Board, cross_check
 from lab.run.progress import Progress
 
-RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
 
 
@@ -71,7 +70,7 @@ class Clocks:
     @property
     def flags(self) -> frozenset[Flag]:
         """`clock_disagrees` if they disagree."""
-        drifts = self.fit is not None and abs(self.fit.rate_ppm) > RATE_LIMIT_PPM
+        drifts = self.fit is not None and self.fit.drifts
         return frozenset({Flag.CLOCK_DISAGREES} if drifts or self.step_ns or self.missing_ns else ())
 
 

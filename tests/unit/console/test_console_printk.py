@@ -8,6 +8,7 @@ import pytest
 from support.console_bench import KERNEL_START_NS, kernel_log
 
 from lab.console import Chunk, Event, LineTiming, fit_printk
+from lab.console.model import Lateness
 from lab.console.printk import clock_step
 
 TIMING = LineTiming(speed_bd=115200)
@@ -63,6 +64,32 @@ def test_a_line_that_the_kernel_prints_behind_a_prompt_says_nothing_about_the_ti
     assert isinstance(line, Chunk)
     behind = Chunk(line.t_ns, prompt.position + len(prompt.data), line.data)
     assert clock_step([*events, prompt, behind], TIMING) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_that_a_busy_host_reads_late_are_no_drift(seed: int) -> None:
+    """The second half of a short boot is read up to 9 ms late, and the server says so."""
+    dice = random.Random(seed)
+    late_ns = dice.randrange(2_000_000, 9_000_000)
+    found: list[Event] = []
+    for number, event in enumerate(kernel_log(dice.randrange(60, 100), ppm=dice.uniform(-200, 200))):
+        assert isinstance(event, Chunk)
+        is_late = number > 25
+        t_ns = event.t_ns + late_ns * is_late
+        found += [Lateness(t_ns, event.position, late_ns)] * is_late + [Chunk(t_ns, event.position, event.data)]
+    fit = fit_printk(found, TIMING)
+    assert fit is not None
+    assert not fit.drifts
+    told_nothing = fit_printk([event for event in found if isinstance(event, Chunk)], TIMING)
+    assert told_nothing is not None
+    assert told_nothing.drifts
+
+
+@pytest.mark.parametrize("ppm", [-1500.0, 1000.0, 20_000.0])
+def test_clocks_that_drift_apart_are_beyond_the_limit(ppm: float) -> None:
+    fit = fit_printk(kernel_log(400, ppm=ppm), TIMING)
+    assert fit is not None
+    assert fit.drifts
 
 
 @pytest.mark.parametrize("seed", range(5))
