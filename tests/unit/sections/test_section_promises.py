@@ -13,7 +13,7 @@ from support.section_bench import section_bench
 from lab import boards
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
-from lab.errors import BoardTransientError, TestTransientError
+from lab.errors import BoardTransientError, LabTransientError, TestTransientError
 from lab.run.session import CommandResult
 from lab.virtual.sim import figures
 
@@ -129,3 +129,39 @@ def test_audio_has_the_period_that_the_published_numbers_are_of(board: str, fram
     with pytest.raises(TestTransientError):
         list(SECTIONS["alsa"].measure(evolve(session(host), board=boards.load(board))))
     assert f"-periodsize {frames} " in host.ran[0]
+
+
+@pytest.mark.parametrize(
+    ("section", "command", "on_tester"),
+    [
+        ("ipsec-software", "ip xfrm state flush", False),
+        ("ipsec-hardware", "ip xfrm policy flush", True),
+        ("can", "ip link set can0 type can loopback off|can0 down", False),
+        ("sd-fio", "umount -l", False),
+    ],
+)
+def test_what_cannot_be_put_back_is_said_since_later_numbers_would_have_it(
+    section: str, command: str, *, on_tester: bool
+) -> None:
+    stays = ScriptedHost({command: ("RTNETLINK answers: Operation not permitted", 2)})
+    bench = session(ScriptedHost(), stays) if on_tester else session(stays, ScriptedHost())
+    with pytest.raises((BoardTransientError, LabTransientError), match="status 2: 'RTNETLINK answers: Operation"):
+        SECTIONS[section].restore(bench)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_interrupt_pacing_that_stays_is_said_where_the_driver_shows_what_it_was(*, shown: bool) -> None:
+    (said,) = [output.text.decode() for output in section_outputs.played() if output.name == "netperf tcp"]
+    host = ScriptedHost(
+        {
+            "ethtool -c": "rx-usecs: 16\n" if shown else "",
+            "ethtool -C eth0 rx-usecs (16|0)": ("netlink error: Operation not supported", 1),
+            "netperf": said,
+        }
+    )
+    measured = SECTIONS["tcp-pacing"].measure(session(host, ScriptedHost()))
+    if shown:
+        with pytest.raises(BoardTransientError, match="rx-usecs 16` failed"):
+            list(measured)
+    else:
+        assert len(list(measured)) == 2
