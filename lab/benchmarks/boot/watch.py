@@ -129,6 +129,16 @@ class PromptWatch:
         self.asked_ns = now_ns
         self._since_asked = b""
 
+    def answered(self, t_ns: int) -> None:
+        """Note that a shell came as the answer: the text asks for Enter to activate the console."""
+        if (
+            self.asked_ns is not None
+            and not self.settled
+            and (self._candidates[-1].waits or self._candidates[-1].covered)
+        ):
+            self._late_answer = t_ns - self.asked_ns > ANSWERED_NS
+            self.settled = True
+
     @property
     def deserted(self) -> bool:
         """True if a candidate gave no answer, although only the kernel wrote."""
@@ -172,6 +182,7 @@ FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 5
 PROMPT_LINES = 50  # before the prompt, among which a damaged one is looked for
 NEARLY_SHARE = 0.8  # of a line's characters that are the prompt's
 DAMAGED = 2  # characters that may be lost or added
+CR_ONLY = "Its lines end with a carriage return alone, and no pattern finds a line's start: have the board send a newline, too"
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
 # Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after the other.
 _OF_BOOTLOADERS: Final = frozenset({"uboot_abort", "no_boot_device", "authentication", "bad_image"})
@@ -282,8 +293,10 @@ class BootWatch:
         for line in complete:
             self._whole_line(line, (t_ns - self.power.requested_ns) / 1e9)
         self._line = rest[-LINE_LIMIT:]
-        prompt = re.match(self.board.prompts.uboot, self._line.decode("latin-1"))
-        self._stopped = prompt is not None
+        waiting = self._line.decode("latin-1")
+        self._stopped = re.match(self.board.prompts.uboot, waiting) is not None
+        if self._prompt.asked_ns is not None and re.search(self.board.prompts.shell, waiting):
+            self._prompt.answered(t_ns)
 
     def suspended(self, missing_ns: int) -> None:
         """The clock of the stamps stood still, or jumped."""
@@ -408,15 +421,23 @@ class BootWatch:
             )
         if silence_ns / 1e9 > self.board.timeouts.hang_silence_s:
             stage = self._stage()
-            shell = re.search(self.board.prompts.shell, self._line.decode("latin-1")) is not None
             raise BoardTransientError(
-                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}"
-                + (
-                    ". The board seems to log in by itself: let the type's `login` moment be the shell's prompt"
-                    * shell
-                ),
+                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}{self._hint()}",
                 failure=f"hang_{stage}",
             )
+
+    def _hint(self) -> str:
+        """A reason for which a prompt is not known; empty: none is seen."""
+        line = _TERMINAL.sub(b"", self._line)
+        if re.search(self.board.prompts.shell, line.decode("latin-1")):
+            return ". The board seems to log in by itself: let the type's `login` moment be the shell's prompt"
+        if line != self._line and any(
+            re.search(p.regex, line.decode("latin-1")) for p in self.board.moments if p.name in ENDS
+        ):
+            return ". The prompt has terminal sequences in it, e.g. colours: let the type's `login` pattern allow them"
+        if b"\n" not in self._recent and self._recent.count(b"\r") > 1:
+            return f". {CR_ONLY}"
+        return ""
 
     def _check_text(self) -> None:
         if self._unmarked_bytes > FLOOD_BYTES:

@@ -113,7 +113,7 @@ _PREFIXES = tuple(
 _NO_DIGITS = re.compile(rb"[\d ]+")
 PADDED_SHARE: Final = 0.5  # of the lines, that blanks fill up to one width
 _KERNEL_TIME = re.compile(rb"[\r ]*(?:<\d+>)?\[ *(\d{1,6})\.(\d{6})\]")
-_UNSEEN = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\^_78=>])|[\x00\x07\r]")
+UNSEEN = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\^_78=>])|[\x00\x07\r]")
 
 
 @frozen
@@ -174,7 +174,7 @@ def read(path: Path, board: BoardType) -> BareLog:
         raise ConfigurationError(
             f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's speed was wrong"
         )
-    lines = data.splitlines(keepends=False) if b"\n" not in data else data.split(b"\n")
+    lines = data.split(b"\n")
     return _as_a_boot_prints(str(path), lines, board)
 
 
@@ -274,7 +274,7 @@ def _until_typed(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tup
         text = line.decode("latin-1")
         for end in ends:
             match = end.search(text)
-            typed = _UNSEEN.sub("", text[match.end() :]).strip() if match else ""
+            typed = UNSEEN.sub("", text[match.end() :]).strip() if match else ""
             if (
                 match
                 and typed

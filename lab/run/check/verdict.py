@@ -10,8 +10,9 @@ from typing import Final
 from attrs import asdict, field, frozen
 
 from lab.benchmarks.boot import ENDS
+from lab.benchmarks.boot.watch import CR_ONLY
 from lab.boards import NORMAL
-from lab.run.check.findings import AUTOMATIC, RESET, Findings, FoundMoment, KnownLine
+from lab.run.check.findings import AUTOMATIC, RESET, UNSEEN, Findings, FoundMoment, KnownLine
 from lab.shown import bad, table
 
 # Lines that nearly are a moment, on any board: a type whose pattern finds none has the wrong one.
@@ -82,6 +83,16 @@ def nearly(findings: Findings, name: str) -> int:
 def _reasons(findings: Findings) -> Iterator[Reason]:
     error = findings.result.error
     failure = error.failure if error else ""
+    if len(findings.log.lines) == 1 and findings.log.lines[0].strip(b"\r").count(b"\r") > 1:
+        yield Reason(Fit.NOT, CR_ONLY)
+        return
+    if (number := _coloured_prompt(findings)) and not findings.prompts:
+        yield Reason(
+            Fit.NOT,
+            f"line {number}: the prompt has terminal sequences in it, e.g. colours",
+            r"Let the pattern of `login` in `moments` allow them: `(\x1b\[[0-9;]*m)*` between its parts",
+        )
+        return
     died = next((known for known in findings.failures if known.means == failure), None)
     if failure == "rom_no_medium":
         yield Reason(Fit.PART, f"it is a boot without a medium, as the type's `rom` knows it: {error}")
@@ -104,6 +115,17 @@ def _reasons(findings: Findings) -> Iterator[Reason]:
             yield from _of_the_end(findings, failure, str(error))
         elif error is not None:
             yield from _of_a_run(findings, failure, str(error))
+
+
+def _coloured_prompt(findings: Findings) -> int:
+    """Number of the last line that is a prompt without its terminal sequences; 0: none."""
+    ends = [found.pattern.regex for found in findings.moments if found.pattern.name in ENDS]
+    for number in range(len(findings.log.lines), 0, -1):
+        line = findings.log.lines[number - 1]
+        text = UNSEEN.sub("", line.decode("latin-1"))
+        if b"\x1b" in line and any(re.search(end, text) for end in ends):
+            return number
+    return 0
 
 
 def _of_evidence(findings: Findings) -> Iterator[Reason]:

@@ -488,3 +488,44 @@ def test_a_damaged_prompt_before_the_one_that_is_taken_is_a_flag(damaged: bytes,
 def test_another_line_before_the_prompt_is_no_damaged_one(line: bytes) -> None:
     boot = Boot(sorted([*healthy(), (2.5, line + b"\r\n")])).answer()
     assert Flag.PROMPT_REPEATED not in boot.boot_time.flags
+
+
+ASKING = evolve(
+    QEMU,
+    moments=[
+        evolve(p, pattern=r"Please press Enter to activate this console\.") if p.name == "login" else p
+        for p in QEMU.moments
+    ],
+    prompts=evolve(QEMU.prompts, shell=r"\S+:[^ ]*# "),  # noqa: S604 - no process
+)
+PRESS = b"\r\nPlease press Enter to activate this console. "
+
+
+@pytest.mark.parametrize(("after_s", "flagged"), [(0.05, False), (0.6, False), (1.5, True)])
+def test_a_console_that_is_activated_by_enter_answers_with_its_shell(after_s: float, flagged: bool) -> None:
+    boot = Boot([*healthy()[:-1], (3.0, PRESS[:-1])], ASKING).answer(b"\r\nroot@x:~# ", after_s)
+    assert boot.watch.done
+    assert boot.boot_time.value == pytest.approx(2.0, abs=0.01)
+    assert (Flag.PROMPT_REPEATED in boot.boot_time.flags) == flagged
+
+
+@pytest.mark.parametrize(
+    ("end", "hint"),
+    [
+        (b"\r\nqemu-virt login: root (automatic login)\r\n\r\nroot@qemu-virt:~# ", "log in by itself"),
+        (b"\r\n\x1b[1mqemu\x1b[0m-virt login: ", "terminal sequences"),
+    ],
+)
+def test_a_prompt_that_is_not_known_is_named_when_the_board_hangs(end: bytes, hint: str) -> None:
+    boot = Boot([*healthy()[:-1], (3.0, end)])
+
+    def until_it_hangs() -> None:
+        for _ in range(100):
+            boot.wait(1.0)
+            if boot.watch.asks:
+                boot.watch.asked(boot.now_ns)
+                boot.say((boot.now_ns - 10 * S) / S, b"\r\n" + end.rpartition(b"\n")[2])
+
+    with pytest.raises(BoardTransientError, match=hint) as raised:
+        until_it_hangs()
+    assert raised.value.failure == "hang_before_login"

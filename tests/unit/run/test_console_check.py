@@ -300,3 +300,13 @@ def test_an_sbl_that_starts_linux_itself_is_named(check: Check) -> None:
     _, verdict = check([*sbl, "NOTICE:  BL31: v2.10.0(release):v2.10.0", "", "am62xx-evm login: "])
     assert verdict.fit is Fit.NOT
     assert "[flows.sbl_linux]" in " ".join(reason.todo for reason in verdict.reasons)
+
+
+def test_lines_without_newlines_and_colours_in_a_prompt_are_named(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "cr.log").write_bytes("\r".join(bare_logs.k3()).encode())
+    board = boards.load("am62xx_sk")
+    verdict = judge(examine(read(tmp_path / "cr.log", board), board))
+    assert "carriage return alone" in verdict.reasons[0].why
+    _, verdict = check([*bare_logs.k3(end=""), "\x1b[1mam62xx\x1b[0m-evm login: "])
+    assert verdict.fit is Fit.NOT
+    assert "terminal sequences" in verdict.reasons[0].why
