@@ -10,7 +10,7 @@ from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, read_facts
 from lab.benchmarks.identity import BoardIdentity
 from lab.boards import BoardType, MomentPattern
-from lab.console.model import LineTiming
+from lab.console.model import Chunk, LineTiming
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
 
@@ -166,4 +166,7 @@ def cross_check(board: Board) -> CrossCheck | None:
     asked_ns, answers = answer
     mark = MomentPattern("uptime", rf"{CLOCK_MARK}\d")
     came = find_moments(board.console.capture[before:], [mark], board.timing())
-    return CrossCheck.of(read_facts(answers), asked_ns, came[0]) if came else None
+    text = b"".join(event.data for event in board.console.capture[:before] if isinstance(event, Chunk)).decode(
+        "latin-1"
+    )
+    return CrossCheck.of(read_facts(answers), asked_ns, came[0], text) if came else None

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions
+from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts
 from lab.benchmarks.boot.poweron import CONFIRMED, Silence, doubt, silences
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
@@ -148,18 +148,19 @@ class BootRun:
             finally:
                 whole, console.capture = console.capture, events
             check_clocks(console, watch.power.requested_ns)
-            checked = frozenset(() if facts and facts.getty() else {Flag.NOT_CROSS_CHECKED})
-            if facts and facts.facts.errors:
-                checked |= {Flag.KERNEL_ERRORS}
+            checked = facts.flags if facts else frozenset({Flag.NOT_CROSS_CHECKED})
+            if facts and facts.facts.software.get("uboot") and watch.lacks("uboot"):
+                checked |= {Flag.FLOW_UNVERIFIED}
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
             silence = None if watch.init else self._check_power_on(watch, medium)
             samples = watch.finish(flags, started_once=facts is not None and facts.started_once(watch.moments))
             self._check_flow(watch.flow)
             try:
-                agreed = self._agreed(watch, facts, medium)
+                agreed, unsure = self._agreed(watch, facts, medium)
             except BoardlabError:
                 console.capture = whole  # the board's answer is the evidence
                 raise
+            samples = [evolve(each, flags=each.flags | unsure) for each in samples]
             return Boot(watch, samples, clocks, identity, agreed, silence)
 
         def record(attempt: CycleAttempt[Boot]) -> None:
@@ -243,14 +244,16 @@ class BootRun:
             each for each in self.store.runs() if (each.board_type, each.board) == ours and each.id != self.run.id
         ][:KNOWN_RUNS]
 
-    def _agreed(self, watch: BootWatch, found: CrossCheck | None, medium: str) -> Mapping[str, Any]:
-        """The document of a cross-check that agrees.
+    def _agreed(
+        self, watch: BootWatch, found: CrossCheck | None, medium: str
+    ) -> tuple[Mapping[str, Any], frozenset[Flag]]:
+        """The document of a cross-check that agrees, and the doubts that it leaves.
 
         Raises:
             BoardlabError: the board contradicts the moments.
         """
         if found is None or watch.prompt is None:
-            return {}
+            return {}, frozenset()
         attempts = self.store.attempts(self.run.id)
         known = [
             each.details["cross_check"]
@@ -259,7 +262,7 @@ class BootRun:
         ]
         for error in contradictions(found, watch.start, watch.prompt, known):
             raise error
-        return found.document(watch.start, watch.prompt)
+        return found.document(watch.start, watch.prompt), doubts(found, watch.start, known)
 
     def _known_names(self) -> frozenset[str]:
         """The board's names in its latest runs with an identity."""

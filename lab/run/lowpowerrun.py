@@ -11,7 +11,7 @@ from typing import Any
 from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import contradictions
+from lab.benchmarks.boot.crosscheck import contradictions, doubts
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
@@ -192,8 +192,7 @@ class LowPowerRun:
         known = [each.details["cross_check"] for each in good if each.details.get("cross_check")]
         for contradiction in contradictions(found, watch.start, watch.prompt, known):
             raise contradiction
-        doubts = {Flag.NOT_CROSS_CHECKED: found.getty() is None, Flag.KERNEL_ERRORS: bool(found.facts.errors)}
-        return found.document(watch.start, watch.prompt), frozenset(flag for flag, is_so in doubts.items() if is_so)
+        return found.document(watch.start, watch.prompt), found.flags | doubts(found, watch.start, known)
 
     def _clock_flags(self, done: SuspendResult) -> frozenset[Flag]:
         """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""

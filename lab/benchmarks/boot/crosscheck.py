@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from attrs import asdict, field, frozen
 
 from lab.benchmarks.boot.records import EFI_START, START, MomentLike
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
+from lab.metrics import Flag
 
 CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two parts, so its echo is none
 ERRORS_KEPT: Final = 20
@@ -26,10 +28,13 @@ DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 # Short commands: a console may lose characters of a long one. Each may fail or be missing; BusyBox has no dmesg -l.
 QUESTIONS: Final = (
     'echo "@""@$(cat /proc/uptime)"; cat /proc/self/stat; grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
-    'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted /etc/os-release 2>/dev/null',
-    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt; cut -d" " -f1 /proc/modules | sort | md5sum; } 2>/dev/null',
+    'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted sys/kernel/printk /etc/os-release 2>/dev/null',
+    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt; cut -d" " -f1 /proc/modules | sort | md5sum; '
+    'echo u-boot $(tr -d "\\0" </proc/device-tree/chosen/u-boot,version); } 2>/dev/null',
     "{ systemctl is-system-running; systemctl --failed --no-legend --plain; } 2>/dev/null",
     f'{DMESG} | grep "^<[0-3]>" | head -n {ERRORS_KEPT}',
+    # How many different lines of each level the kernel logged in each second, e.g. "120<6>[3".
+    rf'{DMESG} | sort -u | grep -o "^<[0-9]*>\[ *[0-9]*" | uniq -c | tr -d " "',
 )
 
 STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated
@@ -45,6 +50,12 @@ ZERO_NS: Final = (
     4_000_000_000  # of the kernel's clock behind "Starting kernel": it unpacks itself, and sets up its clocks
 )
 KERNEL_STARTS: Final = (START, EFI_START, "first_printk")
+LOST_LINES: Final = 3  # fewer may be parts of a line, which old kernels print and log in different ways
+_LATE_S: Final = 2  # a line that the kernel logged that long before the question has left: clocks ± 1 s, whole seconds
+_MANY_LINES: Final = 20  # of a log that no other kernel has
+_URGENT: Final = 4  # lines at lower levels come even with `quiet`
+_COUNT: Final = re.compile(r"(\d{1,6})<(\d{1,3})>\[(\d{1,9})")
+_STAMPED: Final = re.compile(r"\[ *(\d{1,9})(\.\d{6}\][^\r\n]*)")  # a program's line may be before it
 _KNOWN: Final = 3  # boots of the run, from which on its median says something
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
@@ -64,6 +75,8 @@ class BoardFacts:
         state: `systemctl is-system-running`.
         failed: units of systemd that failed.
         errors: lines of the kernel at the levels emerg to err, the first `ERRORS_KEPT`.
+        logged: second of the kernel's clock -> number of different lines that its console let through, and how many of them a
+            quieter one lets through, too.
         software: name -> what runs, without what differs between two boots of the same.
     """
 
@@ -75,6 +88,7 @@ class BoardFacts:
     failed: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     taint: int | None = None
+    logged: Mapping[int, tuple[int, int]] = field(factory=dict)
     software: Mapping[str, str] = field(factory=dict)
 
 
@@ -84,21 +98,39 @@ class CrossCheck:
 
     Attributes:
         zero_ns: earliest and latest instant of the kernel's time 0.
+        lost_lines: number of lines that the kernel's console let through, and that did not come.
+        same_log: as many lines came in each second as the kernel that runs has logged.
     """
 
     facts: BoardFacts
     zero_ns: tuple[int, int]
+    lost_lines: int = 0
+    same_log: bool = False
 
     @classmethod
-    def of(cls, facts: BoardFacts, asked_ns: int, answer: MomentLike) -> CrossCheck | None:
+    def of(cls, facts: BoardFacts, asked_ns: int, answer: MomentLike, console: str = "") -> CrossCheck | None:
         """Relate the clocks: the board read its clock between question and answer.
+
+        Args:
+            console: its text up to the question.
 
         Returns: None: the board does not say its uptime.
         """
         if facts.uptime_ns is None:
             return None
         earliest = asked_ns - facts.uptime_ns - STEP_NS
-        return cls(facts, (min(earliest, answer.t_ns - facts.uptime_ns), answer.t_ns - facts.uptime_ns))
+        zero_ns = (min(earliest, answer.t_ns - facts.uptime_ns), answer.t_ns - facts.uptime_ns)
+        return cls(facts, zero_ns, *_compare_log(facts.logged, facts.uptime_ns // 10**9 - _LATE_S, console))
+
+    @property
+    def flags(self) -> frozenset[Flag]:
+        """Doubts of the boot's numbers."""
+        found = {
+            Flag.NOT_CROSS_CHECKED: self.getty() is None,
+            Flag.KERNEL_ERRORS: bool(self.facts.errors),
+            Flag.CONSOLE_OVERRUN: self.lost_lines >= LOST_LINES,
+        }
+        return frozenset(flag for flag, holds in found.items() if holds)
 
     def getty(self) -> tuple[int, int] | None:
         """Earliest and latest start of the prompt's program."""
@@ -114,16 +146,34 @@ class CrossCheck:
     def document(self, start: MomentLike | None, prompt: MomentLike) -> dict[str, Any]:
         """For the attempt's details; times in s, `zero` behind the start of the kernel, `getty` before the prompt."""
         facts = {name: value for name, value in asdict(self.facts).items() if value not in (None, "", (), {})}
+        facts.pop("logged", None)
         window = {"window": (self.zero_ns[1] - self.zero_ns[0]) / 1e9}
         zero = {} if start is None else {"zero": (sum(self.zero_ns) / 2 - start.t_ns) / 1e9}
         getty = self.getty()
         behind = {} if getty is None else {"getty": (prompt.t_ns - sum(getty) / 2) / 1e9}
-        return {**facts, **window, **zero, **behind}
+        lost = {"lost_lines": self.lost_lines} if self.lost_lines else {}
+        return {**facts, **window, **zero, **behind, **lost}
+
+
+def _compare_log(logged: Mapping[int, tuple[int, int]], last_s: int, console: str) -> tuple[int, bool]:
+    """Number of lines that were logged up to a second and did not come; and whether those that came are these.
+
+    Start-up scripts make the console quiet; so only seconds before one count in which a line came that is not urgent. A line that
+    came twice, as with an early console, counts once: so it does in the answer.
+    """
+    came = Counter(int(second) for second, _ in set(_STAMPED.findall(console)))
+    talked = [second for second, (_, urgent) in logged.items() if came[second] > urgent]
+    until = min(last_s + 1, max(talked, default=0))
+    differ = [count - came[second] for second, (count, _) in logged.items() if second < until]
+    lines = sum(count for second, (count, _) in logged.items() if second < until)
+    return sum(max(0, each) for each in differ), lines >= _MANY_LINES and not any(differ)
 
 
 def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
     """Read the answers to `QUESTIONS`, by lines; what is garbled or missing stays unknown."""
-    clock, files, root, systemd, errors = ([line.strip() for line in lines if line.strip()] for lines in answers)
+    clock, files, root, systemd, errors, counts = (
+        [line.strip() for line in lines if line.strip()] for lines in answers
+    )
     uptime = re.match(rf"{CLOCK_MARK}(\d{{1,9}})\.(\d\d) ", clock[0]) if clock else None
     stats = [stat for line in clock[1:] if (stat := _stat(line))]
     terminal = stats[0][1][4] if stats else "0"
@@ -145,8 +195,34 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
         failed=tuple(line.split()[0] for line in systemd[1:]),
         errors=tuple(line for line in errors if line.startswith("<")),
         taint=int(taint) if taint.isdigit() else None,
+        logged=_logged(counts, _console_level(found)),
         software=_software(found, root),
     )
+
+
+def _console_level(found: Mapping[str, str]) -> int:
+    """The level below which lines went to the console; 0: unknown.
+
+    The fourth number of printk is that of the kernel's configuration. The first one is of no use: a login changes it.
+    """
+    levels = [int(number) for number in found.get("sys/kernel/printk", "").split()[3:4] if number.isdigit()]
+    words = found.get("cmdline", "").split()
+    quiet = [_URGENT for word in words if word == "quiet"]
+    return (
+        min([*levels, *quiet, *(int(word[9:]) for word in words if re.fullmatch(r"loglevel=\d", word))])
+        if levels
+        else 0
+    )
+
+
+def _logged(lines: Sequence[str], level: int) -> dict[int, tuple[int, int]]:
+    """Second -> number of lines below a level, and of the urgent ones."""
+    found: dict[int, tuple[int, int]] = {}
+    for match in filter(None, map(_COUNT.fullmatch, lines)):
+        count, second, of = int(match[1]), int(match[3]), int(match[2]) & 7  # the other bits are the facility's
+        before = found.get(second, (0, 0))
+        found[second] = (before[0] + count * (of < level), before[1] + count * (of < _URGENT < level))
+    return found
 
 
 def _stat(line: str) -> tuple[str, list[str]] | None:
@@ -162,6 +238,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
     front, _, back = mounted.partition(" - ")
     digests = {match[2]: match[1] for line in lines if (match := _DIGEST.fullmatch(line))}
     names = {
+        "uboot": next((line[7:] for line in lines if line.startswith("u-boot ")), ""),
         "kernel_build": found.get("version", ""),
         "command_line": found.get("cmdline", ""),
         "os_release": found.get(_OS_RELEASE, ""),
@@ -176,6 +253,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
 
 
 _FIXED: Final = (
+    "uboot",
     "kernel_build",
     "command_line",
     "os_release",
@@ -209,9 +287,8 @@ def contradictions(
         )
     if start is not None:
         late_ns = check.zero_ns[0] - start.t_ns
-        usual_ns = _usual_ns(known, "zero")
-        limit_ns = ZERO_NS if usual_ns is None else usual_ns + APART_NS
-        if late_ns > limit_ns or check.zero_ns[1] < start.t_ns - EARLY_NS:
+        is_late = _is_late(check, start, known) and not check.same_log
+        if is_late or check.zero_ns[1] < start.t_ns - EARLY_NS:
             yield BoardTransientError(
                 f"the kernel that runs started {late_ns / 1e9:.2f} s after the `{start.name}` that was taken: it is a second one (a restart or kexec "
                 "in the boot), or that text was no start of a kernel",
@@ -234,6 +311,21 @@ def contradictions(
             "was damaged or not recognised. Look at the recording for the first one",
             failure="prompt_again",
         )
+
+
+def doubts(check: CrossCheck, start: MomentLike | None, known: Sequence[Mapping[str, Any]]) -> frozenset[Flag]:
+    """Flags of a boot that the board's facts do not refute, and do not confirm.
+
+    A kernel that seems to have started late is no second one if its log is the one that came: a slow board's clock starts late.
+    """
+    is_late = start is not None and _is_late(check, start, known)
+    return frozenset({Flag.NOT_CROSS_CHECKED} if is_late else ())
+
+
+def _is_late(check: CrossCheck, start: MomentLike, known: Sequence[Mapping[str, Any]]) -> bool:
+    usual_ns = _usual_ns(known, "zero")
+    limit_ns = ZERO_NS if usual_ns is None else usual_ns + APART_NS
+    return check.zero_ns[0] - start.t_ns > limit_ns
 
 
 def _another_software(software: Mapping[str, str], known: Sequence[Mapping[str, Any]]) -> Iterator[BoardlabError]:

@@ -256,6 +256,12 @@ class BootWatch:
         """ "uboot" and "kernel" -> its version line."""
         return self._evidence.software
 
+    def lacks(self, name: str) -> bool:
+        """Return whether a moment that the board type has did not come."""
+        return any(marker.name == name for marker in self.board.markers) and all(
+            moment.name != name for moment in self.moments
+        )
+
     @property
     def init(self) -> str:
         """The kernel's `init=`; empty: the default."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
+from attrs import define, field
 
-from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, read_facts
+from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts, read_facts
 from lab.console.model import Moment
+from lab.metrics import Flag
 
 SECOND = 10**9
 SELF = "95 (cat) R 94 95 85 1088 95 4194304 1 0 0 0 0 0 0 0 20 0 1 0 431 1 1"
@@ -23,6 +27,7 @@ ANSWERS = (
         "version:Linux version 6.12.34",
         f"sys/kernel/random/boot_id:{BOOT}",
         "sys/kernel/tainted:0",
+        "sys/kernel/printk:1       4       1       7",
         '/etc/os-release:NAME="Arago"',
         "/etc/os-release:BUILD_ID=7",
     ),
@@ -30,9 +35,11 @@ ANSWERS = (
         "22 1 179:2 / / rw,relatime - ext4 /dev/root rw",
         "31731887a216431685425718785cd7e3  /sys/firmware/fdt",
         f"{MODULES}  -",
+        "u-boot 2025.01-00502-g5350f13b6639",
     ),
     ("degraded", "foo.service loaded failed failed A service"),
     ("<3>[    1.000000] mmc1: error -110",),
+    ("120<6>[0", "2<30>[0", "3<7>[0", "1<3>[1"),
 )
 
 
@@ -51,7 +58,7 @@ def checked(
 ) -> CrossCheck:
     """A check of a kernel that started at 10.0 s, and its getty at 12.88 s."""
     clock = (f"@@{uptime} 3.90", SELF, GETTY.replace("288", str(getty)))
-    facts = read_facts((clock, ANSWERS[1], ANSWERS[2], (state,), ()))
+    facts = read_facts((clock, ANSWERS[1], ANSWERS[2], (state,), (), ()))
     found = CrossCheck.of(facts, round(asked_s * SECOND), moment("uptime", answered_s))
     assert found is not None
     return found
@@ -73,7 +80,9 @@ def test_an_answer_is_read() -> None:
     assert (facts.boot_id, facts.init, facts.state, facts.taint) == (BOOT, "systemd", "degraded", 0)
     assert facts.failed == ("foo.service",)
     assert facts.errors == ("<3>[    1.000000] mmc1: error -110",)
+    assert facts.logged == {0: (122, 0), 1: (1, 1)}
     assert facts.software == {
+        "uboot": "2025.01-00502-g5350f13b6639",
         "kernel_build": "Linux version 6.12.34",
         "command_line": "console=ttyS2 root=/dev/mmcblk1p2",
         "os_release": 'NAME="Arago" BUILD_ID=7',
@@ -85,7 +94,10 @@ def test_an_answer_is_read() -> None:
 
 @pytest.mark.parametrize(
     "answers",
-    [((), (), (), (), ()), (("garbage", "(", "1 (x) S"), ("nothing",), ("-",), ("sh: systemctl: not found",), ("x",))],
+    [
+        ((), (), (), (), (), ()),
+        (("garbage", "(", "1 (x) S"), ("nothing",), ("-",), ("sh: systemctl: not found",), ("x",), ("sh: uniq",)),
+    ],
 )
 def test_what_is_missing_or_garbled_is_unknown(answers: tuple[tuple[str, ...], ...]) -> None:
     facts = read_facts(answers)
@@ -96,13 +108,13 @@ def test_what_is_missing_or_garbled_is_unknown(answers: tuple[tuple[str, ...], .
 @pytest.mark.parametrize("name", ["(a (b) c)", "(x) y)"])
 def test_a_process_may_have_any_name(name: str) -> None:
     own = SELF.replace("(cat)", name)
-    assert read_facts((("@@4.51 3.90", own, GETTY), (), (), (), ())).getty_ns == 2_880_000_000
+    assert read_facts((("@@4.51 3.90", own, GETTY), (), (), (), (), ())).getty_ns == 2_880_000_000
 
 
 def test_a_script_of_init_on_the_terminal_is_no_getty() -> None:
     script = GETTY.replace("(login)", "(sh)").replace("288", "20")
-    assert read_facts((("@@4.51 3.90", SELF, script, GETTY), (), (), (), ())).getty_ns == 2_880_000_000
-    assert read_facts((("@@4.51 3.90", SELF, script), (), (), (), ())).getty_ns == 200_000_000
+    assert read_facts((("@@4.51 3.90", SELF, script, GETTY), (), (), (), (), ())).getty_ns == 2_880_000_000
+    assert read_facts((("@@4.51 3.90", SELF, script), (), (), (), (), ())).getty_ns == 200_000_000
 
 
 def test_a_good_boot_is_not_contradicted() -> None:
@@ -141,3 +153,110 @@ def test_a_board_that_did_not_reboot_or_is_sick_is_told() -> None:
 def test_a_run_is_of_one_software_as_the_board_names_it(name: str) -> None:
     known = [{"boot_id": "1", "software": {**checked().facts.software, name: "another"}}]
     assert failures(checked(), 9.9, 13.9, known) == ["software_changed"]
+
+
+# --- Lines that did not come ---
+
+
+@define
+class KernelLog:
+    """A kernel's lines, drawn at random, with the console on which they come."""
+
+    dice: random.Random
+    cmdline: str = "console=ttyS2"
+    records: list[tuple[float, int, str]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        times = sorted([0.0] * 9 + [round(self.dice.uniform(0, 8), 6) for _ in range(self.dice.randint(150, 400))])
+        levels = self.dice.choices((3, 4, 5, 6, 7, 30, 29), (1, 4, 10, 60, 5, 15, 5), k=len(times))
+        self.records = [
+            (at, level, f"driver{number}: probed")
+            for number, (at, level) in enumerate(zip(times, levels, strict=True))
+        ]
+
+    def lines(self, below: int = 7) -> list[str]:
+        """The lines that the console lets through."""
+        return [f"[{at:12.6f}] {text}" for at, level, text in self.records if level & 7 < below]
+
+    def lost(self, console: list[str], *, forgotten: int = 0, uptime_s: float = 12.0) -> CrossCheck:
+        """What a board says that logged these lines, less the first ones of its ring, beside what came."""
+        counts = Counter((level, int(at)) for at, level, _ in self.records[forgotten:])
+        answer = [f"{count}<{level}>[{second}" for (level, second), count in counts.items()]
+        files = (f"cmdline:{self.cmdline}", "sys/kernel/printk:1\t4\t1\t7")
+        facts = read_facts(((f"@@{uptime_s:.2f} 1.00",), files, (), (), (), answer))
+        found = CrossCheck.of(
+            facts, 0, moment("uptime", 0.1), "\r\n".join(["U-Boot 2025.01", *console, "evm login: "])
+        )
+        assert found is not None
+        return found
+
+
+def is_overrun(check: CrossCheck) -> bool:
+    return Flag.CONSOLE_OVERRUN in check.flags
+
+
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lost_whole_lines_are_counted(seed: int) -> None:
+    log = KernelLog(random.Random(seed))
+    console = log.lines()
+    last_second = sum(line.startswith("[    7") for line in console)
+    count = log.dice.choice((3, 10, 40))
+    start = log.dice.randrange(len(console) - last_second - count)
+    check = log.lost([*console[:start], *console[start + count :]])
+    assert check.lost_lines == count
+    assert is_overrun(check)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_console_that_came_whole_has_lost_nothing(seed: int) -> None:
+    dice = random.Random(seed)
+    quiet = dice.choice(("", " quiet", " loglevel=4", " loglevel=5"))
+    log = KernelLog(dice, f"console=ttyS2{quiet}")
+    console = log.lines({"": 7, " loglevel=5": 5}.get(quiet, 4))
+    kind = dice.choice(
+        ("plain", "twice", "programs", "wrapped", "script", "ignore_loglevel", "elsewhere", "still logging")
+    )
+    forgotten, uptime_s = 0, 12.0
+    if kind == "twice":  # an early console, and the one that replays the ring
+        console = console[: len(console) // 2] + console
+    elif kind == "programs":
+        console = [dice.choice(("", "[  OK  ] Started ", "Sta")) + line for line in console]
+    elif kind == "wrapped":
+        forgotten = dice.randrange(1, 100)
+    elif kind == "script":  # `dmesg -n 1`, or kernel.printk of sysctl, at some time
+        made_quiet_s = dice.uniform(0, 8)
+        console = [line for line in console if float(line[1:13]) < made_quiet_s]
+    elif kind == "ignore_loglevel":
+        console = log.lines(8)
+    elif kind == "elsewhere":  # only the login is on this line
+        console = []
+    elif kind == "still logging":
+        uptime_s = 8.2
+        console = [line for line in console if float(line[1:13]) < 7.2]
+    check = log.lost(console, forgotten=forgotten, uptime_s=uptime_s)
+    assert check.lost_lines == 0, kind
+    assert not is_overrun(check)
+
+
+def test_a_few_parts_of_a_line_are_no_loss() -> None:
+    log = KernelLog(random.Random(1))
+    check = log.lost(log.lines()[2:])
+    assert check.lost_lines == 2
+    assert not is_overrun(check)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_clock_that_starts_late_is_no_second_kernel_if_its_log_came(seed: int) -> None:
+    log = KernelLog(random.Random(seed))
+    console = log.lines()
+    slow = log.lost(console)  # its uptime is 12 s at 0.1 s, so its clock began at -11.9 s
+    start, prompt = moment("starting_kernel", -11.9 - log.dice.uniform(4.5, 9)), moment("login", -2)
+    assert list(contradictions(slow, start, prompt, [])) == []
+    assert doubts(slow, start, []) == {Flag.NOT_CROSS_CHECKED}
+    assert doubts(slow, moment("starting_kernel", -13), []) == frozenset()
+    first_life = [f"[{log.dice.uniform(0, 1):12.6f}] first kernel" for _ in range(log.dice.randint(1, 30))]
+    second = log.lost([*first_life, *console])
+    assert [error.failure for error in contradictions(second, start, prompt, [])] == ["second_kernel"]

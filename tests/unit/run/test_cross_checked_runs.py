@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
-from support.simruns import bench
+from attrs import define
+from support.simruns import bench, planned
 
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
-from lab.metrics.catalogue import BOOT_TIME
+from lab.metrics.catalogue import BOOT_SPL, BOOT_TIME
+from lab.virtual.sim.faults.base import Fault
+from lab.virtual.sim.setup import FALCON, SimSetup
 
 
 def test_each_cycle_has_what_the_board_knows_of_its_boot(tmp_path: Path) -> None:
@@ -68,3 +72,38 @@ def test_a_boot_id_of_a_cycle_before_is_no_boot(tmp_path: Path) -> None:
         assert set(outcomes[1:]) == {"not_rebooted"}
         captured = made.strategy.console.captured()
         assert b"boot_id:" in captured, "the board's answer, which is the evidence, is not in the recording"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_boot_from_which_whole_lines_are_missing_is_flagged(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    fault = planned("lines_lost", whole=True, lines=dice.randint(30, 80), pieces=dice.randint(1, 8))
+    with bench(tmp_path, [fault], cycles=2, seed=seed) as made:
+        attempts = made.measure()
+        assert [each.outcome for each in attempts] == ["ok", "ok"]
+        assert attempts[0].details["cross_check"]["lost_lines"] >= 20
+        assert "lost_lines" not in attempts[1].details["cross_check"]
+        samples = made.store.samples(made.run.run.id, metric=BOOT_TIME.name)
+        assert [Flag.CONSOLE_OVERRUN in sample.flags for sample in samples] == [True, False]
+
+
+@define(eq=False)
+class UnheardLoaders(Fault):
+    """All that SPL of the A53 and U-Boot print is lost."""
+
+    unheard: bool = False
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:  # noqa: ARG002 - a fault's hook
+        self.unheard = (self.unheard or b"BL31: Built" in data) and b"Booting Linux" not in data
+        return b"" if self.unheard else data
+
+
+@pytest.mark.parametrize("flow", ["normal", FALCON])
+def test_a_lost_uboot_is_no_falcon_boot_without_a_flag(tmp_path: Path, flow: str) -> None:
+    with bench(tmp_path, setup=SimSetup(flow=flow)) as made:
+        if flow != FALCON:
+            made.lab.board.troubles_for = lambda _cycle: [UnheardLoaders()]
+        assert [each.outcome for each in made.measure()] == ["ok"]
+        (sample,) = made.store.samples(made.run.run.id, metric=BOOT_SPL.name)
+        assert sample.params["flow"] == "falcon"
+        assert (Flag.FLOW_UNVERIFIED in sample.flags) == (flow != FALCON)

@@ -49,13 +49,14 @@ class Dropped(Fault):
 class LinesLost(Fault):
     """An adapter overrun loses some forty lines of the kernel's log.
 
-    They are lost from the middle of one to the middle of another, in several pieces.
+    They are lost from the middle of one to the middle of another, in several pieces; or as whole lines.
     """
 
     name: ClassVar[str] = "lines_lost"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("console_overrun",), may_carry=("clock_disagrees",))
     lines: int = field(default=40, validator=validators.ge(1))
     pieces: int = field(default=8, validator=validators.ge(1))
+    whole: bool = False
     _seen: int = field(default=0, init=False)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
@@ -66,6 +67,8 @@ class LinesLost(Fault):
         number, place = divmod(self._seen - _INTACT_LINES, whole + 4)  # two of four are torn, two stay whole
         if self._seen < _INTACT_LINES or number >= self.pieces or place > whole + 1:
             return data
+        if self.whole:
+            return b""
         cut = self.dice.randrange(1, len(data) - 2)
         return data[:cut] if place == 0 else data[cut:] if place == whole + 1 else b""
 

@@ -15,6 +15,7 @@ from lab.virtual.sim.linux.sleep import Sleeper
 from lab.virtual.sim.model import mac_address, serial_number
 from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.sample_outputs import image
+from lab.virtual.sim.setup import FALCON
 
 _FOLDERS = frozenset({"/", "/home", "/home/root", "/root", "/tmp", "/dev", "/dev/shm", "/run", "/var", "/opt", "/mnt"})  # noqa: S108
 _DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/rtc", "/dev/rtc0", "/dev/console", "/dev/kmsg", "/dev/tty"})
@@ -174,7 +175,9 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         f"processor\t: {cpu}\nBogoMIPS\t: 400.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd03\n\n"
         for cpu in range(model.identity.cpus)
     )
+    by_uboot = {"/proc/device-tree/chosen/u-boot,version": _fixed(model.release.uboot.split()[0] + "\0")}
     return {
+        **(by_uboot if kernel.computer.setup.flow != FALCON else {}),
         "/proc/cmdline": Node(lambda: kernel.bootargs + "\n"),
         "/proc/version": _fixed(f"Linux version {model.release.kernel} (oe-user@oe-host) #1 SMP PREEMPT\n"),
         "/proc/uptime": Node(lambda: f"{kernel.clock_ns / NS_PER_S:.2f} {kernel.clock_ns * 3 / NS_PER_S:.2f}\n"),

@@ -1,10 +1,11 @@
 """Commands on text, such as cat, grep, head, sort, printf, test.
 
-All: echo, cat, grep, head, tail, wc, sort, cut, tr, seq, printf, test.
+All: echo, cat, grep, head, tail, wc, sort, uniq, cut, tr, seq, printf, test.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -136,6 +137,14 @@ def _sort(session: LoginSession, arguments: Sequence[str], streams: Streams, _sh
     return 0
 
 
+def _uniq(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    paths = [a for a in arguments[1:] if not a.startswith("-")]
+    for _, content in (yield from inputs(session, paths, streams, "uniq")):
+        for line, same in itertools.groupby(content.decode(errors="replace").splitlines()):
+            yield from say(streams, (f"{len(list(same)):7d} " if "-c" in arguments else "") + line)
+    return 0
+
+
 def _cut(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     delimiter, columns, paths = "\t", [1], []
     rest = iter(arguments[1:])
@@ -230,5 +239,6 @@ TOOLS: Mapping[str, Tool] = {
     "tail": _lines,
     "test": _test,
     "tr": _tr,
+    "uniq": _uniq,
     "wc": _wc,
 }
