@@ -19,6 +19,7 @@ from lab.metrics import by_name
 # Of the asked duration: programs round it and begin their clocks late. Beyond a carrier's limit: clocks and buffers of both ends.
 SHORTEST_SHARE: Final = 0.95
 HIGHEST_SHARE: Final = 1.05
+EMULATED_PATIENCE: Final = 4  # an emulated processor is as slow as its host is busy
 # A program's own words for its failure. In the output of `time -v` and others they are not the last line.
 _ERROR: Final = re.compile(
     r"\b(?:error|fail(?:ed|ure)?|cannot|could not|can't|unable|refused|denied|terminat\w+|killed|interrupt\w*|invalid|no such|no space|"
@@ -180,7 +181,7 @@ class BoardSession:
         self.transcript += f"{name}$ {command}\n".encode()
         start_ns = self.clock.now_ns()
         try:
-            ended = host.run(command, timeout_s)
+            ended = host.run(command, timeout_s * (EMULATED_PATIENCE if self.board.virtual else 1))
         except BoardlabError:
             self.lost = True
             raise

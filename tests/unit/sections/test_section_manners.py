@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from attrs import define
+from attrs import define, evolve
 from support.scripted_host import ScriptedHost, session
 
+from lab import boards
 from lab.benchmarks import iperf3
 from lab.benchmarks.section import named
 from lab.errors import BoardTransientError
@@ -81,3 +82,10 @@ def test_a_server_on_the_tester_is_ended_by_its_own_parent_or_its_first_client()
     assert re.fullmatch(r"\(timeout \d+ iperf3 --server --one-off < /dev/null > /dev/null 2>&1 &\)", serve)
     assert stop.startswith("iperf3 --client 127.0.0.1 ")
     assert not re.search(r"\bp?kill|pid", serve + stop)
+
+
+@pytest.mark.parametrize(("board", "limit_s"), [("am62xx_sk", 30.0), ("qemu-virt", 120.0)])
+def test_an_emulated_board_has_more_time_for_a_command(board: str, limit_s: float) -> None:
+    host = ScriptedHost()  # a command takes as long as it may
+    evolve(session(host), board=boards.load(board)).run("true")
+    assert host.clock.ns == round(limit_s * 1e9)
