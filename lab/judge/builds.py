@@ -1,4 +1,4 @@
-"""The software of a run: version lines and image hashes.
+"""The software of a run: version lines, image hashes, and what the board says of its user space.
 
 A release's label is typed by a person. Two builds differ if a part known of both differs; they are the same if a part
 is known of both and none differs.
@@ -7,6 +7,7 @@ is known of both and none differs.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,7 +22,17 @@ from lab.results.snapshot import RunHead, StoreSnapshot
 
 RUNS_BACK: Final = 200  # of a board type that are searched for the same label or build
 _SHORT: Final = 12  # digits of a digest that a person compares
-_TITLES: Final = {"uboot": "U-Boot", "kernel": "the kernel", "images": "the images"}
+_TITLES: Final = {
+    "uboot": "U-Boot",
+    "kernel": "the kernel",
+    "images": "the images",
+    "user_space": "user space",
+    "root": "the root file system",
+}
+# Of a command line: they name the medium (bootmedia: that of a QEMU board) or the board, and not the software.
+_NOT_SOFTWARE: Final = re.compile(
+    r"(?:root|rootfstype|ubi\.mtd|mtdparts|bootmedia|resume|nfsroot|ip|init)=|\S*(?:serial|(?:[0-9a-fA-F]{2}:){5})"
+)
 
 
 @frozen
@@ -30,16 +41,21 @@ class Build:
 
     Attributes:
         uboot, kernel: their version lines, as printed. images: digest over the names and digests of the environment's images.
+        user_space: the board's os-release, list of modules and command line. root: type and options of its root file system.
+        medium: that it booted from; only roots of the same medium compare.
     """
 
     uboot: str = ""
     kernel: str = ""
     images: str = ""
+    user_space: str = ""
+    root: str = ""
+    medium: str = ""
 
     @property
     def is_known(self) -> bool:
         """True if any part is known."""
-        return bool(self.uboot or self.kernel or self.images)
+        return bool(self.uboot or self.kernel or self.images or self.user_space)
 
     def differences(self, other: Build) -> dict[str, tuple[str, str]]:
         """The known parts that differ: part -> (this one's, the other's)."""
@@ -51,10 +67,11 @@ class Build:
 
     def _both(self, other: Build) -> dict[str, tuple[str, str]]:
         mine, theirs = asdict(self), asdict(other)
-        return {name: (mine[name], theirs[name]) for name in mine if mine[name] and theirs[name]}
+        parts = _TITLES if self.medium == other.medium else _TITLES.keys() - {"root"}
+        return {name: (mine[name], theirs[name]) for name in _TITLES if name in parts and mine[name] and theirs[name]}
 
 
-def build_of(provenance: Mapping[str, Any], details: Iterable[Mapping[str, Any]]) -> Build:
+def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> Build:
     """The build from provenance and the first attempt that knows it."""
     hashes = provenance.get("images_sha256")
     images = ""
@@ -62,7 +79,35 @@ def build_of(provenance: Mapping[str, Any], details: Iterable[Mapping[str, Any]]
         text = "\n".join(f"{name} {digest}" for name, digest in sorted(hashes.items()))
         images = f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:_SHORT]}"
     software = next((s for each in details if isinstance(s := each.get("software"), Mapping) and s), {})
-    return Build(str(software.get("uboot") or ""), str(software.get("kernel") or ""), images)
+    checked = next((each for each in details if _of_board(each)), {})
+    board = _of_board(checked)
+    seen = checked.get("medium_seen")
+    return Build(
+        str(software.get("uboot") or ""),
+        str(software.get("kernel") or board.get("kernel_build") or ""),
+        images,
+        _user_space(board),
+        str(board.get("root_options") or ""),
+        str(next(iter(seen.values()), "")) if isinstance(seen, Mapping) else "",
+    )
+
+
+def _of_board(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the board itself said of its software."""
+    checked = details.get("cross_check")
+    software = checked.get("software") if isinstance(checked, Mapping) else None
+    return software if isinstance(software, Mapping) else {}
+
+
+def _user_space(software: Mapping[str, Any]) -> str:
+    """What is the same on all media and boards, in one line.
+
+    A device tree may have a seed that is new at each boot, so its digest is no part.
+    """
+    words = [word for word in str(software.get("command_line") or "").split() if not _NOT_SOFTWARE.match(word)]
+    modules = str(software.get("modules") or "")[:_SHORT]
+    parts = (software.get("os_release"), modules and f"modules {modules}", " ".join(words))
+    return "; ".join(str(part) for part in parts if part)
 
 
 def builds(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, Build]:
@@ -123,8 +168,8 @@ def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
 def causes(numbers: RunNumbers) -> dict[str, str]:
     """The known causes (`lab.judge.history.CAUSES`) of a run.
 
-    The image is the hashes of its files; without them, the software is the version lines of U-Boot and the kernel, which
-    say nothing of user space. The serial number of its device tree identifies a board, else its MAC addresses.
+    The image is the hashes of its files; without them, the software is the version lines of U-Boot and the kernel. User
+    space is what the board says of it. The serial number of its device tree identifies a board, else its MAC addresses.
     """
     return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
 
@@ -155,6 +200,7 @@ def _known(
     build = build_of(provenance, details)
     yield "image", build.images
     yield "software", "" if build.images else "; ".join(line for line in (build.kernel, build.uboot) if line)
+    yield "user_space", build.user_space
     yield "release", release
     identities = [from_document(each.get("identity")) for each in details]
     yield "board", next((each.serial or " ".join(each.macs) for each in identities if each.names), "")

@@ -389,7 +389,9 @@ class _History:
 
 def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
     first, second = causes(one), causes(other)
-    return all(first.get(cause) == second.get(cause) for cause in ("image", "software", "release"))
+    same = all(first.get(cause) == second.get(cause) for cause in ("image", "software", "release"))
+    known = first.keys() & second.keys() & {"user_space"}  # a board may not say it
+    return same and all(first[cause] == second[cause] for cause in known)
 
 
 def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -29,7 +29,7 @@ DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 QUESTIONS: Final = (
     'echo "@""@$(cat /proc/uptime)"; cat /proc/self/stat; grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
     'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted sys/kernel/printk /etc/os-release 2>/dev/null',
-    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt; cut -d" " -f1 /proc/modules | sort | md5sum; '
+    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt /lib/modules/$(uname -r)/modules.dep; '
     'echo u-boot $(tr -d "\\0" </proc/device-tree/chosen/u-boot,version); } 2>/dev/null',
     "{ systemctl is-system-running; systemctl --failed --no-legend --plain; } 2>/dev/null",
     f'{DMESG} | grep "^<[0-3]>" | head -n {ERRORS_KEPT}',
@@ -59,7 +59,7 @@ _STAMPED: Final = re.compile(r"\[ *(\d{1,9})(\.\d{6}\][^\r\n]*)")  # a program's
 _KNOWN: Final = 3  # boots of the run, from which on its median says something
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
-_DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum; "-" is its standard input
+_DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum
 _STAT: Final = re.compile(r"(\d+) \((.*)\) (\S.*)", re.DOTALL)
 
 
@@ -244,7 +244,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
         "os_release": found.get(_OS_RELEASE, ""),
         "root_options": " ".join([*front.split()[5:6], *back.split()]),
         "device_tree": digests.get("/sys/firmware/fdt", ""),
-        "modules": digests.get("-", ""),
+        "modules": next((digest for path, digest in digests.items() if path.endswith("/modules.dep")), ""),
     }
     return {name: text for name, text in names.items() if text}
 

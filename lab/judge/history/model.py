@@ -11,8 +11,8 @@ import numpy.typing as npt
 from attrs import field, frozen
 
 # The parts of a run's provenance that the judge uses. The hashes of an image show that two runs had the same; the version lines of the
-# kernel and U-Boot (software) and the release's label can only show that they had not, since user space may differ.
-CAUSES = ("image", "software", "release", "board", "card", "adapter", "host", "tester")
+# kernel and U-Boot (software), what the board says of its user space, and the release's label can only show that they had not.
+CAUSES = ("image", "software", "user_space", "release", "board", "card", "adapter", "host", "tester")
 
 
 class Outcome(enum.StrEnum):

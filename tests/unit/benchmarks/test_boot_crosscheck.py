@@ -34,7 +34,7 @@ ANSWERS = (
     (
         "22 1 179:2 / / rw,relatime - ext4 /dev/root rw",
         "31731887a216431685425718785cd7e3  /sys/firmware/fdt",
-        f"{MODULES}  -",
+        f"{MODULES}  /lib/modules/6.12.34/modules.dep",
         "u-boot 2025.01-00502-g5350f13b6639",
     ),
     ("degraded", "foo.service loaded failed failed A service"),

@@ -111,6 +111,19 @@ def test_another_release_is_the_suspect_unless_the_hash_of_its_image_is_the_same
     assert (call.outcome, call.since) == (outcome, at)
 
 
+@pytest.mark.parametrize("image", [{}, {"image": "sha256 one"}])
+def test_another_user_space_alone_is_another_image(image: dict[str, str]) -> None:
+    at = 87
+    plain = history(step=0.02, at=at)
+    runs = (
+        evolve(run, provenance={**image, "release": "one", "user_space": "BUILD_ID=7" if night < at else "BUILD_ID=8"})
+        for night, run in enumerate(plain.runs)
+    )
+    (call,) = calls(evolve(plain, runs=tuple(runs)))
+    assert (call.outcome, call.since) == (Outcome.REGRESSION, at)
+    assert call.differs == {"user_space": ("BUILD_ID=7", "BUILD_ID=8")}
+
+
 @pytest.mark.parametrize("cause", ["board", "card", "adapter", "host", "tester"])
 def test_a_swap_that_moves_the_number_is_the_environments_and_names_the_swap(cause: str) -> None:
     swapped = with_cause(with_cause(history(step=0.01, at=87), cause, "old", 0), cause, "new", 87)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,11 +33,15 @@ def measured(
     images: dict[str, str] | None = None,
     board: str = "b1",
     board_type: str = "am62xx_sk",
+    of_board: dict[str, str] | None = None,
+    medium: str = "sd",
 ) -> int:
     provenance = {"images_sha256": images or {}}
     run = store.begin_run("boot", board_type, board, release, plan={}, provenance=provenance).id
     samples = (SampleRecord("boot.time", {"medium": "sd"}, 2.5, 0.001),)
-    details = {"software": software} if software else {}
+    details: dict[str, object] = {"software": software} if software else {}
+    if of_board:
+        details |= {"cross_check": {"software": of_board}, "medium_seen": {"spl": medium}}
     store.record_attempt(
         run,
         AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 1.0, samples, details=details),
@@ -127,7 +132,7 @@ def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys
         assert "note: release '11.01' was another build in run 1" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("part", ["uboot", "kernel", "images"])
+@pytest.mark.parametrize("part", ["uboot", "kernel", "images", "user_space"])
 def test_a_build_is_known_by_any_part(part: str) -> None:
     assert Build(**{part: "x"}).is_known
     assert not Build().is_known
@@ -146,3 +151,57 @@ def test_what_a_run_was_made_with_is_known_by_cause() -> None:
         "card": "card SanDisk",
         "software": f"{OLD['kernel']}; {OLD['uboot']}",
     }
+
+
+# --- What the board itself says ---
+
+
+def of_board(dice: random.Random, **changed: str) -> dict[str, str]:
+    """A board's answer on a medium, with what differs from boot to boot, medium to medium and board to board."""
+    root = dice.choice(("PARTUUID=076c4a2a-02", "/dev/mmcblk0p1", "ubi0:rootfs ubi.mtd=ospi.rootfs"))
+    kind = "ubifs" if root.startswith("ubi") else "ext4"
+    return {
+        "os_release": 'NAME="Arago" BUILD_ID=7',
+        "modules": "0" * 32,
+        "device_tree": f"{dice.getrandbits(128):032x}",
+        "command_line": f"console=ttyS2,115200n8 root={root} rw rootfstype={kind} rootwait "
+        f"androidboot.serialno={dice.getrandbits(32):x} eth=70:ff:76:1f:00:{dice.getrandbits(8):02x}",
+    } | changed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_user_space_is_the_same_on_all_media_and_boards(seed: int) -> None:
+    dice = random.Random(seed)
+    one, other = (build_of({}, [{"software": OLD, "cross_check": {"software": of_board(dice)}}]) for _ in range(2))
+    assert one.user_space
+    assert one.is_same(other)
+    assert causes_of("11.01", {}, [{"cross_check": {"software": of_board(dice)}}])["user_space"] == one.user_space
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["os_release", "modules", "command_line"])
+def test_a_change_in_user_space_alone_is_another_build(store: Store, seed: int, name: str) -> None:
+    dice = random.Random(seed)
+    before = of_board(dice)
+    after = {
+        "os_release": f"BUILD_ID={dice.randrange(8, 99)}",
+        "modules": f"{dice.getrandbits(128):032x}",
+        "command_line": before["command_line"] + dice.choice((" quiet", " maxcpus=1", " preempt=full")),
+    }[name]
+    first = measured(store, "11.01", OLD, of_board=before)
+    second = measured(store, "11.01", OLD, of_board={**of_board(dice), name: after})
+    (remark,) = said(store, second)
+    assert f"was another build in run {first}: now user space" in remark
+
+
+def test_another_root_file_system_of_the_same_medium_is_another_build(store: Store) -> None:
+    before = of_board(random.Random(1), root_options="rw,relatime ext4 /dev/root rw")
+    after = {**before, "root_options": "rw,relatime btrfs /dev/root rw"}
+    measured(store, "11.01", OLD, of_board=before)
+    assert "now the root file system" in said(store, measured(store, "11.01", OLD, of_board=after))[0]
+    assert said(store, measured(store, "11.01", OLD, of_board=before, medium="emmc")) == []
+
+
+def test_a_quiet_kernel_is_known_by_what_the_board_says() -> None:
+    found = build_of({}, [{"cross_check": {"software": {"kernel_build": OLD["kernel"]}}}])
+    assert found.kernel == OLD["kernel"]

@@ -176,10 +176,15 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         for cpu in range(model.identity.cpus)
     )
     by_uboot = {"/proc/device-tree/chosen/u-boot,version": _fixed(model.release.uboot.split()[0] + "\0")}
+    release = model.release.kernel.split()[0]
     return {
+        f"/lib/modules/{release}/modules.dep": _fixed(f"kernel/drivers/net/{release}.ko:\n"),
+        "/sys/firmware/fdt": _fixed(f"{machine} {model.release.kernel}\n"),
         **(by_uboot if kernel.computer.setup.flow != FALCON else {}),
         "/proc/cmdline": Node(lambda: kernel.bootargs + "\n"),
-        "/proc/version": _fixed(f"Linux version {model.release.kernel} (oe-user@oe-host) #1 SMP PREEMPT\n"),
+        "/proc/version": Node(
+            lambda: next((r.text for r in kernel.log if r.text.startswith("Linux version ")), "") + "\n"
+        ),
         "/proc/uptime": Node(lambda: f"{kernel.clock_ns / NS_PER_S:.2f} {kernel.clock_ns * 3 / NS_PER_S:.2f}\n"),
         "/proc/loadavg": _fixed("0.08 0.12 0.05 1/148 512\n"),
         "/proc/cpuinfo": _fixed(cpus),

@@ -1,10 +1,11 @@
 """Commands on text, such as cat, grep, head, sort, printf, test.
 
-All: echo, cat, grep, head, tail, wc, sort, uniq, cut, tr, seq, printf, test.
+All: echo, cat, grep, head, tail, wc, sort, uniq, md5sum, cut, tr, seq, printf, test.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -145,6 +146,13 @@ def _uniq(session: LoginSession, arguments: Sequence[str], streams: Streams, _sh
     return 0
 
 
+def _md5sum(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    found = yield from inputs(session, arguments[1:], streams, "md5sum")
+    for path, content in found:
+        yield from say(streams, f"{hashlib.md5(content, usedforsecurity=False).hexdigest()}  {path}")
+    return int(len(found) < len(arguments) - 1)
+
+
 def _cut(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     delimiter, columns, paths = "\t", [1], []
     rest = iter(arguments[1:])
@@ -233,6 +241,7 @@ TOOLS: Mapping[str, Tool] = {
     "echo": _echo,
     "grep": _grep,
     "head": _lines,
+    "md5sum": _md5sum,
     "printf": _printf,
     "seq": _seq,
     "sort": _sort,
