@@ -72,6 +72,11 @@ def planned_s(lab: SimLab) -> float:
         ("prompt_in_issue", rf"\n{PROMPT}\n(.*\n)+{PROMPT}"),
         ("prompt_with_text", rf"\n{PROMPT}session opened for root\n"),
         ("prompt_with_kernel_text", PROMPT + r"\[ *\d+\.\d{6}\] audit: type=1334 .*\n"),
+        ("banner_in_user_space", r"\n(board-info: bootloader U-Boot 20|U-Boot 2025|Starting kernel \.\.\. 3 s)"),
+        ("panic_quoted", r"\npstore-reader: <4>\[   88\.100000\] Kernel panic - not syncing: "),
+        ("first_image_refused", r"\nWrong Image Format for bootm command\n"),
+        ("other_medium_errors", r"\n\[ .*\] I/O error, dev mtdblock[3-6], sector 0"),
+        ("early_prompt", rf"\n{PROMPT}\n{PROMPT}$"),
         ("printk_caller", r"\n\[    0\.000000\]\[    T0\] Booting Linux"),
         ("printk_dated", r"\n2025-01-08T18:22:53\.000000\+01:00 am62xx-evm kernel: \[    0\.000000\] Booting Linux"),
     ],
@@ -80,8 +85,15 @@ def test_a_boot_with_the_fault_says_so_and_takes_as_long_as_it_takes(fault: str,
     lab = booted(fault)
     assert re.search(says, lab.said()), lab.said()[-2000:]
     (boot,) = truth(lab)
-    late_s = {"soft_lockup": 26.0, "prompt_in_issue": 0.4}.get(fault, 0.0)
+    late_s = {"soft_lockup": 26.0, "prompt_in_issue": 0.4, "early_prompt": 1.5}.get(fault, 0.0)
     assert boot.boot_s == pytest.approx(planned_s(lab) + late_s, abs=0.5)
+
+
+def test_a_damaged_prompt_comes_once_more_after_a_while() -> None:
+    lab = booted("prompt_damaged")
+    assert lab.said().endswith(f"{HOST} lowin: ")
+    lab.run_for(5 * S)
+    assert lab.said().endswith(f"{HOST} lowin: \n{PROMPT}")
 
 
 def test_without_a_fault_nothing_of_that_is_said() -> None:

@@ -183,6 +183,32 @@ class PromptInterleaved(Fault):
 
 
 @define(kw_only=True, eq=False)
+class PromptDamaged(Fault):
+    """The login prompt comes with a wrong character, and once more later."""
+
+    name: ClassVar[str] = "prompt_damaged"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("prompt_again",), "test", transient=True)
+    again_ms: float = field(default=5000.0, validator=validators.ge(0.0))
+    _computer: Computer | None = field(default=None, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        self._computer = computer if point == "login" else None
+        yield from ()
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        head, found, tail = data.partition(b"login: ")
+        if self._computer is None or not found:
+            return data
+        computer, self._computer = self._computer, None
+        computer.machine.spawn(self._again(computer))
+        return head + found.replace(b"g", b"w") + tail  # one bit
+
+    def _again(self, computer: Computer) -> Program[None]:
+        yield Pause(round(self.again_ms * NS_PER_MS))
+        yield Say(computer.console, f"\r\n{computer.model.identity.hostname} login: ".encode())
+
+
+@define(kw_only=True, eq=False)
 class PromptSplit(Fault):
     """The login prompt comes in two pieces, with a pause between them."""
 

@@ -114,6 +114,80 @@ class PromptWithText(Fault):
 
 
 @define(kw_only=True, eq=False)
+class EarlyPrompt(Fault):
+    """A program prints the prompt and waits, before there is a getty."""
+
+    name: ClassVar[str] = "early_prompt"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("prompt_not_real",), "test")
+    pause_ms: float = field(default=1500.0, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "login":
+            yield from computer.say(f"{computer.model.identity.hostname} login: ")
+            yield Pause(round(self.pause_ms * NS_PER_MS))
+            yield from computer.say("\n")
+
+
+@define(kw_only=True, eq=False)
+class BannerInUserSpace(Fault):
+    """A script prints the bootloader's version, and the kernel's start."""
+
+    name: ClassVar[str] = "banner_in_user_space"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "user.middle":
+            banner = f"U-Boot {computer.model.release.uboot}"
+            text = self.dice.choice(
+                [f"board-info: bootloader {banner}\n", f"{banner}\n", "Starting kernel ... 3 s ago\n"]
+            )
+            yield from computer.say(text)
+
+
+@define(kw_only=True, eq=False)
+class PanicQuoted(Fault):
+    """A program prints the panic of the boot before (pstore)."""
+
+    name: ClassVar[str] = "panic_quoted"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("kernel_errors",))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "user.middle":
+            panic = self.dice.choice(["sysrq triggered crash", "Attempted to kill init! exitcode=0x0000000b"])
+            yield from computer.say(f"pstore-reader: <4>[   88.100000] Kernel panic - not syncing: {panic}\n")
+
+
+@define(kw_only=True, eq=False)
+class FirstImageRefused(Fault):
+    """U-Boot finds no kernel in one place, and boots from the next."""
+
+    name: ClassVar[str] = "first_image_refused"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "uboot.countdown":
+            # U-Boot boot/bootm.c
+            yield from computer.say("Wrong Image Format for bootm command\nERROR -2: can't get kernel image!\n")
+
+
+@define(kw_only=True, eq=False)
+class OtherMediumErrors(Fault):
+    """A flash that the board does not boot from cannot be read."""
+
+    name: ClassVar[str] = "other_medium_errors"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("kernel_errors",))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "user.middle":  # block/blk-core.c, fs/buffer.c
+            flash = f"mtdblock{self.dice.randrange(3, 7)}"
+            yield from computer.printk(
+                f"I/O error, dev {flash}, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2",
+                f"Buffer I/O error on dev {flash}, logical block 0, async page read",
+                level=3,
+            )
+
+
+@define(kw_only=True, eq=False)
 class PromptWithKernelText(AfterPrompt):
     """The kernel logs a line on the prompt's own line."""
 
