@@ -343,6 +343,7 @@ def test_a_bootloader_that_found_another_way_has_not_failed_and_one_that_did_not
         (b"systemd-fsck[210]: root: Inode 130 ref count is 2, should be 1.  FIXED.", "fsck"),
         (b"[FAILED] Failed to start Network Time Service.", "unit"),
         (b"\x1b[0;1;31m[\x1b[0m\x1b[0;1;31mFAILED\x1b[0m] Failed to start weston.service.", "unit"),
+        (b"[\x1b[0;1;33mDEPEND\x1b[0m] Dependency failed for /boot.", "unit"),
         (b"<3>[    1.500000] imx: cannot probe", "level"),
     ],
 )
