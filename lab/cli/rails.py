@@ -95,7 +95,9 @@ def show(
 @app.command()
 def watch(env: Env, *, wanted: BenchConfig = AdcRange.ACTIVE) -> None:
     """Show the power of the rails, until Ctrl-C. Nothing is stored."""
-    views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
+    config = config_of(env)
+    inputs = {rail.name for rail in config.rails if rail.input}
+    views = ("\n".join(watch_lines(now, inputs)) for now in live.watch(config, wanted, MonotonicRaw(), _REFRESH_S))
     if not sys.stdout.isatty():
         for view in views:
             echo_text(view + "\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -65,10 +65,10 @@ def guide_lines(power: PhasePower) -> list[str]:
     return lines
 
 
-def watch_lines(rails: Sequence[Now]) -> list[str]:
-    """Table of the rails' present power."""
+def watch_lines(rails: Sequence[Now], inputs: Collection[str] = ()) -> list[str]:
+    """Table of the rails' present power; `inputs` are not in the total."""
     rows = [[now.rail, _number(now.volts, 1, 3), _number(now.watts, 1000, 2), bad(now.text)] for now in rails]
-    rows.append(["total", "", _number(sum(now.watts or 0.0 for now in rails), 1000, 2), ""])
+    rows.append(["total", "", _number(sum(now.watts or 0.0 for now in rails if now.rail not in inputs), 1000, 2), ""])
     return table(["Rail name", "V", "mW", ""], rows, "<>><")
 
 

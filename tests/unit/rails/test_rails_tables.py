@@ -60,6 +60,11 @@ def test_a_rail_that_draws_nothing_has_no_minus() -> None:
     ]
 
 
+def test_the_input_is_not_in_the_total() -> None:
+    lines = watch_lines([Now("vin", 5.0, 2.0), Now("core", 0.85, 0.5), Now("io", 3.3, 0.25)], {"vin"})
+    assert lines[-1].split() == ["total", "750.00"]
+
+
 def test_the_printed_total_is_that_of_the_unrounded_rails(asleep: tuple[Trace, int, int]) -> None:
     trace, *span = asleep
     power = cut(trace, *span)
