@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from lab import boards
@@ -201,6 +203,64 @@ def test_what_u_boot_turned_to_before_the_last_device_says_nothing() -> None:
     at = said.index("mmc1 is current device")
     said.insert(at + 1, "mmc0(part 0) is current device")
     assert booted(said, medium="emmc").error is None
+
+
+TFTP = [
+    "Using ethernet@8000000port@1 device",
+    "TFTP from server 192.168.1.1; our IP address is 192.168.1.2",
+    "Filename 'Image'.",
+    "Load address: 0x82000000",
+    "Loading: #################################################################",
+    "\t 21.3 MiB/s",
+    "done",
+]
+OTHER_SOURCES = {
+    "TFTP": [*TFTP, "Bytes transferred = 22323712 (154a200 hex)"],
+    "DHCP": [
+        "BOOTP broadcast 1",
+        "DHCP client bound to address 192.168.1.2 (3 ms)",
+        *TFTP,
+        "Bytes transferred = 7 (7 hex)",
+    ],
+    "USB": ["USB device 0: ", "    Device 0: Vendor: SanDisk Rev: 1.00 Prod: Ultra", "... is now current device"],
+    "USB by bootflow": ["** Booting bootflow 'usb_mass_storage.lun0.bootdev.part_1' with extlinux"],
+    "network by bootflow": ["** Booting bootflow 'ethernet@8000000port@1.bootdev.0' with script"],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("source", OTHER_SOURCES)
+def test_a_kernel_from_the_network_or_from_usb_is_of_another_medium(source: str, seed: int) -> None:
+    dice = random.Random(seed)
+    first = USUAL.index("switch to partitions #0, OK")
+    at = USUAL.index("Starting kernel ...")
+    shown = dice.choice((USUAL[first:at], USUAL[first : at - 2], []))  # the SD card's environment was read, or nothing
+    done = booted([*USUAL[:first], *shown, *OTHER_SOURCES[source], *USUAL[at:]])
+    assert failure(done) == "mixed_boot"
+    assert "uboot says" in str(done.error)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_network_or_usb_that_was_only_tried_is_no_source(seed: int) -> None:
+    dice = random.Random(seed)
+    tried = [
+        ["scanning bus for storage devices... 1 Storage Device(s) found"],
+        [
+            "BOOTP broadcast 1",
+            "DHCP client bound to address 192.168.1.2 (3 ms)",
+            *TFTP[:4],
+            "Loading: T T T",
+            "Retry count exceeded; starting again",
+        ],
+        OTHER_SOURCES["USB"],
+        OTHER_SOURCES["TFTP"],  # of a script; the card is named behind it
+    ]
+    dice.shuffle(tried)
+    first = USUAL.index("switch to partitions #0, OK")
+    assert booted([*USUAL[:first], *tried[0], *tried[1], *USUAL[first:]]).error is None
+    failed = [each for each in tried if each not in OTHER_SOURCES.values()]
+    at = USUAL.index("Starting kernel ...")
+    assert booted([*USUAL[:at], *dice.choice(failed), *USUAL[at:]]).error is None
 
 
 def test_an_echo_of_the_environment_says_nothing() -> None:
