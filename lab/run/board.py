@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from attrs import evolve
+
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, read_facts
 from lab.benchmarks.identity import BoardIdentity
@@ -169,4 +171,8 @@ def cross_check(board: Board) -> CrossCheck | None:
     text = b"".join(event.data for event in board.console.capture[:before] if isinstance(event, Chunk)).decode(
         "latin-1"
     )
-    return CrossCheck.of(read_facts(answers), asked_ns, came[0], text) if came else None
+    found = CrossCheck.of(read_facts(answers), asked_ns, came[0], text) if came else None
+    stamps = [event.t_ns for event in board.console.capture[before:] if isinstance(event, Chunk)]
+    return (
+        None if found is None else evolve(found, login_ns=max(0, asked_ns - stamps[0]), took_ns=stamps[-1] - asked_ns)
+    )

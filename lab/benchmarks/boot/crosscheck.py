@@ -25,16 +25,18 @@ CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two 
 ERRORS_KEPT: Final = 20
 # util-linux before 2.40 loses the facility with -r alone, and shows a program's line as the kernel's; BusyBox has no -S.
 DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
-# Short commands: a console may lose characters of a long one. Each may fail or be missing; BusyBox has no dmesg -l.
+# Short commands: a console may lose characters of a long one. Few, and few programs: each costs a slow board some 0.1 s. Any of them may
+# fail or be missing; BusyBox has no dmesg -l. The last one counts the different lines that the kernel logged in each second, by level,
+# e.g. "120 <6>[    3".
 QUESTIONS: Final = (
-    'echo "@""@$(cat /proc/uptime)"; cat /proc/self/stat; grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
+    'read -r u i </proc/uptime; echo "@""@$u $i"; read -r s </proc/self/stat; echo "$s"; '
+    'grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
     'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted sys/kernel/printk /etc/os-release 2>/dev/null',
-    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt /lib/modules/$(uname -r)/modules.dep; '
-    'echo u-boot $(tr -d "\\0" </proc/device-tree/chosen/u-boot,version); } 2>/dev/null',
-    "{ systemctl is-system-running; systemctl --failed --no-legend --plain; } 2>/dev/null",
-    f'{DMESG} | grep "^<[0-3]>" | head -n {ERRORS_KEPT}',
-    # How many different lines of each level the kernel logged in each second, e.g. "120<6>[3".
-    rf'{DMESG} | sort -u | grep -o "^<[0-9]*>\[ *[0-9]*" | uniq -c | tr -d " "',
+    '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; '
+    'echo u-boot $(tr -d "\\0" </proc/device-tree/chosen/u-boot,version); '
+    "systemctl is-system-running || systemctl --failed --no-legend --plain; } 2>/dev/null",
+    f'm=$({DMESG}); echo "$m" | grep "^<[0-3]>" | head -n {ERRORS_KEPT}; '
+    r'echo "$m" | sort -u | grep -o "^<[0-9]*>\[ *[0-9]*" | uniq -c',
 )
 
 STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated
@@ -54,9 +56,10 @@ LOST_LINES: Final = 3  # fewer may be parts of a line, which old kernels print a
 _LATE_S: Final = 2  # a line that the kernel logged that long before the question has left: clocks ± 1 s, whole seconds
 _MANY_LINES: Final = 20  # of a log that no other kernel has
 _URGENT: Final = 4  # lines at lower levels come even with `quiet`
-_COUNT: Final = re.compile(r"(\d{1,6})<(\d{1,3})>\[(\d{1,9})")
+_COUNT: Final = re.compile(r"(\d{1,6}) <(\d{1,3})>\[ *(\d{1,9})")
 _STAMPED: Final = re.compile(r"\[ *(\d{1,9})(\.\d{6}\][^\r\n]*)")  # a program's line may be before it
 _KNOWN: Final = 3  # boots of the run, from which on its median says something
+_UBOOT: Final = "u-boot"
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
 _DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum
@@ -99,6 +102,7 @@ class CrossCheck:
     Attributes:
         zero_ns: earliest and latest instant of the kernel's time 0.
         lost_lines: number of lines that the kernel's console let through, and that did not come.
+        login_ns: duration of the login before. took_ns: of all questions and answers.
         same_log: as many lines came in each second as the kernel that runs has logged.
     """
 
@@ -106,6 +110,8 @@ class CrossCheck:
     zero_ns: tuple[int, int]
     lost_lines: int = 0
     same_log: bool = False
+    login_ns: int = 0
+    took_ns: int = 0
 
     @classmethod
     def of(cls, facts: BoardFacts, asked_ns: int, answer: MomentLike, console: str = "") -> CrossCheck | None:
@@ -144,7 +150,7 @@ class CrossCheck:
         return first is not None and self.zero_ns[0] - ZERO_NS < first.t_ns < self.zero_ns[1] + EARLY_NS
 
     def document(self, start: MomentLike | None, prompt: MomentLike) -> dict[str, Any]:
-        """For the attempt's details; times in s, `zero` behind the start of the kernel, `getty` before the prompt."""
+        """For the attempt's details; times in s, `login` and `took` durations, `zero` behind the start of the kernel."""
         facts = {name: value for name, value in asdict(self.facts).items() if value not in (None, "", (), {})}
         facts.pop("logged", None)
         window = {"window": (self.zero_ns[1] - self.zero_ns[0]) / 1e9}
@@ -152,7 +158,8 @@ class CrossCheck:
         getty = self.getty()
         behind = {} if getty is None else {"getty": (prompt.t_ns - sum(getty) / 2) / 1e9}
         lost = {"lost_lines": self.lost_lines} if self.lost_lines else {}
-        return {**facts, **window, **zero, **behind, **lost}
+        cost = {"login": self.login_ns / 1e9, "took": self.took_ns / 1e9}
+        return {**facts, **cost, **window, **zero, **behind, **lost}
 
 
 def _compare_log(logged: Mapping[int, tuple[int, int]], last_s: int, console: str) -> tuple[int, bool]:
@@ -171,9 +178,9 @@ def _compare_log(logged: Mapping[int, tuple[int, int]], last_s: int, console: st
 
 def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
     """Read the answers to `QUESTIONS`, by lines; what is garbled or missing stays unknown."""
-    clock, files, root, systemd, errors, counts = (
-        [line.strip() for line in lines if line.strip()] for lines in answers
-    )
+    clock, files, root, log = ([line.strip() for line in lines if line.strip()] for lines in answers)
+    marked = next((number for number, line in enumerate(root) if line.split()[0] == _UBOOT), len(root))
+    systemd = root[marked + 1 :]
     uptime = re.match(rf"{CLOCK_MARK}(\d{{1,9}})\.(\d\d) ", clock[0]) if clock else None
     stats = [stat for line in clock[1:] if (stat := _stat(line))]
     terminal = stats[0][1][4] if stats else "0"
@@ -193,10 +200,10 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
         init=found.get("1/comm", ""),
         state=systemd[0] if systemd and re.fullmatch(r"[a-z]+", systemd[0]) else "",
         failed=tuple(line.split()[0] for line in systemd[1:]),
-        errors=tuple(line for line in errors if line.startswith("<")),
+        errors=tuple(line for line in log if line.startswith("<")),
         taint=int(taint) if taint.isdigit() else None,
-        logged=_logged(counts, _console_level(found)),
-        software=_software(found, root),
+        logged=_logged(log, _console_level(found)),
+        software=_software(found, root[: marked + 1]),
     )
 
 
@@ -238,13 +245,13 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
     front, _, back = mounted.partition(" - ")
     digests = {match[2]: match[1] for line in lines if (match := _DIGEST.fullmatch(line))}
     names = {
-        "uboot": next((line[7:] for line in lines if line.startswith("u-boot ")), ""),
+        "uboot": next((line[len(_UBOOT) :].strip() for line in lines[-1:] if line.startswith(_UBOOT)), ""),
         "kernel_build": found.get("version", ""),
         "command_line": found.get("cmdline", ""),
         "os_release": found.get(_OS_RELEASE, ""),
         "root_options": " ".join([*front.split()[5:6], *back.split()]),
         "device_tree": digests.get("/sys/firmware/fdt", ""),
-        "modules": next((digest for path, digest in digests.items() if path.endswith("/modules.dep")), ""),
+        "modules": " ".join(digest for path, digest in digests.items() if path.endswith("/modules.dep")),
     }
     return {name: text for name, text in names.items() if text}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -108,6 +109,16 @@ def _sh(session: LoginSession, arguments: Sequence[str], streams: Streams, shell
         return (yield from execute_line(inner, text, streams, "sh"))
     except ExitError as end:
         return end.status
+
+
+def _read(_session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+    """`read [-r] NAME...`: the first line's words; the last name takes the rest."""
+    yield from ()
+    names = [word for word in arguments[1:] if word != "-r"]
+    line = (streams.stdin or b"").decode(errors="replace").partition("\n")[0]
+    words = line.split(None, len(names) - 1)
+    shell.variables |= dict(itertools.zip_longest(names, words[: len(names)], fillvalue=""))
+    return int(not line)
 
 
 def _variables(_session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
@@ -220,6 +231,7 @@ TOOLS: Mapping[str, Tool] = {
     "exit": _exit,
     "halt": _poweroff,
     "poweroff": _poweroff,
+    "read": _read,
     "reboot": _reboot,
     "rtcwake": _rtcwake,
     "sleep": _sleep,
