@@ -53,7 +53,6 @@ ZERO_NS: Final = (
 )
 KERNEL_STARTS: Final = (START, EFI_START, "first_printk")
 LOST_LINES: Final = 3  # fewer may be parts of a line, which old kernels print and log in different ways
-_LATE_S: Final = 2  # a line that the kernel logged that long before the question has left: clocks ± 1 s, whole seconds
 _MANY_LINES: Final = 20  # of a log that no other kernel has
 _URGENT: Final = 4  # lines at lower levels come even with `quiet`
 _COUNT: Final = re.compile(r"(\d{1,6}) <(\d{1,3})>\[ *(\d{1,9})")
@@ -126,7 +125,7 @@ class CrossCheck:
             return None
         earliest = asked_ns - facts.uptime_ns - STEP_NS
         zero_ns = (min(earliest, answer.t_ns - facts.uptime_ns), answer.t_ns - facts.uptime_ns)
-        return cls(facts, zero_ns, *_compare_log(facts.logged, facts.uptime_ns // 10**9 - _LATE_S, console))
+        return cls(facts, zero_ns, *_compare_log(facts.logged, console))
 
     @property
     def flags(self) -> frozenset[Flag]:
@@ -162,15 +161,15 @@ class CrossCheck:
         return {**facts, **cost, **window, **zero, **behind, **lost}
 
 
-def _compare_log(logged: Mapping[int, tuple[int, int]], last_s: int, console: str) -> tuple[int, bool]:
-    """Number of lines that were logged up to a second and did not come; and whether those that came are these.
+def _compare_log(logged: Mapping[int, tuple[int, int]], console: str) -> tuple[int, bool]:
+    """Number of lines that were logged and did not come; and whether those that came are these.
 
-    Start-up scripts make the console quiet; so only seconds before one count in which a line came that is not urgent. A line that
-    came twice, as with an early console, counts once: so it does in the answer.
+    Only seconds before one count in which a line came that is not urgent: start-up scripts make the console quiet, and lines may
+    still wait for it. A line that came twice, as with an early console, counts once: so it does in the answer.
     """
     came = Counter(int(second) for second, _ in set(_STAMPED.findall(console)))
     talked = [second for second, (_, urgent) in logged.items() if came[second] > urgent]
-    until = min(last_s + 1, max(talked, default=0))
+    until = max(talked, default=0)
     differ = [count - came[second] for second, (count, _) in logged.items() if second < until]
     lines = sum(count for second, (count, _) in logged.items() if second < until)
     return sum(max(0, each) for each in differ), lines >= _MANY_LINES and not any(differ)
