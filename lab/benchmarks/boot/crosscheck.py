@@ -48,6 +48,9 @@ LATE_NS: Final = (
     3_000_000_000  # a getty prints its prompt 0.1 s (BusyBox) or 1.0 s (agetty) after its start; beyond that again
 )
 APART_NS: Final = 500_000_000  # from the run's other boots
+GETTY_APART_NS: Final = (
+    1_500_000_000  # the same of the getty: a busy board starts programs late, and a person's Enter comes later
+)
 ZERO_NS: Final = (
     4_000_000_000  # of the kernel's clock behind "Starting kernel": it unpacks itself, and sets up its clocks
 )
@@ -311,7 +314,7 @@ def contradictions(
         )
     usual_ns = _usual_ns(known, "getty")
     behind_ns = prompt.t_ns - getty[1]
-    if behind_ns > (LATE_NS if usual_ns is None else usual_ns + APART_NS):
+    if behind_ns > (LATE_NS if usual_ns is None else usual_ns + GETTY_APART_NS):
         yield TestTransientError(
             f"the prompt that was taken came {behind_ns / 1e9:.2f} s after its program was started: it was printed again, and the first one "
             "was damaged or not recognised. Look at the recording for the first one",

@@ -141,7 +141,8 @@ def test_the_other_boots_of_the_run_narrow_the_limits() -> None:
     known = [{"boot_id": str(number), "zero": 0.1, "getty": 1.0} for number in range(3)]
     assert failures(checked(), 9.9, 13.9, known) == []
     assert failures(checked(), 8.9, 13.9, known) == ["second_kernel"]
-    assert failures(checked(), 9.9, 14.7, known) == ["prompt_again"]
+    assert failures(checked(), 9.9, 14.7, known) == []  # a busy board
+    assert failures(checked(), 9.9, 15.7, known) == ["prompt_again"]
 
 
 def test_a_board_that_did_not_reboot_or_is_sick_is_told() -> None:
