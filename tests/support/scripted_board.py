@@ -42,6 +42,7 @@ class ScriptedBoard:
     typed: bytearray = field(factory=bytearray, init=False)
     commands: list[str] = field(factory=list, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _unplugged: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._master, self._slave = os.openpty()
@@ -72,6 +73,8 @@ class ScriptedBoard:
 
     def close(self) -> None:
         """Unplug everything."""
+        with self._lock:
+            self._unplugged = True
         self._server.shutdown()
         self._server.server_close()
         os.close(self._slave)
@@ -90,19 +93,21 @@ class ScriptedBoard:
             boot = self.boots.pop(0) if len(self.boots) > 1 else self.boots[0]
             self.say(boot)
         elif not self.stuck_relay:
-            self.powered = False
+            with self._lock:
+                self.powered = False
 
     def _listen(self) -> None:
         while True:
             try:
                 select.select([self._master], [], [])
                 with self._lock:
+                    if self._unplugged:  # the number may be another board's by now
+                        return
                     if not select.select([self._master], [], [], 0)[0]:
                         continue
                     data = os.read(self._master, 1024)
-                    powered = self.powered
+                    self.typed += data
+                    if self.powered:
+                        self.say(data)  # a living board echoes, and none that was switched off meanwhile
             except (OSError, ValueError):
                 return
-            self.typed += data
-            if powered:
-                self.say(data)  # a living board echoes
