@@ -22,6 +22,7 @@ from lab.errors import LabTransientError
 from lab.health import Check, CheckedPart
 from lab.health.state import PARTS
 from lab.host.clock import time_line, utc_now
+from lab.rails.config import AUTOMATION
 
 ALWAYS = "1-9"
 
@@ -41,6 +42,7 @@ class Rails:
     wrong: dict[str, float] = field(factory=dict)
     silent: frozenset[str] = frozenset()
     stays: bool = False
+    sensors: SimpleNamespace = field(factory=lambda: SimpleNamespace(backend=AUTOMATION))  # not sampled at power on
     config: Wiring = field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -27,6 +27,7 @@ from support.simtarget import OUTLET
 from lab.drivers import powerdriver
 from lab.errors import LabTransientError
 from lab.metrics.catalogue import BOOT_POWER_ON
+from lab.rails.config import AUTOMATION
 
 MID_BOOT = "Starting kernel"
 TELL_PDUDAEMON = "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1]).read()"
@@ -187,7 +188,7 @@ def test_another_program_of_this_host_that_switched_off_is_found_out(
 )
 def test_rails_tell_whether_there_is_power(tmp_path: Path, volts: dict[str, float], outcome: str, says: str) -> None:
     with bench(tmp_path) as made:
-        made.strategy.rails = SimpleNamespace(volts=lambda: volts)
+        made.strategy.rails = SimpleNamespace(volts=lambda: volts, sensors=SimpleNamespace(backend=AUTOMATION))
         made.lab.cut_after = MID_BOOT
         first, _ = made.measure()
     assert first.outcome == outcome
