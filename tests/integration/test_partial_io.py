@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import attr
 import pytest
@@ -18,6 +19,7 @@ from support.simtarget import SimClock
 from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
 from lab.rails import AdcRange, Trace
+from lab.rails.config import AUTOMATION
 from lab.results import Attempt, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
@@ -46,6 +48,7 @@ class PlayedRails(Driver):
     """PlayedRails - a RailsDriver without a process and a wire"""
 
     bench: RailBench = attr.ib(factory=lambda: RailBench(BOARD))
+    sensors: SimpleNamespace = attr.ib(factory=lambda: SimpleNamespace(backend=AUTOMATION))  # not sampled at power on
 
     @contextlib.contextmanager
     def sampling(self, trace: Path, _wanted: AdcRange) -> Iterator[PlayedSampler]:
