@@ -173,7 +173,7 @@ def try_case(boot: GoodBoot, watcher: Rewatcher, kind: str, seed: int) -> Case:
 
 
 def _contradictions(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Random) -> Iterator[BoardlabError]:
-    """What the board's own clock refutes, in one of the run's first boots or a later one.
+    """The errors of a boot that the board's own clock refutes, in a first boot of a run or a later one.
 
     The board says when its kernel and its getty were started, as well as a shell at its console can.
     """

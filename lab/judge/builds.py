@@ -93,14 +93,14 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
 
 
 def _of_board(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the board itself said of its software."""
+    """The software as the board itself named it."""
     checked = details.get("cross_check")
     software = checked.get("software") if isinstance(checked, Mapping) else None
     return software if isinstance(software, Mapping) else {}
 
 
 def _user_space(software: Mapping[str, Any]) -> str:
-    """What is the same on all media and boards, in one line.
+    """The part that all media and boards share, in one line.
 
     A device tree may have a seed that is new at each boot, so its digest is no part.
     """

@@ -152,7 +152,10 @@ class CrossCheck:
         return first is not None and self.zero_ns[0] - ZERO_NS < first.t_ns < self.zero_ns[1] + EARLY_NS
 
     def document(self, start: MomentLike | None, prompt: MomentLike) -> dict[str, Any]:
-        """For the attempt's details; times in s, `login` and `took` durations, `zero` behind the start of the kernel."""
+        """The record for the attempt's details.
+
+        Times are in s: `login` and `took` are durations, `zero` is behind the start of the kernel.
+        """
         facts = {name: value for name, value in asdict(self.facts).items() if value not in (None, "", (), {})}
         facts.pop("logged", None)
         window = {"window": (self.zero_ns[1] - self.zero_ns[0]) / 1e9}
@@ -165,7 +168,7 @@ class CrossCheck:
 
 
 def _compare_log(logged: Mapping[int, tuple[int, int]], console: str) -> tuple[int, bool]:
-    """Number of lines that were logged and did not come; and whether those that came are these.
+    """Number of logged lines that did not come; True: the others are these.
 
     Only seconds before one count in which a line came that is not urgent: start-up scripts make the console quiet, and lines may
     still wait for it. A line that came twice, as with an early console, counts once: so it does in the answer.
@@ -235,7 +238,10 @@ def _logged(lines: Sequence[str], level: int) -> dict[int, tuple[int, int]]:
 
 
 def _stat(line: str) -> tuple[str, list[str]] | None:
-    """The name in /proc/PID/stat, which may hold anything, and the fields behind it, from the state on."""
+    """The name in /proc/PID/stat and the fields from the state on.
+
+    The name may hold anything.
+    """
     match = _STAT.fullmatch(line)
     fields = match[3].split() if match else []
     return (match[2], fields) if match and len(fields) > 19 and fields[19].isdigit() else None
@@ -323,7 +329,7 @@ def contradictions(
 
 
 def doubts(check: CrossCheck, start: MomentLike | None, known: Sequence[Mapping[str, Any]]) -> frozenset[Flag]:
-    """Flags of a boot that the board's facts do not refute, and do not confirm.
+    """Flags of a boot that the facts neither refute nor confirm.
 
     A kernel that seems to have started late is no second one if its log is the one that came: a slow board's clock starts late.
     """

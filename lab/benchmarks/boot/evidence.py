@@ -65,7 +65,7 @@ class BootEvidence:
         return self._witness(SHELL, device, medium) if medium else None
 
     def medium_of(self, device: str) -> str:
-        """The medium of a device of the kernel; empty: no evidence of the type names it."""
+        """The medium of a kernel's device; empty: unknown to the type."""
         known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
         return known[max(words, key=len)] if (words := [word for word in known if device.startswith(word)]) else ""
 

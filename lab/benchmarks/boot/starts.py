@@ -68,34 +68,36 @@ class Starts:
         self._bootloader = list(self._markers.values())[: names.index(START) + 1 if START in names else 0]
 
     def is_foreign(self, moment: MomentLike, kernel_lines: int) -> bool:
-        """Return whether a moment is a bootloader's text that comes behind the kernel's start.
-
-        A stage that every boot has, and that comes for the first time, shows that the kernel had not begun: its text was printed
-        by the bootloader.
+        """Return whether a moment is a bootloader's text behind the kernel's start.
 
         Args:
             kernel_lines: number of lines with the kernel's time.
         """
-        name = moment.name
-        if self._markers[name].required and not self._counts[name] and kernel_lines < FEW_LINES:
-            self.kernel = False
-            self._behind.clear()
-            self._counts[FIRST_PRINTK] = 0
-            self.suspected = self.suspected if self.doubtful else None
-        return self.kernel and any(marker.name == name for marker in self._bootloader)
+        is_bootloader = any(marker.name == moment.name for marker in self._bootloader)
+        return self.kernel and is_bootloader and not self._shows_bootloader(moment.name, kernel_lines)
 
-    def moment(self, moment: MomentLike, *, foreign: bool = False) -> BoardTransientError | None:
+    def moment(self, moment: MomentLike, kernel_lines: int = 0) -> BoardTransientError | None:
         """Take a moment; return the error of a reset.
 
         Args:
-            foreign: see `is_foreign`.
+            kernel_lines: see `is_foreign`.
         """
-        name = moment.name
+        name, foreign = moment.name, self.is_foreign(moment, kernel_lines)
+        if self._shows_bootloader(name, kernel_lines):
+            self.kernel = False
+            self._behind.clear()
+            self._counts[FIRST_PRINTK] = 0
+            self.suspected, self._awaited = None, frozenset()
         self._counts[name] += 1
         if foreign or (self.kernel and name == FIRST_PRINTK and self._too_often(name)):
             return self._behind_kernel(name, moment.text)
-        self.kernel = self.kernel or name in BEGINS
+        if not self.kernel and name in BEGINS:
+            self.kernel, self.suspected = True, None  # without a witness up to here, it is to blame for nothing later
         return self._suspect(name, moment.text) if not self.kernel and self._too_often(name) else None
+
+    def _shows_bootloader(self, name: str, kernel_lines: int) -> bool:
+        """True for a stage that every boot has, and that comes for the first time: no kernel had begun."""
+        return self.kernel and self._markers[name].required and not self._counts[name] and kernel_lines < FEW_LINES
 
     def whole_line(self, line: str) -> BoardTransientError | None:
         """Take a line; return the error of a reset."""
@@ -217,9 +219,9 @@ class Starts:
 
 
 def alike(line: str, banner: str) -> float:
-    """The share of a banner's characters in a damaged line's end; 0: it is another text.
+    """The share of a banner's characters in a damaged line's end.
 
-    A reset breaks off a line, so the banner may start anywhere.
+    It is 0 for another text. A reset breaks off a line, so the banner may start anywhere.
     """
     spare = len(line) - len(banner)
     if spare < -len(banner) // 10:

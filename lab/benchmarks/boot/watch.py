@@ -130,7 +130,10 @@ class PromptWatch:
         self._since_asked = b""
 
     def answered(self, t_ns: int) -> None:
-        """Note that a shell came as the answer: the text asks for Enter to activate the console."""
+        """Note that a shell came as the answer.
+
+        The text asks for Enter to activate the console.
+        """
         if (
             self.asked_ns is not None
             and not self.settled
@@ -276,14 +279,14 @@ class BootWatch:
             if moment.name == "shell" and self._suspected is not None and self._suspected.failure in _OF_SHELLS:
                 self._fail(self._suspected)
         if self._starts.is_foreign(moment, self.log.stamped):  # a program printed it, unless the board reset
-            self._fail(self._starts.moment(moment, foreign=True))
+            self._fail(self._starts.moment(moment, self.log.stamped))
             self._suspect(self._starts.suspected)
             return
         self.moments.append(moment)
         self._unmarked_bytes = 0
         self._ruled_out.moment(moment)
         in_bootloader = not self._starts.kernel
-        self._fail(self._starts.moment(moment))
+        self._fail(self._starts.moment(moment, self.log.stamped))
         if in_bootloader and self._starts.kernel:
             self._suspected = None  # the bootloader found a way
             self.log.begin()
@@ -477,7 +480,7 @@ class BootWatch:
         return frozenset(flag for flag, holds in found.items() if holds)
 
     def _damaged_prompt(self) -> bool:
-        """True if a line before the prompt nearly is it: the prompt may have come there, damaged."""
+        """True if a line before the prompt may be the prompt, damaged."""
         prompt = self._prompt.chosen
         if prompt is None:
             return False
@@ -514,8 +517,8 @@ class BootWatch:
         elif means in _OF_SHELLS or (means in _OF_KERNELS and not (self._starts.kernel and self.log.own)):
             self.log.note(means, line)
             self._suspect(error)
-        else:
-            self._fail(error)
+        else:  # it needs no other's blame
+            self._failure = self._failure or error
 
     def _fail(self, error: BoardlabError | None) -> None:
         """Note a failure; the first counts."""

@@ -83,7 +83,7 @@ class Ina231:
         return value
 
     def held(self, register: int) -> int | None:
-        """What a register holds since its last sample; None: there is no such register."""
+        """The value of a register since its last sample; None: none."""
         return self._registers.get(register)
 
     @property

@@ -1,4 +1,4 @@
-"""What a board says of its boot, read and compared with the boot's moments."""
+"""The answers of a board about its boot, read and compared with the boot's moments."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class KernelLog:
         return [f"[{at:12.6f}] {text}" for at, level, text in self.records if level & 7 < below]
 
     def lost(self, console: list[str], *, forgotten: int = 0) -> CrossCheck:
-        """What a board says that logged these lines, less the first ones of its ring, beside what came."""
+        """The cross-check of a board that logged these lines, less the first ones of its ring, with those that came."""
         counts = Counter((level, int(at)) for at, level, _ in self.records[forgotten:])
         answer = [f"{count:7d} <{level}>[{second:5d}" for (level, second), count in counts.items()]
         files = (f"cmdline:{self.cmdline}", "sys/kernel/printk:1\t4\t1\t7")

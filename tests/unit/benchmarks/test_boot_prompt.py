@@ -530,3 +530,18 @@ def test_a_prompt_that_is_not_known_is_named_when_the_board_hangs(end: bytes, hi
     with pytest.raises(BoardTransientError, match=hint) as raised:
         until_it_hangs()
     assert raised.value.failure == "hang_before_login"
+
+
+def test_a_stage_that_seemed_to_come_twice_is_not_to_blame_for_a_kernel_that_hangs_later() -> None:
+    boot = Boot([(0.4, BEGIN + b"U-Boot 2023.01 (x)\r\n"), (1.0, KERNEL)])
+    with pytest.raises(BoardTransientError, match=r"^hung in") as raised:
+        boot.wait(60.0)
+    assert raised.value.failure == "hang_before_login"
+
+
+def test_a_panic_is_a_panic_although_a_program_printed_a_bootloaders_text_before() -> None:
+    with pytest.raises(BoardTransientError) as raised:
+        Boot(
+            [(0.5, BEGIN), (1.0, KERNEL), (2.0, STARTS[0]), (2.5, b"[    1.950000] Kernel panic - not syncing: x\r\n")]
+        )
+    assert raised.value.failure == "kernel_panic"

@@ -33,7 +33,7 @@ class Marker:
 
 
 def starts(*said: str) -> str:
-    """What becomes of a board that says these lines; "doubtful": a stage may have started over."""
+    """The outcome of a boot with these lines; "doubtful": a stage may have started over."""
     watched = Starts(AM62)
     for line in said:
         name = next((marker.name for marker in AM62.markers if re.search(marker.regex, line)), None)

@@ -1,4 +1,4 @@
-"""What the board knows of its boot against its moments, in runs of a simulated board."""
+"""The facts of a board against the moments of its boot, in runs of a simulated board."""
 
 from __future__ import annotations
 

@@ -183,55 +183,56 @@ class PromptInterleaved(Fault):
 
 
 @define(kw_only=True, eq=False)
-class PromptDamaged(Fault):
+class _AtPrompt(Fault):
+    """Changes the login prompt, once, and says something later."""
+
+    _computer: Computer | None = field(default=None, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        self._computer = computer if point == "login" else None
+        yield from ()
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        head, found, tail = data.partition(b"login: ")
+        if self._computer is None or not found:
+            return data
+        computer, self._computer = self._computer, None
+        now, later, pause_ms = self.change(computer, tail)
+        computer.machine.spawn(self._later(computer, later, pause_ms))
+        return head + now
+
+    def change(self, computer: Computer, tail: bytes) -> tuple[bytes, bytes, float]:
+        """Bytes in place of "login: " and the `tail` behind it, bytes for later, and the pause between them."""
+        raise NotImplementedError
+
+    def _later(self, computer: Computer, data: bytes, pause_ms: float) -> Program[None]:
+        yield Pause(round(pause_ms * NS_PER_MS))
+        yield Say(computer.console, data)
+
+
+@define(kw_only=True, eq=False)
+class PromptDamaged(_AtPrompt):
     """The login prompt comes with a wrong character, and once more later."""
 
     name: ClassVar[str] = "prompt_damaged"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("prompt_again",), "test", transient=True)
     again_ms: float = field(default=5000.0, validator=validators.ge(0.0))
-    _computer: Computer | None = field(default=None, init=False)
 
-    def at(self, point: str, computer: Computer) -> Program[None]:
-        self._computer = computer if point == "login" else None
-        yield from ()
-
-    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        head, found, tail = data.partition(b"login: ")
-        if self._computer is None or not found:
-            return data
-        computer, self._computer = self._computer, None
-        computer.machine.spawn(self._again(computer))
-        return head + found.replace(b"g", b"w") + tail  # one bit
-
-    def _again(self, computer: Computer) -> Program[None]:
-        yield Pause(round(self.again_ms * NS_PER_MS))
-        yield Say(computer.console, f"\r\n{computer.model.identity.hostname} login: ".encode())
+    def change(self, computer: Computer, tail: bytes) -> tuple[bytes, bytes, float]:
+        again = f"\r\n{computer.model.identity.hostname} login: ".encode()
+        return b"lowin: " + tail, again, self.again_ms  # one bit of the g
 
 
 @define(kw_only=True, eq=False)
-class PromptSplit(Fault):
+class PromptSplit(_AtPrompt):
     """The login prompt comes in two pieces, with a pause between them."""
 
     name: ClassVar[str] = "prompt_split"
     outcome: ClassVar[FaultOutcome] = FaultOutcome()
     pause_ms: float = field(default=120.0, validator=validators.ge(0.0))
-    _computer: Computer | None = field(default=None, init=False)
 
-    def at(self, point: str, computer: Computer) -> Program[None]:
-        self._computer = computer if point == "login" else None
-        yield from ()
-
-    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        head, found, tail = data.partition(b"login: ")
-        if self._computer is None or not found:
-            return data
-        computer, self._computer = self._computer, None
-        computer.machine.spawn(self._rest(computer, b"gin: " + tail))
-        return head + b"lo"
-
-    def _rest(self, computer: Computer, data: bytes) -> Program[None]:
-        yield Pause(round(self.pause_ms * NS_PER_MS))
-        yield Say(computer.console, data)
+    def change(self, _computer: Computer, tail: bytes) -> tuple[bytes, bytes, float]:
+        return b"lo", b"gin: " + tail, self.pause_ms
 
 
 @define(kw_only=True, eq=False)
