@@ -153,7 +153,7 @@ def rails_at_power_on(board: Board) -> Iterator[Callable[[PowerEdge], PowerEdge]
             try:
                 board.activate(board.rails, RAILS)
                 board.rails.check_clock()
-                sampler = sampling.enter_context(board.rails.sampling(Path(folder) / "power.trace"))
+                sampler = sampling.enter_context(board.rails.sampling(Path(folder) / "power.trace", reported=False))
             except BoardlabError as error:
                 _log.warning("the rails do not say when %s got its power: %s", board.board, error)
 

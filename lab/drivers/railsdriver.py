@@ -50,16 +50,22 @@ class RailsDriver(Driver):
         return config
 
     @Driver.check_active
-    def sampling(self, trace: Path, wanted: AdcRange = AdcRange.ACTIVE) -> AbstractContextManager[Sampler]:
+    def sampling(
+        self, trace: Path, wanted: AdcRange = AdcRange.ACTIVE, *, reported: bool = True
+    ) -> AbstractContextManager[Sampler]:
         """Sample the rails in a context (see `lab.rails.sampling`).
 
         If the console is on another host, the samples have stamps of that host's clock.
+
+        Args:
+            reported: see `RailsConfig`.
         """
+        config = attr.evolve(self.config, reported=reported)
         port, relation = self._port(), getattr(self._console(), "relation", None)
         if isinstance(port, RemotePort) and (relation is not None or not port.published.is_here):
             line = relation.line if relation is not None else ""
-            return port.rails_server().sampling(self.config, trace, wanted, line)
-        return sampling(self.config, trace, wanted)
+            return port.rails_server().sampling(config, trace, wanted, line)
+        return sampling(config, trace, wanted)
 
     def check_clock(self) -> None:
         """Make sure that one clock stamps samples and console moments.

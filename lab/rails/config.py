@@ -86,6 +86,7 @@ class RailsConfig:
             board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
         bus_khz: the I2C clock; it bounds the sampling rate.
         dut: the Automation Interface's name of the board, for `auto set dut`: one word, since a line break would begin another command.
+        reported: its samples and gaps count in the host's metrics; False: no energy is measured from them.
     """
 
     board: str
@@ -94,6 +95,7 @@ class RailsConfig:
     rails: tuple[RailConfig, ...]
     bus_khz: int = field(default=STANDARD_KHZ, validator=validators.in_(range(10, 5001)))
     dut: str = field(default="", validator=validators.matches_re(r"[!-~]*"))
+    reported: bool = True
 
     def __attrs_post_init__(self) -> None:
         names = [rail.name for rail in self.rails]

@@ -68,7 +68,9 @@ class SensorRecorder:
         self._sensor = sensor
         self._clock = clock
         self._reporter = (
-            None if runtime is None else StatusReporter(config.board, schedule, runtime / host_runtime.RAILS)
+            StatusReporter(config.board, schedule, runtime / host_runtime.RAILS)
+            if runtime is not None and config.reported
+            else None
         )
         self._told = SamplerStatus(config.board, str(path.absolute()), process.identity())
         self._samplers = None if runtime is None else runtime / host_runtime.SAMPLERS

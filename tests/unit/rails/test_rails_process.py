@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from support.prometheus_server import until
 from support.railsserved import hwmon
 
 from lab.errors import ConfigurationError
+from lab.host.runtime import RAILS, RailStatus, prepare, read_all
 from lab.rails import sampling
+from lab.rails.trace import Trace
 
 
 def test_a_wrong_wiring_is_said_in_one_line(tmp_path: Path) -> None:
@@ -18,3 +21,15 @@ def test_a_wrong_wiring_is_said_in_one_line(tmp_path: Path) -> None:
         pass
     assert "\n" not in str(raised.value)
     assert "Warning" not in str(raised.value)
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_samples_without_an_energy_are_not_in_the_hosts_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: bool
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(prepare(tmp_path / "runtime")))
+    config = evolve(hwmon(tmp_path), reported=reported)
+    with sampling(config, tmp_path / "power.trace") as sampler:
+        until(lambda: len(Trace.open(sampler.path).records) > 1, "it samples")
+        told = read_all(tmp_path / "runtime" / RAILS, RailStatus)
+    assert {status.board for status in told} == ({config.board} if reported else set())
