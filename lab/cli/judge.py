@@ -30,6 +30,7 @@ from lab.judge.verdicts import Verdict
 from lab.results.formatting import label, number
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
+from lab.results.standing_failures import FailureReader
 from lab.results.store import Store, open_store
 from lab.shown import echo, echo_json, echo_text, table
 
@@ -99,7 +100,7 @@ def run_command(
 ) -> None:
     """Judge a run's numbers by its board's earlier runs.
 
-    Status 1: a number is worse, for sure, and not muted.
+    Status 1: a number is worse, for sure, and not muted; or all cycles failed.
     """
     from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
@@ -109,6 +110,7 @@ def run_command(
     with open_store(db, create=False) as store:
         judged = judge_run(store, number_of(store, run))
         verdicts = verdicts_with(store, judged.run.id)
+        failed = summary.failed_cycles(store, judged.run.id)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
@@ -121,11 +123,13 @@ def run_command(
             echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
         _show(verdicts if everything else [verdict for verdict in verdicts if reportable(verdict)])
         echo(_counted(verdicts))
+        if failed:
+            echo(f"{summary.all_failed(failed)}; look at their logs: lab results show {about.id} --log")
         if judged.asked:
             echo(
                 f"another run of the same image would tell more: pytest --lab-confirms {about.id} (lab run --judge does so by itself)"
             )
-    if any(verdict.alarms for verdict in verdicts):
+    if failed or any(verdict.alarms for verdict in verdicts):
         raise typer.Exit(1)
 
 
@@ -143,9 +147,9 @@ def list_command(
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """List open verdicts, the newest first.
+    """List open verdicts, the newest first, and standing failures.
 
-    These are numbers that moved or may have moved, neither reviewed nor muted.
+    Verdicts are on numbers that moved or may have moved, neither reviewed nor muted.
     """
     began = None if since is None else instant(since)
     outcomes = (*CALLED, UNSURE)
@@ -155,7 +159,13 @@ def list_command(
     verdicts = [verdict for verdict in found if everything or verdict.open]
     if as_json:
         echo_json([text.document(verdict) for verdict in verdicts])
-    elif verdicts:
+        return
+    with watch(db).snapshot() as snapshot:
+        failures, _ = FailureReader().read(snapshot, dt.datetime.now(dt.UTC))
+    for each in failures:
+        if board in {None, each.board}:
+            echo(f"failing: {text.failing_title(each)}")
+    if verdicts:
         _show(verdicts)
     else:
         echo(f"no {'verdicts that call something' if everything else 'open verdicts'} in {where}")

@@ -15,7 +15,7 @@ from attrs import asdict, frozen
 
 from lab.benchmarks.identity import from_document
 from lab.judge.flows import flow_remark
-from lab.results.history import RunNumbers
+from lab.results.history import Item, RunNumbers
 from lab.results.records import PUBLISHED
 from lab.results.series import run_head, runs_before
 from lab.results.snapshot import RunHead, StoreSnapshot
@@ -168,10 +168,27 @@ def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
 def causes(numbers: RunNumbers) -> dict[str, str]:
     """The known causes (`lab.judge.history.CAUSES`) of a run.
 
-    The image is the hashes of its files; without them, the software is the version lines of U-Boot and the kernel. User
+    The image is the hashes of its files, the content that of the provisioned media; without an image, the software is the version lines of U-Boot and the kernel. User
     space is what the board says of it. The serial number of its device tree identifies a board, else its MAC addresses.
     """
     return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
+
+
+def contents(known: Mapping[str, str]) -> dict[str, str]:
+    """Medium -> what was provisioned there, by a run's causes."""
+    parts = (part.partition(" ") for part in known.get("content", "").split("; ") if part)
+    return {medium: digest for medium, _, digest in parts}
+
+
+def causes_at(known: Mapping[str, str], item: Item) -> Mapping[str, str]:
+    """A run's causes for a number of one medium: only what was provisioned on that counts."""
+    medium = dict(item).get("medium")
+    if medium is None or "content" not in known:
+        return known
+    digest = contents(known).get(medium)
+    return {name: value for name, value in known.items() if name != "content"} | (
+        {"content": digest} if digest else {}
+    )
 
 
 def causes_of(release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -200,6 +217,7 @@ def _known(
     build = build_of(provenance, details)
     yield "image", build.images
     yield "software", "" if build.images else "; ".join(line for line in (build.kernel, build.uboot) if line)
+    yield "content", _content(provenance)
     yield "user_space", build.user_space
     yield "release", release
     identities = [from_document(each.get("identity")) for each in details]
@@ -209,6 +227,14 @@ def _known(
     yield "adapter", next((str(port.get("adapter") or "") for port in ports if isinstance(port, Mapping)), "")
     yield "host", str(provenance.get("host") or "")
     yield "tester", str(provenance.get("tester") or "")
+
+
+def _content(provenance: Mapping[str, Any]) -> str:
+    """Each medium with the digest of what was provisioned on it."""
+    media = provenance.get("provisioned")
+    found = media.items() if isinstance(media, Mapping) else ()
+    digests = ((medium, str(each.get("content") or "")) for medium, each in sorted(found) if isinstance(each, Mapping))
+    return "; ".join(f"{medium} {digest[:_SHORT]}" for medium, digest in digests if digest)
 
 
 def _setup(details: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

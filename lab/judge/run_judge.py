@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.runtime import check_owner
-from lab.judge.builds import causes
+from lab.judge.builds import causes, causes_at, contents
 from lab.judge.history import CAUSES, CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
@@ -107,7 +107,7 @@ class Cohort:
                     high=words.high,
                     mode=words.mode,
                     reruns=words.reruns,
-                    differs={} if since is None else dict(self._differences(since)),
+                    differs={} if since is None else dict(self._differences(since, self.items[row])),
                 )
                 found.append(Judged(verdict, self.items[row]))
         return found
@@ -122,13 +122,16 @@ class Cohort:
         values = readings.values if readings else ()
         samples = np.array([*values, *([np.nan] * _failed(first, item))], dtype=np.float64)
         again = (each.numbers[number].values for each in runs[1:] if number in each.numbers)
-        return HistoryRun(samples, known, tuple(np.array(values, dtype=np.float64) for values in again))
+        return HistoryRun(
+            samples, causes_at(known, item), tuple(np.array(values, dtype=np.float64) for values in again)
+        )
 
-    def _differences(self, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    def _differences(self, since: int, item: Item) -> Iterator[tuple[str, tuple[str, str]]]:
         """Causes that differ between a change's run and the last one before."""
+        seen = [causes_at(known, item) for known in self.known[: since + 1]]
         for cause in CAUSES:
-            now = self.known[since].get(cause)
-            before = next((known[cause] for known in reversed(self.known[:since]) if cause in known), None)
+            now = seen[since].get(cause)
+            before = next((known[cause] for known in reversed(seen[:since]) if cause in known), None)
             if now is not None and before is not None and now != before:
                 yield cause, (before, now)
 
@@ -391,6 +394,8 @@ def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
     first, second = causes(one), causes(other)
     same = all(first.get(cause) == second.get(cause) for cause in ("image", "software", "release"))
     known = first.keys() & second.keys() & {"user_space"}  # a board may not say it
+    media, others = contents(first), contents(second)
+    same &= all(media[medium] == others[medium] for medium in media.keys() & others.keys())
     return same and all(first[cause] == second[cause] for cause in known)
 
 

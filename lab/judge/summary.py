@@ -13,6 +13,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
+from lab.results.history import read_numbers
 from lab.results.records import Run
 from lab.results.store import Store
 from lab.shown import environment, plain
@@ -20,8 +21,9 @@ from lab.shown import environment, plain
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 _UNCHANGED: Final = "unchanged"
-_NO_SAMPLES: Final = "no samples, since all cycles failed"
+_NO_SAMPLES: Final = "not measured, since all cycles failed"
 _UNSURE: Final = "unsure: a rerun is asked for"
+_WEIGHTS: Final = ("regression", _NO_SAMPLES, _UNSURE, "environment", "improvement")  # of a headline's parts
 _WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}
 
 
@@ -31,6 +33,7 @@ class VerdictSummary:
 
     Attributes:
         changes: the unmuted ones. muted: number of muted changes.
+        failed: number of failed cycles of a run without a good one; 0: some were good.
         others: other outcomes by label -> their count. needs: runs that numbers without a history need.
     """
 
@@ -39,20 +42,20 @@ class VerdictSummary:
     muted: int
     others: Mapping[str, int]
     needs: str = ""
+    failed: int = 0
 
     @property
     def verdict(self) -> str:
-        """The first line."""
-        counts = Counter({change.outcome: 0 for change in self.changes})
+        """The first line: what weighs most comes first."""
+        counts = Counter[str]()
         for change in self.changes:
             counts[change.outcome] += len(change.verdicts)
-        found = [_counted(outcome, counts[outcome]) for outcome in CALLED if counts[outcome]]
-        if _NO_SAMPLES in self.others:
-            found.append(_counted(_NO_SAMPLES, self.others[_NO_SAMPLES]))
+        counts[_UNSURE] = self.others.get(_UNSURE, 0)
+        counts[_NO_SAMPLES] = 0 if self.failed else self.others.get(_NO_SAMPLES, 0)
+        found = [all_failed(self.failed)] if self.failed else []
+        found += [_counted(outcome, counts[outcome]) for outcome in _WEIGHTS if counts[outcome]]
         if found:
             text = "; ".join(found)
-        elif _UNSURE in self.others:
-            text = _counted(_UNSURE, self.others[_UNSURE])
         elif self.muted or _UNCHANGED in self.others:
             text = "Nothing moved"
         else:
@@ -76,21 +79,33 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     """
     verdicts = verdicts_with(store, run_id)
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
-    return summary(store.run(run_id), verdicts, {run.id: Began(run.id, run.started_at, run.release) for run in runs})
+    began = {run.id: Began(run.id, run.started_at, run.release) for run in runs}
+    return summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
 
 
-def summary(run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> VerdictSummary:
+def failed_cycles(store: Store, run_id: int) -> int:
+    """The number of a run's failed cycles if none was good; else 0."""
+    (run,) = read_numbers(store, [run_id])
+    return 0 if run.numbers else sum(run.failed.values())
+
+
+def summary(
+    run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, Began], failed: int = 0
+) -> VerdictSummary:
     """Build a run's summary.
 
     Args:
         verdicts: all of this run, and those of earlier runs found with it. began: their changes' first runs by id.
+        failed: number of its failed cycles if none was good.
     """
     every = list(verdicts)
     called = [verdict for verdict in every if verdict.outcome in CALLED]
     unmuted = [verdict for verdict in called if verdict.muted is None]
     counts = Counter(verdict.outcome for verdict in every)
     others = {_WORDS.get(name, name): counts[name] for name in OUTCOMES if counts[name] and name not in CALLED}
-    return VerdictSummary(run, tuple(changes(unmuted, began)), len(called) - len(unmuted), others, needs(every))
+    return VerdictSummary(
+        run, tuple(changes(unmuted, began)), len(called) - len(unmuted), others, needs(every), failed
+    )
 
 
 def render(summary: VerdictSummary, form: Form, evidence: EvidenceLinks) -> str:
@@ -121,6 +136,11 @@ def write(summary: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file") from error
+
+
+def all_failed(cycles: int) -> str:
+    """The sentence on a run without a good cycle."""
+    return "the only cycle failed" if cycles == 1 else f"all {cycles} cycles failed"
 
 
 def _counted(outcome: str, count: int) -> str:

@@ -11,8 +11,9 @@ from attrs import frozen
 from lab.judge.history.model import Bools, Constants, Floats, HistoryRun, Ints, Series
 
 _NAMES: Final = frozenset(
-    {"image", "software", "user_space"}
+    {"image", "content", "software", "user_space"}
 )  # causes by which two runs of one label can be told apart
+_DIGESTS: Final = frozenset({"image", "content"})  # equal ones prove that two runs had the same
 _SOFTWARE: Final = _NAMES | {"release"}  # causes of which each change is a new image
 
 
@@ -63,7 +64,8 @@ class Provenance:
         """Take the next run: (new image, image known, variance of swaps)."""
         known, before = run.provenance, self._last
         changed = {cause for cause, value in known.items() if before.get(cause, value) != value}
-        is_same = "image" in known and before.get("image") == known["image"] and "user_space" not in changed
+        is_same = any(cause in known and before.get(cause) == known[cause] for cause in _DIGESTS)
+        is_same &= changed.isdisjoint({*_DIGESTS, "user_space"})
         new_image = not is_same and not changed.isdisjoint(_SOFTWARE)
         sizes = (
             self._known.swap_board if cause == "board" else self._known.swap_other for cause in changed - _SOFTWARE

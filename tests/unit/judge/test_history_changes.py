@@ -124,6 +124,25 @@ def test_another_user_space_alone_is_another_image(image: dict[str, str]) -> Non
     assert call.differs == {"user_space": ("BUILD_ID=7", "BUILD_ID=8")}
 
 
+@pytest.mark.parametrize(
+    ("content", "outcome"),
+    [(("sha-1", "sha-2"), Outcome.REGRESSION), (("sha-1", "sha-1"), Outcome.ENVIRONMENT)],
+    ids=["another root file system", "the same root file system"],
+)
+@pytest.mark.parametrize("image", [{}, {"image": "sha256 of the boot loaders"}])
+def test_the_digest_of_what_was_provisioned_decides(
+    image: dict[str, str], content: tuple[str, str], outcome: Outcome
+) -> None:
+    at = 87
+    plain = history(step=0.02, at=at)
+    runs = (
+        evolve(run, provenance={**image, "release": f"11.0{night >= at:d}", "content": content[night >= at]})
+        for night, run in enumerate(plain.runs)
+    )
+    (call,) = calls(evolve(plain, runs=tuple(runs)))
+    assert (call.outcome, call.since) == (outcome, at)
+
+
 @pytest.mark.parametrize("cause", ["board", "card", "adapter", "host", "tester"])
 def test_a_swap_that_moves_the_number_is_the_environments_and_names_the_swap(cause: str) -> None:
     swapped = with_cause(with_cause(history(step=0.01, at=87), cause, "old", 0), cause, "new", 87)

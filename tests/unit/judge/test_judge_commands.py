@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -81,13 +82,32 @@ def test_a_regression_of_a_night_that_was_not_judged_is_status_1_and_in_the_summ
     assert [each["run"] for each in lab.json("list")] == [lab.second]
 
 
-def test_a_run_whose_cycles_all_failed_is_not_said_to_be_unmoved(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("media", [("sd",), ("sd", "emmc")])
+@pytest.mark.parametrize("before", [0, 9])
+def test_a_run_whose_cycles_all_failed_says_so_everywhere(
+    lab: Lab, tmp_path: Path, before: int, media: tuple[str, ...]
+) -> None:
+    nights_ago = dt.datetime.now(dt.UTC) - DAY * (before + 1)
     with open_store(lab.db) as store:
-        Nights(store, board="0043").quiet(9)
-        Nights(store, board="0043").run(boots=0, failed=4)
-    lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
+        nights = Nights(store, board="0043", now=nights_ago)
+        nights.quiet(before, media=media)
+        nights.run(boots=0, failed=4, media=media)
+    code, said = lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
+    assert code == 1
+    assert f"all {4 * len(media)} cycles failed; look at their logs: lab results show " in said
     headline = (tmp_path / "verdict.txt").read_text().splitlines()[0]
-    assert headline.startswith("No samples, since all cycles failed: 1 number (run ")
+    assert headline.startswith(f"All {4 * len(media)} cycles failed (run ")
+    assert "failing: 0043: release 11.01 does not boot" in lab("list")[1]
+    assert "0043" not in lab("list", "--board", "0042")[1]
+
+
+def test_a_run_with_one_good_boot_did_not_fail(lab: Lab) -> None:
+    with open_store(lab.db) as store:
+        nights = Nights(store, board="0043")
+        nights.quiet(9)
+        nights.run(boots=1, failed=4)
+    code, said = lab("run", "latest")
+    assert (code, "cycles failed" in said) == (0, False)
 
 
 def test_a_run_without_a_history_says_what_it_needs(lab: Lab, tmp_path: Path) -> None:

@@ -93,6 +93,25 @@ def test_another_release_is_the_suspect_where_only_lines_of_its_software_are_kno
     ]
 
 
+def provisioned(**contents: str) -> dict[str, object]:
+    """A run's provenance, where these media were provisioned."""
+    return {"provisioned": {medium: {"content": content * 20} for medium, content in contents.items()}}
+
+
+def test_another_content_of_the_measured_medium_is_another_image_and_of_another_medium_none(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    for night in range(QUIET):
+        nights.run(provenance=provisioned(sd="old", **({"emmc": "one"} if night % 2 else {})))
+    runs = [nights.run(1.04, provenance=provisioned(sd="new", emmc="one")) for _ in range(2)]
+    called = [v for v in (only(judge_run(store, run, remember=remembered)) for run in runs) if v.direction]
+    assert [(v.outcome, v.since_run, v.differs) for v in called] == [
+        ("regression", runs[0], {"content": ("oldoldoldold", "newnewnewnew")})
+    ]
+    rerun = nights.run(1.1, provenance=provisioned(sd="new", emmc="two"))
+    assert only(judge_run(store, rerun, remember=remembered)).outcome != "regression", "the card has what it had"
+
+
 @pytest.mark.parametrize("judged_before", [False, True], ids=["nothing was judged before", "the night before was"])
 def test_a_change_of_a_night_that_was_not_judged_is_reported_once(
     store: Store, nights: Nights, remembered: Path, tmp_path: Path, judged_before: bool

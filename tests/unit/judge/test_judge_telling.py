@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -117,10 +118,29 @@ def test_the_first_line_says_the_verdict_and_muted_ones_are_counted(form: Form) 
     text = render(summary(a_run(), verdicts, BEGAN), form, NOWHERE)
     shown = re.sub(r"<head>.*</head>|<[^>]*>", "", text, flags=re.DOTALL).strip() if form == "html" else text
     assert shown.splitlines()[0].strip("*") == (
-        "Regression: 1 number; improvement: 1 number (run 12, am62x-1, release 11.02)"
+        "Regression: 1 number; unsure: a rerun is asked for: 1 number; improvement: 1 number "
+        "(run 12, am62x-1, release 11.02)"
     )
     assert "quiet.metric" not in text
     assert "Besides: 1 unsure: a rerun is asked for, 1 no history, 2 unchanged, 1 moved and muted." in text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_headline_begins_with_what_weighs_most(seed: int) -> None:
+    parts = {
+        "regression": moved("a.x"),
+        "not measured, since all cycles failed": still("no samples"),
+        "unsure: a rerun is asked for": still("unsure: rerun asked"),
+        "environment": moved("b.x", outcome="environment"),
+        "improvement": moved("c.x", outcome="improvement", effect=-0.05),
+    }
+    dice = random.Random(seed)
+    names = dice.sample(list(parts), dice.randint(1, len(parts)))
+    failed = dice.choice([0, 1, 7])
+    headline = summary(a_run(), [parts[name] for name in names] + [still()], BEGAN, failed).verdict
+    wanted = [f"{name}: 1 number" for name in parts if name in names and not (failed and name.startswith("not"))]
+    begin = {0: [], 1: ["the only cycle failed"], 7: ["all 7 cycles failed"]}[failed]
+    assert headline.partition(" (run")[0].lower() == ("; ".join([*begin, *wanted]) or "nothing moved")
 
 
 @pytest.mark.parametrize("form", FORMS)
