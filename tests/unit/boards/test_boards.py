@@ -132,6 +132,17 @@ def test_every_fact_about_a_vendors_board_says_where_it_is_from() -> None:
         assert facts - board.references.keys() == set(), board.name
 
 
+def test_a_quiet_kernel_is_not_called_hung() -> None:
+    silence_s = {
+        (board.name, version): board.timeouts.hang_silence_s - published.max
+        for board in map(boards.load, boards.shipped())
+        for version, release in board.releases.items()
+        for published in release.published.boot_s.values()
+    }
+    assert len(silence_s) >= 5
+    assert {each: left_s for each, left_s in silence_s.items() if left_s < 5} == {}
+
+
 def test_a_lab_has_types_of_its_own(board_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOARDLAB_BOARD_TYPES", str(board_file.parent))
     assert boards.load("x").title == "X"
