@@ -61,6 +61,9 @@ _URGENT: Final = 4  # lines at lower levels come even with `quiet`
 _COUNT: Final = re.compile(r"(\d{1,6}) <(\d{1,3})>\[ *(\d{1,9})")
 _STAMPED: Final = re.compile(r"\[ *(\d{1,9})(\.\d{6}\][^\r\n]*)")  # a program's line may be before it
 _KNOWN: Final = 3  # boots of the run, from which on its median says something
+_TAINTS: Final = (
+    1 << 7 | 1 << 9 | 1 << 14
+)  # an oops, a warning, a soft lockup (Documentation/admin-guide/tainted-kernels.rst)
 _UBOOT: Final = "u-boot"
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
@@ -135,7 +138,7 @@ class CrossCheck:
         """Doubts of the boot's numbers."""
         found = {
             Flag.NOT_CROSS_CHECKED: self.getty() is None,
-            Flag.KERNEL_ERRORS: bool(self.facts.errors),
+            Flag.KERNEL_ERRORS: bool(self.facts.errors or self.facts.failed or (self.facts.taint or 0) & _TAINTS),
             Flag.CONSOLE_OVERRUN: self.lost_lines >= LOST_LINES,
         }
         return frozenset(flag for flag, holds in found.items() if holds)

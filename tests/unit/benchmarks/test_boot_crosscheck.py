@@ -105,6 +105,24 @@ def test_what_is_missing_or_garbled_is_unknown(answers: tuple[tuple[str, ...], .
     assert CrossCheck.of(facts, 0, moment("uptime", 1)) is None
 
 
+@pytest.mark.parametrize(
+    ("part", "line", "flagged"),
+    [
+        (1, "sys/kernel/tainted:512", True),
+        (1, "sys/kernel/tainted:4224", True),
+        (1, "sys/kernel/tainted:4097", False),  # modules that are proprietary or out of the tree
+        (2, "foo.service loaded failed failed A service", True),
+        (3, "<2>[    1.000000] rcu: INFO: rcu_sched self-detected stall on CPU", True),
+    ],
+)
+def test_trouble_that_the_console_need_not_show_is_a_flag(part: int, line: str, *, flagged: bool) -> None:
+    well = [ANSWERS[0], ANSWERS[1], ANSWERS[2][:-1], ()]
+    answers = well.copy()
+    answers[part] = (*(each for each in well[part] if not each.startswith(line.partition(":")[0])), line)
+    flags = [CrossCheck(read_facts(each), (0, 0)).flags for each in (well, answers)]
+    assert [Flag.KERNEL_ERRORS in each for each in flags] == [False, flagged]
+
+
 @pytest.mark.parametrize("name", ["(a (b) c)", "(x) y)"])
 def test_a_process_may_have_any_name(name: str) -> None:
     own = SELF.replace("(cat)", name)
