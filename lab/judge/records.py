@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from lab.errors import TestStableError
 from lab.results.records import Run
@@ -26,16 +26,34 @@ OUTCOMES: Final[tuple[OutcomeName, ...]] = (
 CALLED: Final[tuple[OutcomeName, ...]] = ("regression", "improvement", "environment")  # the number moved
 UNSURE: Final[OutcomeName] = "unsure: rerun asked"
 OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", UNSURE)  # a person should look
+DRIFT: Final = "drift"  # of `differs`: the change is a sum of small steps from that run to this one
 _LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
 
 
-def is_undone(effect: float, since: float) -> bool:
-    """True if later changes took back at least half of a change.
+@define
+class Later:
+    """Later changes of a number, read from the newest to the oldest.
 
-    Args:
-        since: the sum of the later ones, relative as `effect`.
+    A drift is a sum with some of the others in it: it is not added to them.
     """
-    return effect * (effect + since) <= effect**2 * _LEFT
+
+    _steps: float = 0.0
+    _drift: float | None = None  # of the newest
+
+    def add(self, effect: float, *, crept: bool) -> None:
+        """Add the next older change; `effect`: relative."""
+        if not crept:
+            self._steps += effect
+        elif self._drift is None:
+            self._drift = effect
+
+    def undoes(self, effect: float, *, crept: bool) -> bool:
+        """True if later changes took back at least half of one, or a later drift has this one in it."""
+        if crept and self._drift is not None:
+            return True
+        drift = self._drift or 0.0
+        since = self._steps + (drift if drift * effect < 0 else 0.0)
+        return effect * (effect + since) <= effect**2 * _LEFT
 
 
 @frozen
@@ -50,7 +68,7 @@ class NewVerdict:
         effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval; None of a mode.
         mode: the change is a new mode of single boots; the effect is then the distance of the modes.
         reruns: number of further runs of the same image and night that were used.
-        differs: cause -> (before, since), of the run before `since_run` and that one.
+        differs: cause -> (before, since), of the run before `since_run` and that one; only DRIFT: both runs of a drift.
     """
 
     metric: str
@@ -78,6 +96,11 @@ class NewVerdict:
         """Metric, version and sorted parameters, which identify its number."""
         return self.metric, self.version, tuple(sorted(self.params.items()))
 
+    @property
+    def crept(self) -> bool:
+        """True if the change is the sum of small steps."""
+        return DRIFT in self.differs
+
 
 @frozen(kw_only=True)
 class StoredVerdict(NewVerdict):
@@ -86,7 +109,7 @@ class StoredVerdict(NewVerdict):
     Attributes:
         run: the run that was judged.
         unit, better: of the metric, as it was defined then.
-        outdated: a rerun was requested, and a later run has a verdict on the number.
+        outdated: a rerun was requested, and a later run has a verdict on the number; or a drift that went on to a later run.
         review: a person's decision on the run since; None: none.
         muted: end of its mute; None: not muted (now, or at the requested instant).
     """

@@ -90,6 +90,7 @@ def as_json(verdict: StepVerdict) -> dict[str, Any]:
         "low": verdict.low,
         "high": verdict.high,
         "mode": verdict.mode,
+        "crept": verdict.crept,
         "differs": {cause: list(both) for cause, both in verdict.differs.items()},
     }
 

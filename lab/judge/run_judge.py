@@ -27,7 +27,7 @@ from lab.judge.builds import causes, causes_at, contents
 from lab.judge.history import CAUSES, CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
-from lab.judge.records import UNSURE, NewVerdict
+from lab.judge.records import DRIFT, UNSURE, NewVerdict
 from lab.judge.store import read_verdicts, reviews, write_verdicts
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
@@ -107,7 +107,7 @@ class Cohort:
                     high=words.high,
                     mode=words.mode,
                     reruns=words.reruns,
-                    differs={} if since is None else dict(self._differences(since, self.items[row])),
+                    differs=self._causes(since, words.crept, self.items[row]),
                 )
                 found.append(Judged(verdict, self.items[row]))
         return found
@@ -125,6 +125,13 @@ class Cohort:
         return HistoryRun(
             samples, causes_at(known, item), tuple(np.array(values, dtype=np.float64) for values in again)
         )
+
+    def _causes(self, since: int | None, crept: bool, item: Item) -> Mapping[str, tuple[str, str]]:
+        if since is None:
+            return {}
+        if crept:
+            return {DRIFT: (f"run {self.runs[since]}", f"run {self.runs[-1]}")}
+        return dict(self._differences(since, item))
 
     def _differences(self, since: int, item: Item) -> Iterator[tuple[str, tuple[str, str]]]:
         """Causes that differ between a change's run and the last one before."""

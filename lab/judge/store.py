@@ -14,15 +14,16 @@ from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.records import (
     CALLED,
+    DRIFT,
     UNSURE,
     Began,
     Decision,
+    Later,
     Mute,
     NewVerdict,
     OutcomeName,
     Review,
     StoredVerdict,
-    is_undone,
 )
 from lab.results import rows
 from lab.results.history import Item, item_of
@@ -88,10 +89,12 @@ def _called(session: Session, run: RunRow) -> Sequence[VerdictRow]:
 def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
     """True if a verdict is on a change found at a run.
 
-    They have one number, one direction, and overlapping runs.
+    They have one number, one direction, and overlapping runs. A later verdict on a drift has the earlier ones in it.
     """
     same = (row.metric, row.version, item_of(row.params), row.direction) == (*found.number, found.direction)
     since, began = row.since_run or row.run_id, found.since_run or run_id
+    if found.crept or DRIFT in row.differs:
+        return same and found.crept and DRIFT in row.differs and began <= row.run_id and run_id <= row.run_id
     return same and since <= run_id and began <= row.run_id
 
 
@@ -107,12 +110,16 @@ def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
     same = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
     series = (run.board_type, run.kind)
     found: dict[object, list[StoredVerdict]] = {}
-    later = {verdict.number: _size(verdict) for verdict in own if verdict.direction}
+    later: dict[object, Later] = {}
+    for verdict in own:
+        if verdict.direction:
+            later.setdefault(verdict.number, Later()).add(_size(verdict), crept=verdict.crept)
     for verdict in same:
         if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == series:
-            since = later.get(verdict.number, 0.0)
-            later[verdict.number] = since + _size(verdict)
-            if not is_undone(_size(verdict), since):
+            since = later.setdefault(verdict.number, Later())
+            over = since.undoes(_size(verdict), crept=verdict.crept)
+            since.add(_size(verdict), crept=verdict.crept)
+            if not over:
                 found.setdefault(verdict.number, []).append(verdict)
     remaining = [verdict for verdict in own if verdict.direction or verdict.number not in found]
     return [*remaining, *(verdict for verdict in same if verdict in found.get(verdict.number, ()))]
@@ -243,37 +250,43 @@ def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
     }
 
 
-def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str, int, Item], int]:
-    """Each number's latest judged run, for verdicts that request a rerun."""
-    asking = [row for row in rows if row.outcome == UNSURE]
-    if not asking:
+def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, ...], int]:
+    """Latest run of numbers with a request or a drift: any judged one, or with a drift.
+
+    Keys end with True for a drift.
+    """
+    wanted = [row for row in rows if row.outcome == UNSURE or DRIFT in row.differs]
+    if not wanted:
         return {}
     number = (RunRow.board_type, RunRow.board, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
-    wanted = (
-        select(*number, func.max(VerdictRow.run_id))
-        .join(VerdictRow.run)
-        .where(
-            VerdictRow.run_id >= min(row.run_id for row in asking),
-            VerdictRow.metric.in_({row.metric for row in asking}),
-        )
-        .group_by(*number)
+    later = (
+        VerdictRow.run_id >= min(row.run_id for row in wanted),
+        VerdictRow.metric.in_({row.metric for row in wanted}),
     )
-    return {
-        (board_type, board, metric, version, item_of(params)): run_id
-        for board_type, board, metric, version, params, run_id in session.execute(wanted)
+    judged = select(*number, func.max(VerdictRow.run_id)).join(VerdictRow.run).where(*later).group_by(*number)
+    found: dict[tuple[object, ...], int] = {
+        (board_type, board, metric, version, item_of(params), False): run_id
+        for board_type, board, metric, version, params, run_id in session.execute(judged)
     }
+    called = select(*number, VerdictRow.run_id, VerdictRow.differs).join(VerdictRow.run)
+    called = called.where(*later, VerdictRow.outcome.in_(CALLED)).order_by(VerdictRow.run_id)
+    for board_type, board, metric, version, params, run_id, differs in session.execute(called):
+        if DRIFT in differs:
+            found[board_type, board, metric, version, item_of(params), True] = run_id
+    return found
 
 
 def _verdict(
     row: VerdictRow,
     reviews: Mapping[int, Review],
     mutes: Sequence[Mute],
-    latest: Mapping[tuple[str, str, str, int, Item], int],
+    latest: Mapping[tuple[object, ...], int],
     at: dt.datetime,
 ) -> StoredVerdict:
     rows.whole(row)
     run, metric = rows.run(row.run), rows.metric(row.definition)
-    number = (run.board_type, run.board, row.metric, row.version, item_of(row.params))
+    crept = DRIFT in row.differs
+    number = (run.board_type, run.board, row.metric, row.version, item_of(row.params), crept)
     return rows.record_of(
         StoredVerdict,
         row,
@@ -281,7 +294,7 @@ def _verdict(
         run=run,
         unit=metric.unit,
         better=metric.better,
-        outdated=row.outcome == UNSURE and latest.get(number, row.run_id) > row.run_id,
+        outdated=(crept or row.outcome == UNSURE) and latest.get(number, row.run_id) > row.run_id,
         review=reviews.get(row.run_id),
         muted=next((each for each in mutes if each.covers(run.board, row.metric, row.params, at)), None),
     )
@@ -346,12 +359,13 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
         VerdictRow.outcome,
         VerdictRow.direction,
         VerdictRow.effect,
+        VerdictRow.differs,
         RunRow.board_type,
         RunRow.board,
         RunRow.kind,
     )
     wanted = wanted.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), RunRow.started_at >= since)
-    later: dict[tuple[Any, ...], float] = {}  # number -> by how much it moved since
+    later: dict[tuple[Any, ...], Later] = {}
     for row in session.execute(wanted.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
         series = (row.board_type, row.board, row.kind)
         decided = reviews.get(row.run_id)
@@ -359,8 +373,9 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
             continue
         number = (*series, row.metric, row.version, tuple(sorted(row.params.items())))
         effect = row.direction if row.effect is None else row.effect
-        undone = is_undone(effect, later.get(number, 0.0))
-        later[number] = effect + later.get(number, 0.0)
+        since_then, crept = later.setdefault(number, Later()), DRIFT in row.differs
+        undone = since_then.undoes(effect, crept=crept)
+        since_then.add(effect, crept=crept)
         if row.outcome in _TOLD and not undone and decided is None and row.run_id > accepted.get(series, 0):
             yield row.id
 

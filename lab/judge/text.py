@@ -17,7 +17,7 @@ from attrs import AttrsInstance, asdict, evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.failures import BOOT_FAILURES
-from lab.judge.records import CALLED, Began, StoredVerdict
+from lab.judge.records import CALLED, DRIFT, Began, StoredVerdict
 from lab.results.formatting import anchor, decimals, label
 from lab.results.standing_failures import Failing
 from lab.shown import plain
@@ -30,6 +30,7 @@ _MOST_DECIMALS: Final = 2  # of per cent
 _NAMES: Final = {"regression": "Regression", "improvement": "Improvement", "environment": "Environment"}
 _PANIC: Final = re.compile(r"^Kernel panic - not syncing: |!? exitcode=0x[0-9a-f]+.*$")
 _LINE: Final = 100  # characters of a console's line in a title
+_SMALL_STEPS: Final = "no single cause: many small steps"
 _HASH: Final = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
 
 
@@ -59,8 +60,10 @@ class VerdictChange:
         """The verdict in one line: outcome, board, number, size, first run."""
         first, more = self.verdicts[0], len(self.verdicts) - 1
         also = f" and {more} more number{'s' * (more > 1)}" if more else ""
-        changed = f" ({', '.join(self.differs)} changed)" if self.outcome == "environment" and self.differs else ""
-        return f"{_NAMES[self.outcome]} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, since run {self.began.run}"
+        named = self.outcome == "environment" and self.differs and not first.crept
+        changed = f" ({', '.join(self.differs)} changed)" if named else ""
+        since = f"{'in small steps ' * first.crept}since run {self.began.run}"
+        return f"{_NAMES[self.outcome]} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
 
     @property
     def lines(self) -> list[str]:
@@ -191,6 +194,8 @@ def _since(failing: Failing) -> str:
 
 def differing(differs: Mapping[str, tuple[str, str]]) -> str:
     """The differences in one line."""
+    if DRIFT in differs:
+        return _SMALL_STEPS
     found = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in differs.items()]
     return "; ".join(found) or "nothing that is known"
 
@@ -261,6 +266,8 @@ def interval(verdict: StoredVerdict) -> str:
 
 def differences(verdict: StoredVerdict) -> str:
     """The known differences in one line, e.g. `board: A, was B`."""
+    if verdict.crept:
+        return _SMALL_STEPS
     return "; ".join(f"{what}: {now}, was {was}" for what, (was, now) in verdict.differs.items())
 
 
@@ -283,7 +290,7 @@ def sentence(verdict: StoredVerdict) -> str:
     differs = differences(verdict) or "nothing that is known of the runs differs"
     return (
         f"{name(verdict)} on {verdict.run.board}: {verdict.outcome}, {size(verdict)}, {direction}, "
-        f"since run {verdict.since_run} (n = {verdict.n}); {differs}"
+        f"{'in small steps ' * verdict.crept}since run {verdict.since_run} (n = {verdict.n}); {differs}"
     )
 
 

@@ -44,6 +44,8 @@ def verdict(series: Series, t: int, result: Said, row: int, has: bool) -> StepVe
     if found.since is None:
         return found
     n = sum(len(run.samples) for run in series.runs[found.since : t + 1])
+    if found.crept:
+        return evolve(found, n=n)
     return evolve(found, n=n, differs=dict(_differences(series, found.since)))
 
 
@@ -79,6 +81,7 @@ def outcome(name: str, t: int, result: Said, row: int, has: bool, *, higher_is_b
         low=None if mode else _relative(effect - error),
         high=None if mode else _relative(effect + error),
         mode=mode,
+        crept=bool(result.crept[row]),
     )
 
 

@@ -63,6 +63,7 @@ class StepVerdict:
         n: samples since then.
         effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval.
         mode: the change is a new mode of single boots; the effect is then the modes' distance, and has no interval.
+        crept: the change is the sum of small steps.
         differs: cause -> (before, since), of causes known of both runs.
     """
 
@@ -76,6 +77,7 @@ class StepVerdict:
     low: float | None = None
     high: float | None = None
     mode: bool = False
+    crept: bool = False
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
 
 
@@ -220,6 +222,17 @@ class Constants:
     slow_new_times: float = 4.0  # and so many times as frequent as before
     slow_most: float = 3.5  # of evidence from one run: a single bad night is none
     slow_decides: float = 8.5
+
+    # Drift: many small changes, of which none is called alone
+    creep_block: int = 7  # runs whose mean level is compared; it is reported at most once in so many
+    creep_blocks: int = 52  # looks back a year
+    creep_gap: int = 4  # blocks between the compared ones: what came within fewer is a step, or an odd week
+    creep_least: float = 0.03  # boards age and seasons pass by 2 % a year
+    creep_noise: float = 5.0  # times the median difference of neighbouring blocks
+    creep_more: float = 0.006  # of growth since the last report
+    creep_step: float = 0.02  # a called step of less is one of the small ones
+    creep_untold: float = 0.01  # so much of it was not called as steps
+    creep_near: float = 0.003  # a block so near the old level has not moved yet
 
 
 CONSTANTS: Final = Constants()

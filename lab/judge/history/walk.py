@@ -22,7 +22,7 @@ class Said:
 
     Attributes:
         level: 1: the number rose; -1: it fell; 0: neither. environment: another cause than an image moved it.
-        mode: the rise or fall is a new mode of single boots. unsure: a rerun would help, and none was left.
+        mode: the rise or fall is a new mode of single boots. crept: it is a sum of small steps. unsure: a rerun would help, and none was left.
         young: without a history yet. reruns: number of used ones.
         since: index of the change's first run. effect, error: of the logarithm; the error is half the 95 % interval.
     """
@@ -30,6 +30,7 @@ class Said:
     level: Ints
     environment: Bools
     mode: Bools
+    crept: Bools
     unsure: Bools
     young: Bools
     reruns: Ints
@@ -58,6 +59,7 @@ class Walk:
         self._rivals = Rivals(series, known)
         self._learned = prior(series, known)
         self._slow = SlowMode(series, known)
+        self._creep = Creep(series, known)
         self._images = Images(series)
         self._runs = np.zeros(series, dtype=np.int64)  # usable ones
         self._scale = np.zeros(series)  # of one sample
@@ -86,6 +88,7 @@ class Walk:
         used = self._confirm(night, here)
         result = self._decide(night, here, used, ~ready)
         self._slow_modes(samples, here, result)
+        self._creeping(y, night, here, result)
         self._begin(y, noise, has & ~ready)
         self._runs += has
         self._learn()
@@ -201,6 +204,7 @@ class Walk:
             level=np.where(called, np.sign(effect), np.where(swap, np.sign(swap_effect), 0)).astype(np.int64),
             environment=silent | swap,
             mode=np.zeros(n, dtype=bool),
+            crept=np.zeros(n, dtype=bool),
             unsure=unsure,
             young=young,
             reruns=used,
@@ -233,6 +237,17 @@ class Walk:
         rows = np.flatnonzero((side != 0) & (result.level == 0))
         result.level[rows], result.since[rows], result.effect[rows] = side[rows], since[rows], size[rows]
         result.error[rows], result.mode[rows], result.unsure[rows] = np.nan, True, False
+
+    def _creeping(self, y: Floats, night: Night, here: Bools, result: Said) -> None:
+        """Report a sum of small changes where nothing else was called."""
+        creep = self._creep
+        creep.take(y, here, night.new_image, self._t)
+        creep.step(result, self._t)
+        rows, since, effect, error = creep.grown(result.level == 0, self._t)
+        result.level[rows], result.since[rows] = np.sign(effect).astype(np.int64), since
+        result.effect[rows], result.error[rows] = effect, error
+        result.crept[rows], result.unsure[rows] = True, False
+        result.environment[rows] = night.image_known[rows] & (creep.imaged[rows] <= since)
 
     def _begin(self, y: Floats, noise: Floats, rows: Bools) -> None:
         """Store the first runs; the last of them starts the filters."""
@@ -464,3 +479,78 @@ class SlowMode:
             self._odd[row] = np.where(found, known.slow_rate * known.slow_worth, self._odd[row] + odd)
             self._boots[row] = np.where(found, known.slow_worth, self._boots[row] + count)
         return side, since, size
+
+
+class Creep:
+    """The runs' centres of a year, for changes that came in small steps.
+
+    Attributes:
+        imaged: run of the last new image, (series,).
+    """
+
+    def __init__(self, series: int, known: Constants) -> None:
+        self._known = known
+        shape = (series, known.creep_block * known.creep_blocks)
+        self._centres = np.full(shape, np.nan)  # by run, without gross steps and swaps
+        self._called = np.zeros(series)  # sum of all small steps that were called,
+        self._sums = np.zeros(shape)  # and as it was in each run
+        self._told = np.full(series, np.nan)  # level of the last report
+        self.imaged = np.zeros(series, dtype=np.int64)
+
+    def take(self, y: Floats, here: Bools, new_image: Bools, t: int) -> None:
+        """Store a run's centre."""
+        self.imaged[new_image] = t
+        column = t % self._centres.shape[1]
+        self._centres[:, column] = np.where(here, y, np.nan)
+        self._sums[:, column] = self._called
+
+    def step(self, result: Said, t: int) -> None:
+        """Take gross steps and swaps out of the centres before; add small steps to the called ones."""
+        moved = (result.level != 0) & ~result.mode
+        gross = moved & (result.environment | (np.abs(result.effect) >= self._known.creep_step))
+        self._called[moved & ~gross] += result.effect[moved & ~gross]
+        length = self._centres.shape[1]
+        for row in np.flatnonzero(gross):
+            before = np.arange(t + 1 - length, result.since[row]) % length
+            self._centres[row, before] += result.effect[row]
+            self._told[row] += result.effect[row]
+
+    def grown(self, free: Bools, t: int) -> tuple[Ints, Ints, Floats, Floats]:
+        """Report series that crept further than before, at the end of a block.
+
+        Args:
+            free: series that may be reported.
+
+        Returns:
+            Their indices; of each the run since when, the change, and half its interval.
+        """
+        known, length = self._known, self._centres.shape[1]
+        if (t + 1) % known.creep_block or t + 1 < known.creep_block * (known.creep_gap + 2):
+            nothing = np.zeros(0)
+            return nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing
+        order = np.arange(t + 1 - min(length, t + 1), t + 1)
+        parts = np.sort(self._centres[:, order % length].reshape(len(free), -1, known.creep_block), axis=2)
+        count = np.isfinite(parts).sum(axis=2)
+        middles = np.take_along_axis(parts, (np.maximum(count - 1, 0) // 2)[:, :, None], axis=2)[:, :, 0]
+        blocks = np.where(count > known.creep_block // 2, middles, np.nan)
+        steps = np.sort(np.abs(np.diff(blocks, axis=1)), axis=1)
+        typical = np.maximum(np.isfinite(steps).sum(axis=1) - 1, 0) // 2
+        noise = np.take_along_axis(steps, typical[:, None], axis=1)[:, 0]
+        now, before = blocks[:, -1], blocks[:, : -known.creep_gap]
+        usable = free & np.isfinite(now) & np.isfinite(before).any(axis=1)
+        before = np.where(np.isfinite(before), before, now[:, None])
+        up, down = now - before.min(axis=1), now - before.max(axis=1)
+        effect = np.where(up >= -down, up, down)
+        more = np.isnan(self._told) | (np.sign(effect) * (now - self._told) >= known.creep_more)
+        far = np.abs(effect) >= np.maximum(known.creep_least, known.creep_noise * noise)
+        rows = np.flatnonzero(usable & more & far)
+        behind = np.sign(effect[rows, None]) * (now[rows, None] - before[rows])
+        old = behind >= np.abs(effect[rows, None]) - np.maximum(known.creep_near, noise[rows, None])
+        last = before.shape[1] - 1 - old[:, ::-1].argmax(axis=1)
+        since = order[0] + last * known.creep_block + known.creep_block // 2
+        effect = now[rows] - before[rows, last]
+        untold = effect - (self._called[rows] - self._sums[rows, since % length])
+        enough = np.sign(effect) * untold >= known.creep_untold
+        rows, since, effect = rows[enough], since[enough], effect[enough]
+        self._told[rows] = now[rows]
+        return rows, since, effect, _SURE * np.sqrt(2) * np.maximum(noise[rows], known.night)

@@ -11,7 +11,7 @@ from attrs import evolve
 from support.atlength import either
 from support.judge_histories import calls, history, mapped, with_cause
 
-from lab.judge.history import CONSTANTS, Outcome, judge
+from lab.judge.history import CONSTANTS, Outcome, Series, judge
 from lab.judge.history.kalman import Bank, Learned
 
 pytestmark = pytest.mark.longer
@@ -235,6 +235,56 @@ def test_drift_is_no_change() -> None:
         for night, run in enumerate(plain.runs)
     )
     assert calls(evolve(plain, runs=tuple(drifting))) == []
+
+
+def slowly(seed: int, whole: float, nights: int = 300, image: int = 1) -> Series:
+    """A history whose level moves by `whole` from its 21st night on, an equal step every `image` nights."""
+    plain = history(seed, nights=21 + nights)
+    steps = (max(night - 20, 0) // image * image / nights for night in range(len(plain.runs)))
+    runs = (
+        mapped(evolve(plain, runs=(run,)), lambda samples, by=by: samples * (1 + whole) ** by).runs[0]
+        for run, by in zip(plain.runs, steps, strict=True)
+    )
+    return evolve(plain, runs=tuple(runs))
+
+
+@pytest.mark.parametrize(("whole", "image"), [(0.05, 1), (0.08, 7), (-0.05, 1), (-0.08, 14)])
+def test_small_steps_that_add_up_are_told_with_their_sum_and_again_as_it_grows(whole: float, image: int) -> None:
+    for seed in range(either(1, 4)):
+        found = [call for call in calls(slowly(seed, whole, image=image)) if call.crept]
+        assert {call.outcome for call in found} == {Outcome.REGRESSION if whole > 0 else Outcome.IMPROVEMENT}
+        assert all(second.run - first.run >= 7 for first, second in pairwise(found))
+        assert all(abs(second.effect) > abs(first.effect) for first, second in pairwise(found))
+        for call in found:
+            truth = (1 + whole) ** ((call.run - max(call.since, 20)) / 300) - 1
+            assert call.effect == pytest.approx(truth, abs=0.007)
+            assert call.low < call.effect < call.high
+            assert call.differs == {}
+        assert found[-1].effect == pytest.approx(whole, abs=0.012)
+
+
+@pytest.mark.parametrize("whole", [0.02, -0.02])
+def test_what_boards_and_seasons_do_is_no_drift(whole: float) -> None:
+    assert [call for call in calls(slowly(3, whole)) if call.crept] == []
+
+
+@pytest.mark.parametrize("step", [0.05, 0.5, -0.3])
+def test_a_step_that_was_told_is_no_drift(step: float) -> None:
+    assert [call for call in calls(history(2, nights=200, step=step, at=84)) if call.crept] == []
+
+
+@pytest.mark.parametrize("swap", [0.04, -0.04])
+def test_a_swap_that_was_told_is_no_drift(swap: float) -> None:
+    swapped = with_cause(history(3, nights=200, step=swap, at=87), "board", "B", 87)
+    assert [call for call in calls(swapped) if call.crept] == []
+
+
+def test_a_drift_within_one_image_is_the_environments() -> None:
+    drifting = slowly(4, 0.06, nights=150)
+    runs = (evolve(run, provenance={"image": "one", "board": "A"}) for run in drifting.runs)
+    found = calls(evolve(drifting, runs=tuple(runs)))
+    assert {call.outcome for call in found} == {Outcome.ENVIRONMENT}
+    assert any(call.crept for call in found)
 
 
 def test_after_a_step_the_new_level_is_what_nothing_changed_means() -> None:

@@ -17,7 +17,7 @@ from lab.errors import ConfigurationError
 from lab.judge import run_judge, text
 from lab.judge.records import CALLED, NewVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
-from lab.judge.store import read_verdicts, review, verdicts_with
+from lab.judge.store import read_verdicts, review, standing, verdicts_with
 from lab.results import Store, open_store
 
 QUIET = 15
@@ -144,6 +144,33 @@ def test_a_change_that_was_taken_back_before_anything_was_judged_is_kept_and_ala
     found = {verdict.outcome: verdict.since_run for verdict in read_verdicts(store, outcomes=CALLED)}
     assert found == {"regression": slow[0], "improvement": mended[0]}
     assert [verdict.outcome for verdict in verdicts_with(store, mended[-1])] == ["improvement"]
+
+
+@pytest.mark.parametrize("judged", [(), (75, 95)], ids=["only the last night was judged", "others were, too"])
+def test_a_drift_is_one_open_verdict_with_its_sum_until_it_is_taken_back(
+    store: Store, nights: Nights, remembered: Path, judged: tuple[int, ...]
+) -> None:
+    runs = []
+    for night in range(98):
+        runs.append(nights.run(1.004 ** (max(night - 14, 0) // 4), image=f"image {night // 4}", boots=3))
+        if night in judged:
+            judge_run(store, runs[-1], remember=remembered)
+    judge_run(store, runs[-1], remember=remembered)
+    drifts = [verdict for verdict in read_verdicts(store, outcomes=["regression"]) if verdict.crept]
+    assert len(drifts) > 1
+    assert [verdict.open for verdict in drifts] == [True] + [False] * (len(drifts) - 1)
+    newest = drifts[0]
+    assert newest.effect == pytest.approx(1.004 ** ((98 - 14) // 4) - 1, abs=0.012)
+    assert f"in small steps since run {newest.since_run}" in text.sentence(newest)
+    assert text.differences(newest) == "no single cause: many small steps"
+    with store._read() as session:
+        stand = standing(session, nights.now).unmuted
+    assert [verdict.id for verdict in stand if verdict.crept] == [newest.id]
+    fixed = [nights.run(1.0, image="mended", boots=3) for _ in range(3)]
+    judge_run(store, fixed[-1], remember=remembered)
+    with store._read() as session:
+        stand = standing(session, nights.now).unmuted
+    assert [text.sentence(verdict) for verdict in stand] == [], "the fix takes all of it back"
 
 
 def test_a_rerun_that_nobody_had_judged_still_makes_its_night_sure(

@@ -11,6 +11,7 @@ import pytest
 from support.told_verdicts import BEGAN, a_run, moved, still
 
 from lab.errors import BoardlabError
+from lab.judge.records import DRIFT, OutcomeName
 from lab.judge.summary import Form, render, summary, write
 from lab.judge.text import EvidenceLinks, VerdictChange, changes
 
@@ -80,6 +81,14 @@ def test_a_board_that_was_swapped_is_environment_and_says_so() -> None:
     change = one(moved(outcome="environment", differs={"board": ("A1", "B2")}))
     assert change.title == "Environment on am62x-1 (board changed): boot.time (sd) +3.00 % ± 0.40 %, since run 12"
     assert change.differing == "board A1 -> B2"
+
+
+@pytest.mark.parametrize("outcome", ["regression", "environment"])
+def test_a_drift_says_small_steps(outcome: OutcomeName) -> None:
+    change = one(moved(outcome=outcome, effect=0.08, since=3, differs={DRIFT: ("run 3", "run 12")}))
+    name = outcome.capitalize()
+    assert change.title == f"{name} on am62x-1: boot.time (sd) +8.00 % ± 0.40 %, in small steps since run 3"
+    assert change.differing == "no single cause: many small steps"
 
 
 def test_the_other_boards_with_the_same_cause_are_named() -> None:
