@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import fcntl
 import os
 import socket
@@ -33,6 +34,7 @@ _TUNSETIFF = 0x400454CA
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _IFF_UP = 0x1
+_PACKET_BYTES = 1 << 17  # more than any packet, which a shorter read would cut
 _DEVICE = b"eth0"
 
 
@@ -88,6 +90,13 @@ class Cable:
             raise LabStableError(f"no cable for the board; {problem() or f'{log} says why'}", failure="virtual_board")
         folder.tester.write_text(f"{child.pid}\n")
         return cls(child, ours, descriptors[0])
+
+    def drain(self) -> None:
+        """Drop the packets to a board that was off, as a wire does."""
+        os.set_blocking(self.fd, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.fd, _PACKET_BYTES):
+                pass
 
 
 def enter(folder: BoardFolder, command: str) -> list[str]:

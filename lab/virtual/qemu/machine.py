@@ -199,6 +199,7 @@ class QemuBoard:
             except LabStableError as error:
                 _log.warning("%s: %s; it has no network", self._folder.name, error)
                 return None
+        self._cable.drain()
         return self._cable.fd
 
     def _rest(self) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from lab.errors import LabTransientError
 from lab.virtual import sdmux
 from lab.virtual.board import BoardFolder
+from lab.virtual.process import Child
 from lab.virtual.qemu import cable, machine
 from lab.virtual.qemu.bpim2u import BananaPi
 from lab.virtual.qemu.sifive_u import HiFive
@@ -85,6 +88,18 @@ def test_a_board_has_a_network_only_where_it_has_a_cable() -> None:
     words = arguments(Path("/b/q"), tap_fd=9)
     assert words[words.index("-netdev") + 1] == "tap,id=link,fd=9"
     assert words[words.index("tap,id=link,fd=9") + 2].startswith("e1000e,netdev=link,")
+
+
+def test_packets_to_a_board_that_was_off_are_lost() -> None:
+    board, tester = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    child, held = socket.socketpair()
+    with board, tester, child, held:
+        for _ in range(3):
+            tester.send(bytes(1500))
+        plugged = cable.Cable(cast("Child", None), held, board.fileno())
+        plugged.drain()
+        tester.send(b"after")
+        assert board.recv(1500) == b"after"
 
 
 @pytest.mark.parametrize("model", [BananaPi(with_tools=True), HiFive(with_tools=True)], ids=["bpim2u", "sifive_u"])
