@@ -48,7 +48,11 @@ def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 
 
 def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading]:
-    """`iperf3 -u`: the receiver's summary."""
+    """`iperf3 -u`: the receiver's summary.
+
+    After the last packet that came, iperf3 takes the sender's count for the receiver's, and loses none. What came is then
+    counted by its bytes.
+    """
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
         seconds, lost, total = float(match[1]), int(match[3]), int(match[4])
@@ -58,25 +62,38 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
             raise refused("iperf3", f"more packets were lost than were sent ({match[0]!r})")
         packets = (total - lost) / seconds
         counted, printed = packets * FRAMES[frame] * 8 / 1e6, float(match[2])
-        if abs(counted - printed) > _AGREED * printed + printed_step(match[2]):
+        rounded = printed_step(match[2]) + counted * printed_step(match[1]) / seconds
+        step = packets * printed_step(match[1]) / seconds
+        if counted > printed + rounded and _sent(output, frame) == total:
+            packets = printed * 1e6 / 8 / FRAMES[frame]
+            step = packets * printed_step(match[2]) / printed
+            lost = total - round(packets * seconds)
+        elif abs(counted - printed) > _AGREED * printed + printed_step(match[2]):
             raise refused(
                 "iperf3",
                 f"its count of packets is one of {counted:.6g} Mbit/s, and its own rate {printed:g} ({match[0]!r}): a counter overflowed",
             )
         own = {**params, "frame_bytes": str(frame)}
-        values = {
-            "throughput": packets * frame * 8 / 1e6,
-            "packets": packets / 1000,
-            "loss": 100 * max(lost, 0) / total,  # fewer than none: some came twice
-        }
-        steps = {name: value * printed_step(match[1]) / seconds for name, value in values.items() if name != "loss"}
+        per_packet = {"throughput": frame * 8 / 1e6, "packets": 1 / 1000}
+        values = {name: (packets * each, step * each) for name, each in per_packet.items()}
+        values["loss"] = (100 * max(lost, 0) / total, 0.0)  # fewer than none: some came twice
         return [
-            ParsedReading(f"ethernet.iperf3.udp.{name}", value, own, quantum=steps.get(name, 0.0), seconds=seconds)
-            for name, value in values.items()
+            ParsedReading(f"ethernet.iperf3.udp.{name}", value, own, quantum=quantum, seconds=seconds)
+            for name, (value, quantum) in values.items()
         ]
 
     pattern = r"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (\d+(?:\.\d+)?) Mbits/sec .* (-?\d+)/(\d+) \([^)]*\) +receiver$"
     return read(output, "iperf3", [rule(pattern, receiver), _FAILED, _KNOWN], expected=3)
+
+
+def _sent(output: bytes, frame: int) -> int | None:
+    """Number of packets by the sender's summary, if it agrees with its rate."""
+    pattern = rb"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (\d+(?:\.\d+)?) Mbits/sec .* 0/(\d+) \([^)]*\) +sender\r?$"
+    for match in re.finditer(pattern, output, re.MULTILINE):
+        seconds, rate, packets = float(match[1]), float(match[2]), int(match[3])
+        if seconds and abs(packets / seconds * FRAMES[frame] * 8 / 1e6 - rate) <= _AGREED * rate:
+            return packets
+    return None
 
 
 def _serve(bench: Bench) -> None:
