@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import cattrs
-from attrs import AttrsInstance, fields, frozen
+from attrs import frozen
 from cattrs.gen import make_dict_structure_fn
-from cattrs.v import format_exception
 
+from lab import tomlfile
 from lab.boards.markers import Sign
 from lab.boards.model import BoardType
 from lab.errors import ConfigurationError
@@ -89,28 +87,23 @@ def load_file(path: Path) -> BoardType:
     Raises:
         ConfigurationError: not readable, not TOML, no such part, an unknown key, a wrong type or value.
     """
-    own = _read(path)
-    merged = _read(_types() / f"{COMMON}.toml")
+    own = tomlfile.read(path)
+    merged = tomlfile.read(_types() / f"{COMMON}.toml")
     for part in _parts(path, own.pop("based_on", [])):
         merged = _merge(merged, part)
     merged = _merge(merged, own)
     for table in ("failures", "troubles"):
         if isinstance(signs := merged.get(table), dict):
             merged[table] = {text: sign for text, sign in signs.items() if sign != ""}
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(int, _exact(int))
-    converter.register_structure_hook(float, _number)
-    converter.register_structure_hook(str, _exact(str))
-    converter.register_structure_hook(bool, _exact(bool))
+    return tomlfile.structure(merged, BoardType, path, _signs)
+
+
+def _signs(converter: cattrs.Converter) -> None:
+    """A failure or a trouble may be a word alone."""
     structure_sign = make_dict_structure_fn(Sign, converter)
     converter.register_structure_hook(
         Sign, lambda value, kind: Sign(value) if isinstance(value, str) else structure_sign(value, kind)
     )
-    try:
-        return converter.structure(merged, BoardType)
-    except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
-        raise ConfigurationError(f"{path}: {reasons}") from error
 
 
 def _types() -> Path:
@@ -126,7 +119,7 @@ def _parts(path: Path, names: object) -> Iterator[dict[str, Any]]:
             f"{path}: based_on = {names!r}: expected a list of parts ({', '.join(parts)}) or shipped types ({', '.join(shipped())})"
         )
     for name in names:
-        part = _read(available[name])
+        part = tomlfile.read(available[name])
         yield from _parts(available[name], part.pop("based_on", []))
         yield part
 
@@ -148,50 +141,6 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _has_names(value: object) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and "name" in each for each in value)
-
-
-def _reason(error: BaseException, kind: type | None) -> str:
-    match error:
-        case cattrs.ForbiddenExtraKeysError():
-            return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields))
-        case KeyError():
-            return "this key is missing; add it"
-        case ValueError() if str(error):
-            return str(error.args[0])  # attrs gives its own three more
-    return format_exception(error, kind)
-
-
-def _unknown(key: str, record: type[AttrsInstance]) -> str:
-    known = [each.name for each in fields(record)]
-    near = get_close_matches(key, known, 1)
-    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")
-
-
-def _exact(kind: type) -> Any:
-    def structure(value: object, _type: object) -> object:
-        if type(value) is not kind:
-            raise ValueError(f"expected {kind.__name__}, got {value!r}")
-        return value
-
-    return structure
-
-
-def _number(value: object, _type: object) -> float:
-    match value:
-        case bool():
-            pass
-        case int() | float():
-            return float(value)
-    raise ValueError(f"expected a number, got {value!r}")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: not TOML: {error}") from error
 
 
 # --- Patterns with their sources ---

@@ -31,6 +31,7 @@ SUFFIXES = shipped.SUFFIXES
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
 OPTIONS = frozenset({"coordinator_address", "release"})  # of labgrid and of boardlab
+BOARD_OPTIONS = ("board", "board_type")  # of a target without a BoardStrategy
 LAB_LINE = re.compile(r"# LAB\b")  # the mark of a value that each lab sets
 _RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # RFC 5737
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
@@ -112,7 +113,7 @@ def refusals(path: Path) -> Iterator[str]:
     classes = _classes(path, data)
     for role, target in _targets(path, data):
         place = f"targets.{role}.options"
-        yield from _misspelt(path, place, target.get("options"), {site.OPTION})
+        yield from _misspelt(path, place, target.get("options"), {site.OPTION, *BOARD_OPTIONS})
         drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), classes))
         yield from (
             f"{path}: {found}" for found in envwiring.unfit([each for each in drivers if not isinstance(each, str)])

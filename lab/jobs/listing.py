@@ -22,7 +22,7 @@ from lab.results.store import Store
 
 _HISTORY: Final = 5  # jobs whose length tells that of the next one
 # Key of a plan that lists what is measured in each cycle -> the attempts' parameter that names one of that.
-_LISTED: Final = {"media": "medium", "modes": "mode", "sections": "section"}
+_LISTED: Final = {"media": "medium", "modes": "mode", "sections": "section", "tests": "test"}
 
 _UNEVEN: Final = "sections"  # a kind of runs of which one thing takes a hundred times as long as another
 

@@ -204,10 +204,15 @@ def by_name(name: str) -> Metric:
     Raises:
         TestStableError: no such metric.
     """
-    found = _names().get(name)
+    found = find(name)
     if found is None:
         raise TestStableError(f"no metric {name!r}; there are: {', '.join(_names())}")
     return found
+
+
+def find(name: str) -> Metric | None:
+    """The metric of that name; None: it is a lab's own, or there is none."""
+    return _names().get(name)
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from attrs import field, frozen, validators
@@ -119,6 +119,7 @@ class SampleRecord:
         uncertainty: ±, in the metric's unit.
         flags: values of `lab.metrics.Flag`.
         log_start, log_end: the bytes that the value was read from: of the console's stream, and in the store of the attempt's log.
+        declared: the metric itself where a lab declares it (`lab.metrics.declared`), and the catalogue has none; not read back.
     """
 
     metric: str
@@ -128,6 +129,7 @@ class SampleRecord:
     flags: frozenset[str] = frozenset()
     log_start: int | None = None
     log_end: int | None = None
+    declared: Metric | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.uncertainty < 0:
@@ -135,6 +137,31 @@ class SampleRecord:
         unknown = sorted(self.flags - set(Flag))
         if unknown:
             raise TestStableError(f"unknown flags {', '.join(unknown)} on {self.metric}; declare them in lab.metrics")
+
+
+def sample_of(
+    metric: Metric,
+    params: Mapping[str, str],
+    value: float,
+    bound: float | None = None,
+    flags: Iterable[str] = (),
+    window: tuple[int | None, int | None] = (None, None),
+    *,
+    declared: bool = False,
+) -> SampleRecord:
+    """A number of an attempt: of boots, suspends, sections and `measure` alike.
+
+    Args:
+        bound: ±; None: half of the metric's resolution.
+        window: the bytes of the console's stream that it was read from.
+        declared: a lab's own metric, which the catalogue lacks.
+
+    Raises:
+        TestStableError: the value or its ± is no finite number, or the ± is negative.
+    """
+    bound = uncertainty.of_step(metric.resolution) if bound is None else bound
+    its = metric if declared else None
+    return SampleRecord(metric.name, dict(params), value, bound, frozenset(flags), *window, declared=its)
 
 
 @frozen

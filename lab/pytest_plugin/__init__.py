@@ -71,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(low_power, "boardlab-low-power")
         config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")
         config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.judge"), "boardlab-judging")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.limits"), "boardlab-limits")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.measure"), "boardlab-measure")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

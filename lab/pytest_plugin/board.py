@@ -25,8 +25,9 @@ from lab.env.power_state import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.jobs.records import AWAY_VARIABLE
-from lab.pytest_plugin import health, jobs, provisioning, resume, session_rules
+from lab.pytest_plugin import health, jobs, labgridboard, provisioning, resume, session_rules
 from lab.pytest_plugin.jobs import before_cycle
+from lab.pytest_plugin.limits import declarations
 from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -44,6 +45,7 @@ from lab.results import open_store
 from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.bootrun import BootRun
+from lab.run.measurerun import KIND as MEASURE
 from lab.run.options import MAX_CYCLES
 from lab.run.progress import Progress
 from lab.shown import plain_text
@@ -93,20 +95,30 @@ def end_once(_number: int, _frame: FrameType | None) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    env = session.config.stash[LABGRID_ENV_KEY]
-    if not session_rules.has_board(env):
-        return
+    config, env = session.config, session.config.stash[LABGRID_ENV_KEY]
+    if session_rules.has_board(env):
+        session_rules.choose_tests(config)
+        _begin_session(config, lambda: within(ACTIVATE_LIMIT_S, env.get_target).get_strategy())
+
+
+def _begin_session(config: pytest.Config, board: Callable[[], Any]) -> None:
+    """Check a session that measures, and open its board and its store.
+
+    Args:
+        board: the target's strategy (a RemotePlace asks its coordinator), or what stands for it.
+
+    Raises:
+        pytest.UsageError: an option or the environment is wrong. pytest.exit.Exception: the lab is not as it should be.
+    """
+    env = config.stash[LABGRID_ENV_KEY]
     signal.signal(signal.SIGTERM, end_once)
     try:
-        session_rules.check_one_process(session.config)
-        _check_options(session.config)
+        session_rules.check_one_process(config)
+        _check_options(config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
-    session_rules.choose_tests(session.config)
-    config = session.config
     try:
-        target = within(ACTIVATE_LIMIT_S, env.get_target)  # a RemotePlace asks its coordinator
-        strategy = target.get_strategy()
+        strategy = board()
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
         raise ending(
@@ -175,9 +187,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests of other kinds than the resumed run's."""
     if STRATEGY_KEY not in config.stash:
+        own = [item for item in items if measures(item) == MEASURE]
+        if own and hasattr(config, "workerinput"):
+            refuse(config, own, ", by one process: leave -n and --dist out")
+            own = []
         why = f", and the main target of {config.option.lg_env} has no {session_rules.STRATEGY}: add one to its drivers ("
-        refuse(config, items, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
-        return
+        others = [item for item in items if measures(item) != MEASURE]
+        refuse(config, others, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
+        if not own:
+            return
+        _begin_session(config, lambda: labgridboard.of_session(config))
+        config.option.lab_leave_on = True  # as labgrid leaves it
     if config.option.lab_resume is None:
         return
     kind = config.stash[STORE_KEY].run(config.option.lab_resume).kind
@@ -269,7 +289,15 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     run = open_run(config, strategy, "boot", plan)
     progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(
-        store, run, strategy, progress, clock, time.sleep, config.option.lab_retries, before_cycle(config, run.id)
+        store,
+        run,
+        strategy,
+        progress,
+        clock,
+        time.sleep,
+        config.option.lab_retries,
+        before_cycle(config, run.id),
+        declarations(config).limits,
     )
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from lab.env.checkup import CheckUp, host_of, part_of
-from lab.errors import BoardlabError, LabStableError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm import reference_board
 from lab.health import Check, CheckedPart
 from lab.health.book import HealthBook
 from lab.health.state import PROVISION_NEEDS, counts
 from lab.host import process
 from lab.host.clock import utc_now
+from lab.pytest_plugin.labgridboard import LabgridBoard
 from lab.pytest_plugin.runs import JOB_KEY, STORE_KEY, STRATEGY_KEY, writer
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ def check_first(config: pytest.Config) -> None:
     if not config.option.lab_health:
         return
     strategy, say = config.stash[STRATEGY_KEY], writer(config)
+    if isinstance(strategy, LabgridBoard):
+        raise ConfigurationError("--lab-health: a check switches and boots the board by a BoardStrategy; leave it out")
     book = HealthBook(config.stash[STORE_KEY], reference_board.rule())
     why = book.due(strategy.board)
     if not why:

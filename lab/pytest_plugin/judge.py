@@ -16,6 +16,8 @@ from lab.judge.records import CALLED, UNSURE, StoredVerdict
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.pytest_plugin.session_rules import MEASURERS, measures
 from lab.results.history import Item
+from lab.run.measurerun import KIND as MEASURE
+from lab.run.measurerun import TEST
 from lab.shown import plain, plain_text
 
 # kind of a run -> (parameter of its tests, parameter of its attempts) with the measured item
@@ -48,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             )
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
-    others = [item for item in items if (kind := measures(item)) and not (kind == run.kind and _is_of(item, asked))]
+    others = [item for item in items if (kind := measures(item)) and not (kind == run.kind and is_of(item, asked))]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
@@ -58,13 +60,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """After a test has measured, its numbers are judged."""
     result = yield
-    if item.config.option.lab_judge and measures(item):
-        worse = [verdict for verdict in _judge(item) if verdict.alarms]
-        if worse:
-            from lab.judge.text import sentence  # noqa: PLC0415 - with what it writes in
-
-            pytest.fail("\n".join(plain(sentence(verdict)) for verdict in worse), pytrace=False)
+    if measures(item) and measures(item) != MEASURE and (found := worse(item, None)):
+        pytest.fail("\n".join(found), pytrace=False)
     return result
+
+
+def worse(item: pytest.Item, run_id: int | None) -> list[str]:
+    """With `--lab-judge`: the verdicts on a test's numbers that are certainly worse.
+
+    Args:
+        run_id: None: of the test's measurer.
+    """
+    if not item.config.option.lab_judge:
+        return []
+    found = [verdict for verdict in _judge(item, run_id) if verdict.alarms]
+    if not found:
+        return []
+    from lab.judge.text import sentence  # noqa: PLC0415 - with what it writes in
+
+    return [plain(sentence(verdict)) for verdict in found]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -83,21 +97,22 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(f"no history: {needs_history}")
 
 
-def _judge(item: pytest.Item) -> list[StoredVerdict]:
+def _judge(item: pytest.Item, run_id: int | None) -> list[StoredVerdict]:
     """Judge a test's numbers; the verdicts become JUnit properties."""
     from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy
     from lab.judge.store import verdicts_with  # noqa: PLC0415 - with numpy's user
 
     store = item.config.stash[STORE_KEY]
-    fixture = next(name for name in MEASURERS if name in item.fixturenames)  # type: ignore[attr-defined]
-    run_id = item.funcargs[fixture].run.id  # type: ignore[attr-defined]
+    if run_id is None:
+        fixture = next(name for name in MEASURERS if name in item.fixturenames)  # type: ignore[attr-defined]
+        run_id = item.funcargs[fixture].run.id  # type: ignore[attr-defined]
     try:
         judged = judge_run(store, run_id)
         verdicts = verdicts_with(store, judged.run.id)
     except BoardlabError as error:
         pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] not judged: {error}"), pytrace=False)
     item.config.stash.setdefault(_JUDGED_KEY, {})[judged.run.id] = verdicts
-    its = {each.verdict.number for each in judged.judged if _is_of(item, [each.item])}
+    its = {each.verdict.number for each in judged.judged if is_of(item, [each.item])}
     own = [verdict for verdict in verdicts if verdict.number in its]
     for verdict in own:
         item.user_properties.extend(_properties(verdict))
@@ -115,11 +130,13 @@ def _properties(verdict: StoredVerdict) -> Iterator[tuple[str, object]]:
         yield f"{name} since", verdict.since_run
 
 
-def _is_of(item: pytest.Item, asked: Sequence[Item] | frozenset[Item]) -> bool:
+def is_of(item: pytest.Item, asked: Sequence[Item] | frozenset[Item]) -> bool:
     """Return whether a test measures one of these plan items.
 
     A test that names none measures all.
     """
+    if measures(item) == MEASURE:
+        return any(dict(each).get(TEST) == item.nodeid for each in asked)
     parameter, name = _ITEMS[measures(item)]
     callspec = getattr(item, "callspec", None)
     if callspec is None or parameter not in callspec.params:

@@ -13,6 +13,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resume
 from lab.pytest_plugin.jobs import before_cycle
+from lab.pytest_plugin.limits import declarations
 from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -75,7 +76,8 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     run = open_run(config, strategy, KIND, _plan(config, strategy))
     progress = Progress(writer(config), clock, total=0)
     retries, heeding = config.option.lab_retries, before_cycle(config, run.id)
-    low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, retries, heeding)
+    limits = declarations(config).limits
+    low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, retries, heeding, limits)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
     return CycleMeasurer(store, run, cycle_run=low_power_run, items="modes", board=strategy.type.title)
 

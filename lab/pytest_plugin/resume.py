@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import ConfigurationError
@@ -138,6 +138,9 @@ _SECTION_REPEATS: Final = _Value(
     lambda value: isinstance(value, dict) and all(_CYCLES.fits(count) for count in value.values()),
     required=False,  # before it was there, each section was measured once
 )
+_REQUIRED_REPEATS: Final = evolve(
+    _SECTION_REPEATS, described=f"test: whole number from 1 to {MAX_CYCLES}", required=True
+)
 _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
     "boot": {"cycles": _CYCLES, "media": _NAMES, "init": _Value("a path", _NAME.fits, required=False)},
     "low_power": {
@@ -149,6 +152,7 @@ _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
         "energy": _FLAG,
     },
     "sections": {"sections": _NAMES, "destructive": _FLAG, "repeats": _SECTION_REPEATS},
+    "measure": {"tests": _NAMES, "repeats": _REQUIRED_REPEATS},
 }
 
 

@@ -26,6 +26,7 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, L
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resume, session_rules
 from lab.pytest_plugin.jobs import before_cycle
+from lab.pytest_plugin.limits import declarations
 from lab.pytest_plugin.measurer import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.pytest_plugin.session_rules import measures
@@ -184,7 +185,8 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
         write(f"{text}   ETA {eta}")
 
     virtual, retries = run.provenance["virtual"] is True, config.option.lab_retries
-    made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries))
+    limits = declarations(config).limits
+    made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries, limits=limits))
     pending = made[0].pending_of(names)
     for section in chosen:
         eta.left[section.name] = history.get(section.name, section.duration_s) * len(pending[section.name])

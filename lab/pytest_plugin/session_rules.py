@@ -119,6 +119,7 @@ MEASURERS: Final[Mapping[str, str]] = {
     "boot_measurer": "boot",
     "low_power_measurer": "low_power",
     "section_measurer": "sections",
+    "measure_measurer": "measure",
 }
 _REFUSED_KEY = pytest.StashKey[str]()
 

@@ -49,7 +49,9 @@ class Names:
     @property
     def kind(self) -> str:
         """The kind of the run as a title."""
-        return {"boot": "Boot time", "sections": "Benchmarks"}.get(self.run.kind) or _words(self.run.kind)
+        return {"boot": "Boot time", "sections": "Benchmarks", "measure": "Measurements"}.get(self.run.kind) or _words(
+            self.run.kind
+        )
 
     @property
     def rows(self) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
-from attrs import asdict, evolve, frozen
+from attrs import Attribute, asdict, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Summary, summarise
+from lab.metrics.declared import Limit, LimitCheck, Outcome, check
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, tried
-from lab.results.records import CONSOLE_LOG, OK, Attempt, MomentRecord, Run
+from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, MomentRecord, Run
 from lab.results.store import Store
 from lab.shown import bad, doubtful, plain, plain_bytes, table
 
@@ -38,6 +39,7 @@ def numbers_and_failures(run: Overview) -> list[str]:
     sections = [
         *(_numbers(run, metric, group) for metric, group in run.numbers.items()),
         _stages(run.stages),
+        _limits(run),
         _failures(run),
     ]
     return [line for lines in sections for line in lines]
@@ -85,6 +87,33 @@ def _stages(stages: dict[str, list[Stage]]) -> list[str]:
     names = list(dict.fromkeys(name for found in lengths.values() for name in found))
     rows = [[n, *(fixed(found[n].mean, 3) if n in found else "-" for found in lengths.values())] for n in names]
     return ["stages, mean [s]", *table(["", *lengths], rows, "<" + ">" * len(lengths), indent=_INDENT)]
+
+
+def limit_checks(run: Overview) -> list[tuple[Measurement, LimitCheck]]:
+    """The limits of a run's numbers, as they were when each was measured last."""
+    found = []
+    for measurement in run.measurements:
+        documents: list[dict[str, Any]] = next(
+            (
+                its
+                for attempt in reversed(attempts_of(run.attempts, measurement))
+                if (its := attempt.details.get(LIMITS, {}).get(measurement.metric.name))
+            ),
+            [],
+        )
+        limits = [limit for document in documents if (limit := Limit.of_document(document)) is not None]
+        found += [(measurement, each) for each in check(limits, measurement.samples)]
+    return found
+
+
+def _limits(run: Overview) -> list[str]:
+    """The limits and what became of them, the worst marked."""
+    marks = {Outcome.FAIL: bad, Outcome.MARGINAL: doubtful}
+    lines = [
+        marks.get(found.outcome, str)(found.sentence(m.metric, f"  {m.metric.name} {label(m.params)}".rstrip()))
+        for m, found in limit_checks(run)
+    ]
+    return ["limits", *lines] if lines else []
 
 
 def _failures(run: Overview) -> list[str]:
@@ -142,7 +171,7 @@ def full_document(run: Overview) -> dict[str, Any]:
         **run_document(run.run),
         "virtual": run.virtual,
         "measurements": [_measurement(m) for m in run.measurements],
-        "attempts": [asdict(attempt, value_serializer=_plain) for attempt in run.attempts],
+        "attempts": [asdict(attempt, filter=_stored, value_serializer=_plain) for attempt in run.attempts],
     }
 
 
@@ -203,6 +232,10 @@ def _measurement(m: Measurement) -> dict[str, Any]:
         "flags": sorted(m.flags),
         "samples": [asdict(sample, value_serializer=_plain) for sample in m.samples],
     }
+
+
+def _stored(attribute: Attribute[Any], _value: object) -> bool:
+    return attribute.name != "declared"
 
 
 def _plain(_instance: object, _attribute: object, value: object) -> object:
@@ -270,6 +303,12 @@ def _attempt(attempt: Attempt, run: Overview, artifacts: ArtifactStore, metric: 
         found += table(["  number", "", "value", "from"], numbers, "<<><")
     else:
         found.append(f"  the {attempt.fault}'s fault: {plain(attempt.message)}")
+    for each in attempt.details.get(MEASURED, ()):
+        value = " ".join(plain(f"{each.get(key, '')}") for key in ("metric", "value", "unit")).strip()
+        found.append(f"  measured, and not counted: {value}")
+    for file in attempt.artifacts:
+        if file.kind.startswith(ATTACHED):
+            found.append(f"  file {plain(file.kind.removeprefix(ATTACHED))}: {artifacts.path(file.sha256)}")
     ref = attempt.artifact(CONSOLE_LOG)
     if ref is None:
         return [*found, "  no console log was kept", ""]
@@ -334,7 +373,11 @@ def decimals(uncertainty: float, resolution: float = 0.0) -> int:
     Two digits of the ±, and none finer than the method's resolution.
     """
     finest = _places(resolution, 1) if resolution > 0 else _MOST_DECIMALS
-    return finest if uncertainty <= 0 else min(finest, _places(uncertainty, 2))
+    if uncertainty <= 0:
+        return finest
+    if not float(fixed(uncertainty, finest)):  # half a step of 1 is not ± 0
+        return _places(uncertainty, 1)
+    return min(finest, _places(uncertainty, 2))
 
 
 def number(value: float, uncertainty: float, metric: Metric) -> str:

@@ -25,6 +25,11 @@ PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide; it 
 HOST_BUSY: Final = (
     "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
 )
+ATTACHED: Final = "file:"  # kind of an artifact that a test attached, before its name
+MEASURED: Final = (
+    "measured"  # in an attempt's details: numbers that do not count, since the attempt failed or the call was wrong
+)
+LIMITS: Final = "limits"  # in an attempt's details: metric -> its limits when it was measured
 EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
 _FAULTS: Final = ("board", "lab", "test", "configuration")
 

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, by_name
+from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, by_name, declared
 from lab.results.columns import DamagedValueError
 from lab.results.models import (
     ArtifactRow,
@@ -91,9 +91,13 @@ _Identity = tuple[str, int, tuple[tuple[str, str], ...]]
 def _sample(attempt_id: int, sample: SampleRecord, ids: Mapping[_Identity, int]) -> dict[str, Any]:
     return {
         "attempt_id": attempt_id,
-        "measurement_id": ids[_identity(by_name(sample.metric), sample.params)],
-        **columns_of(sample, "metric", "params"),
+        "measurement_id": ids[_identity(_metric(sample), sample.params)],
+        **columns_of(sample, "metric", "params", "declared"),
     }
+
+
+def _metric(sample: SampleRecord) -> Metric:
+    return sample.declared or by_name(sample.metric)
 
 
 def _identity(metric: Metric, params: Mapping[str, str]) -> _Identity:
@@ -102,9 +106,7 @@ def _identity(metric: Metric, params: Mapping[str, str]) -> _Identity:
 
 def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]) -> Mapping[_Identity, int]:
     """Ids of the samples' measurements; missing ones are inserted at once."""
-    wanted = {
-        _identity(metric := by_name(sample.metric), sample.params): (metric, sample.params) for sample in samples
-    }
+    wanted = {_identity(metric := _metric(sample), sample.params): (metric, sample.params) for sample in samples}
     known = _known(session, run_id)
     missing = {identity: one for identity, one in wanted.items() if identity not in known}
     if not missing:
@@ -114,12 +116,30 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
         for metric in {(metric.name, metric.version): metric for metric, _ in missing.values()}.values()
     ]
     _insert_if_absent(session, DefinitionRow, *definitions)
+    for sample in samples:
+        if sample.declared is not None:
+            check_definition(session, sample.declared)
     identities = [
         {"run_id": run_id, "metric": metric.name, "version": metric.version, "params": params}
         for metric, params in missing.values()
     ]
     _insert_if_absent(session, MeasurementRow, *identities)
     return _known(session, run_id)
+
+
+def check_definition(session: Session, wanted: Metric) -> None:
+    """Refuse a declaration that contradicts the stored one of its version.
+
+    Raises:
+        ConfigurationError: the message names what differs.
+    """
+    row = session.get(DefinitionRow, (wanted.name, wanted.version))
+    wrong = [] if row is None else declared.differences(metric(row), wanted)
+    if wrong:
+        raise ConfigurationError(
+            f"{wanted.name}, version {wanted.version}, is in the results already, and otherwise: {'; '.join(wrong)}. Numbers of two "
+            "definitions are never compared: raise its version, or give it another name"
+        )
 
 
 def _known(session: Session, run_id: int) -> dict[_Identity, int]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, TestStableError
-from lab.metrics import Measurement
+from lab.metrics import Measurement, Metric
 from lab.results import database, rows, schema
 from lab.results.artifacts import ArtifactStore
 from lab.results.database import MISREAD, UNREADABLE, busy, damaged, explain, misread
@@ -150,6 +150,15 @@ class Store:
             return rows.insert_attempt(session, run_id, record)
 
         return self._write(insert)
+
+    def check_definition(self, metric: Metric) -> None:
+        """Refuse a lab's metric that the results have otherwise.
+
+        Raises:
+            ConfigurationError: another unit, direction, definition or resolution of the same version.
+        """
+        with self._read() as session:
+            rows.check_definition(session, metric)
 
     def run(self, run_id: int) -> Run:
         """One run.

@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,8 +27,9 @@ from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
 from lab.host.process import CpuTimes, cpu_times
 from lab.metrics import Flag
+from lab.metrics.declared import Limits
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
-from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, OK
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, LIMITS, OK
 
 
 class RunConsole(Protocol):
@@ -97,11 +98,16 @@ class AttemptResult:
 
 @define
 class AttemptRecorder:
-    """Stores a run's attempts, each as soon as it has ended."""
+    """Stores a run's attempts, each as soon as it has ended.
+
+    Attributes:
+        limits: of metrics, which a number keeps with its attempt.
+    """
 
     store: Store
     run_id: int
     clock: Clock
+    limits: Limits = field(factory=dict)
     _started: tuple[dt.datetime, int] = field(init=False)
     _cpu: CpuTimes | None = field(init=False)
 
@@ -137,9 +143,14 @@ class AttemptRecorder:
                 samples=evidence.samples,
                 artifacts=evidence.artifacts,
                 moments=evidence.moments,
-                details={**evidence.details, **self._host_load()},
+                details={**evidence.details, **self._host_load(), **self._limits(evidence.samples)},
             ),
         )
+
+    def _limits(self, samples: Iterable[SampleRecord]) -> dict[str, object]:
+        names = dict.fromkeys(sample.metric for sample in samples if self.limits.get(sample.metric))
+        found = {name: [limit.document() for limit in self.limits[name]] for name in names}
+        return {LIMITS: found} if found else {}
 
     def _host_load(self) -> dict[str, object]:
         now = cpu_times()

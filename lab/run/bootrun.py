@@ -22,6 +22,7 @@ from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
+from lab.metrics.declared import Limits
 from lab.results import Run, Store
 from lab.run.attempts import (
     AttemptRecorder,
@@ -86,7 +87,7 @@ class BootRun:
     Attributes:
         run: from the store; `run.plan` has `cycles` and `media`, and perhaps the kernel's `init`.
         retries: further attempts a cycle after a transient failure.
-        before_cycle: called before each cycle, see `run_cycles`.
+        before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab.
     """
 
     store: Store
@@ -97,6 +98,7 @@ class BootRun:
     sleep: Callable[[float], None]
     retries: int
     before_cycle: Callable[[], None] = nothing_before_cycle
+    limits: Limits = field(factory=dict)
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _before: dict[str, list[Silence]] = field(factory=dict, init=False)  # by medium, of the board's runs before
@@ -127,7 +129,7 @@ class BootRun:
         """
         self.board.select_medium(medium)
         cycles = int(self.run.plan["cycles"])
-        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock, self.limits)
 
         def one(_cycle: int, _number: int) -> Boot:
             recorder.start()

@@ -22,6 +22,7 @@ from lab.errors import BoardlabError
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import RESUMES
+from lab.metrics.declared import Limits
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.results.records import POWER_TRACE
 from lab.run.attempts import (
@@ -63,7 +64,7 @@ class LowPowerRun:
         run: from the store; `run.plan` has `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` if
             each cycle measures it.
         retries: further attempts a cycle after a transient failure.
-        before_cycle: called before each cycle, see `run_cycles`.
+        before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab.
     """
 
     store: Store
@@ -74,6 +75,7 @@ class LowPowerRun:
     sleep: Callable[[float], None]
     retries: int
     before_cycle: Callable[[], None] = nothing_before_cycle
+    limits: Limits = field(factory=dict)
     _trace: Path = field(init=False)
     _losses: Losses = field(init=False)
 
@@ -115,7 +117,7 @@ class LowPowerRun:
         self.board.select_medium(str(self.run.plan["medium"]))
         self.board.low_power.release = self.run.release
         cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
-        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock, self.limits)
         self._losses = Losses(self.board.console)
 
         def one(_cycle: int, _number: int) -> Cycle:

@@ -30,7 +30,7 @@ class Progress:
     def __attrs_post_init__(self) -> None:
         self._start_ns = self.clock.now_ns()
 
-    def good(self, medium: str, cycle: int, cycles: int, sample: Sample) -> None:
+    def good(self, medium: str, cycle: int, cycles: int, sample: Sample, unit: str = "s") -> None:
         """Report a measured cycle."""
         self.done += 1
         samples = self._samples.setdefault(medium, [])
@@ -39,7 +39,7 @@ class Progress:
         elapsed_s = (self.clock.now_ns() - self._start_ns) / 1e9
         eta_s = elapsed_s / self.done * (self.total - self.done)
         self.write(
-            f"{medium:5} {cycle:3}/{cycles}  {_figures(sample, figures)}"
+            f"{medium:5} {cycle:3}/{cycles}  {_figures(sample, figures, unit)}"
             f"   elapsed {_clock(elapsed_s)}  ETA {_clock(eta_s)}"
         )
 
@@ -51,8 +51,13 @@ class Progress:
         )
 
 
-def _figures(sample: Sample, figures: Summary) -> str:
+def _figures(sample: Sample, figures: Summary, unit: str) -> str:
     """The cycle's value and running statistics; below 1 s in ms."""
+    if unit != "s":
+        return (
+            f"{sample.value:.6g} {unit} ± {sample.uncertainty:.2g}"
+            f"   mean {figures.mean:.6g} (min {figures.min:.6g}, max {figures.max:.6g})"
+        )
     if figures.mean >= 1:
         return (
             f"{sample.value:7.3f} s ± {sample.uncertainty * 1e3:.1f} ms"

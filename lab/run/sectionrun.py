@@ -24,6 +24,8 @@ from lab.benchmarks.section import Bench, ParsedReading, Preflight, Row, Section
 from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestStableError, TestTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
+from lab.metrics.declared import Limits
+from lab.metrics.model import sample_of
 from lab.results import ArtifactRef, Run, SampleRecord, Store
 from lab.results import Attempt as ResultsAttempt
 from lab.results.records import CONSOLE_LOG, GoodAttempt
@@ -132,7 +134,7 @@ class SectionRun:
         software: "uboot" and "kernel" -> the version line of the last boot.
         losses: returns flags of the console's losses since the last call, see `lab.run.attempts.Losses`.
         judged: explains a failure, e.g. by another reader of the console.
-        before_cycle: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
+        before_cycle: called before each cycle, see `lab.benchmarks.cycles.run_cycles`. limits: of metrics, by the lab.
     """
 
     store: Store
@@ -148,6 +150,7 @@ class SectionRun:
     before_cycle: Callable[[], None] = nothing_before_cycle
     software: Callable[[], Mapping[str, str]] = dict
     losses: Callable[[], frozenset[Flag]] = frozenset
+    limits: Limits = field(factory=dict)
     _whole: AttemptRecorder = field(init=False)
     _rows: AttemptRecorder = field(init=False)
     _session: BoardSession | None = field(default=None, init=False)
@@ -155,7 +158,7 @@ class SectionRun:
     _stored_bytes: int = field(default=0, init=False)  # so much of the session's transcript is in the store
 
     def __attrs_post_init__(self) -> None:
-        self._whole, self._rows = (AttemptRecorder(self.store, self.run.id, self.clock) for _ in range(2))
+        self._whole, self._rows = (AttemptRecorder(self.store, self.run.id, self.clock, self.limits) for _ in range(2))
 
     def repeats(self, section: str) -> int:
         """The number of its cycles in the plan."""
@@ -319,17 +322,11 @@ def _check(section: Section, readings: Iterable[ParsedReading]) -> None:
         )
 
 
-def _sample(reading: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
-    step = max(reading.quantum, by_name(reading.metric).resolution)
-    return SampleRecord(
-        metric=reading.metric,
-        params=dict(reading.params),
-        value=reading.value,
-        uncertainty=uncertainty.of_step(step),
-        flags=frozenset(str(flag) for flag in flags | reading.flags),
-        log_start=reading.start - base,
-        log_end=reading.end - base,
-    )
+def _sample(parsed: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
+    metric = by_name(parsed.metric)
+    bound = uncertainty.of_step(max(parsed.quantum, metric.resolution))
+    window = (parsed.start - base, parsed.end - base)
+    return sample_of(metric, parsed.params, parsed.value, bound, flags | parsed.flags, window)
 
 
 def _failed_line(

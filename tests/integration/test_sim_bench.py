@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -14,6 +15,7 @@ import pytest
 import requests
 import yaml
 from labgrid.environment import Environment
+from support import own_measurement as own
 from support import strangers
 from support.atlength import either
 from support.measuring_lab import ENOUGH, ROOT, Lab, Number, assert_true, running_lab
@@ -124,6 +126,30 @@ def test_an_adapter_that_the_board_feeds_stops_the_run_and_its_message_names_it(
         *_, last = store.attempts(store.runs()[0].id)
     assert (last.outcome, last.transient) == ("adapter_fed_by_board", False)
     assert "the adapter is fed by the board" in last.message
+
+
+def test_the_file_of_the_docs_measures_a_number_of_its_own(lab: Lab, tmp_path: Path) -> None:
+    """As of boot times: recorder, evidence, flags, judge, board's page, exporter."""
+    own.write(tmp_path)
+    env = lab.bench.folder / BOARD / "env.yaml"
+    for _ in range(2):
+        lab.passes(tmp_path, f"--lg-env={env}", own.FILE, "--lab-cycles", "2", timeout_s=DEADLINE_S)
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.runs()[0]
+        own.assert_kept(store, run.id, cycles=2)
+        own.assert_compared(store, run.id)
+        own.assert_shown(store, run.id)
+
+
+def test_a_limit_of_metrics_toml_fails_the_boot_time_that_is_beyond_it(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "metrics.toml").write_text('[[metric]]\nname = "boot.time"\n[[metric.limit]]\nmax = 0.001\n')
+    env = lab.bench.folder / BOARD / "env.yaml"
+    words = (ROOT / "tests_perf" / "test_boot.py", "--lab-cycles", "1", "--lab-medium", "sd")
+    failed = lab.runs(tmp_path, f"--lg-env={env}", *words, timeout_s=DEADLINE_S)
+    assert failed.returncode == pytest.ExitCode.TESTS_FAILED
+    assert re.search(r"boot.time sd: mean .* s ± .* s: fail \(at most 0.001 s\)", failed.stdout), failed.stdout
+    with open_store(lab.environ["LAB_DB"]) as store:
+        assert store.runs()[0].status == "completed"
 
 
 def test_a_scenario_plays_on_the_bench(lab: Lab) -> None:

@@ -16,6 +16,7 @@ import page_looks
 import pytest
 from attrs import frozen
 from page_looks import Look, Step
+from support import own_measurement as own
 from uv import find_uv_bin
 
 from lab.judge.records import UNSURE, NewVerdict
@@ -152,6 +153,22 @@ def test_an_empty_environment_and_an_empty_folder_measure_a_board(host: Host, me
     assert ours.returncode == 0, ours.stdout + ours.stderr
     assert "lab_folder/tests_perf/test_boot.py" in ours.stdout
     assert host.runs() == [("boot", "completed")] * 2
+
+
+@pytest.mark.soak
+def test_the_ten_lines_of_the_docs_measure_from_an_empty_folder(host: Host, measuring: list[str]) -> None:
+    folder = host.root / "own"
+    folder.mkdir()
+    own.write(folder)
+    for _ in range(2):
+        measured = host.run(*measuring[:2], own.FILE, cwd=folder)
+        assert measured.returncode == 0, measured.stdout + measured.stderr
+    compared = host.lab_command("judge", "compare", "latest", "--all")
+    assert own.METRIC in compared.stdout, compared.stdout + compared.stderr
+    with open_store(f"sqlite:///{host.root / 'results.db'}") as store:
+        run = store.runs()[0]
+        own.assert_kept(store, run.id, cycles=3)
+        own.assert_compared(store, run.id)
 
 
 def test_what_a_lab_host_installs_is_there(host: Host) -> None:

@@ -60,7 +60,12 @@ class Lab:
 
     def passes(self, folder: Path, *words: str | Path, timeout_s: float) -> None:
         """Run pytest with these words in a folder of its own tests; they pass."""
-        done = subprocess.run(
+        done = self.runs(folder, *words, timeout_s=timeout_s)
+        assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+
+    def runs(self, folder: Path, *words: str | Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Run pytest with these words in a folder."""
+        return subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
             cwd=folder,
             env=self.environ,
@@ -69,7 +74,6 @@ class Lab:
             timeout=timeout_s,
             check=False,
         )
-        assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
 
     @property
     def log(self) -> str:

@@ -13,6 +13,7 @@ from lab.boards import NORMAL
 from lab.errors import LabTransientError
 from lab.metrics import Flag, Metric, SampleRecord, uncertainty
 from lab.metrics.catalogue import BOOT_EFI, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
+from lab.metrics.model import sample_of
 
 REFUSED_SHARE = 0.1  # ± of a boot time, as a share of it, beyond which it is none
 UNCERTAIN_SHARE = 0.5  # of any other number, beyond which it is flagged
@@ -124,7 +125,7 @@ def _sample(
         )
     if metric not in HEADLINES and uncertainty_s > UNCERTAIN_SHARE * value_s:
         flags |= {Flag.UNCERTAIN}
-    return SampleRecord(metric.name, params, value_s, uncertainty_s, flags, begin.position, end.position)
+    return sample_of(metric, params, value_s, uncertainty_s, flags, (begin.position, end.position))
 
 
 def _instant(moment: MomentLike, text_bytes: int = 0) -> _Instant:

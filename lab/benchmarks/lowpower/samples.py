@@ -13,6 +13,7 @@ from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.metrics import Flag, Metric, SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES
+from lab.metrics.model import sample_of
 
 MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-power.md, "Uncertainty of one reading"
 
@@ -30,7 +31,7 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
         value, unsure = figure
         doubt = {Flag.UNCERTAIN} if unsure > UNCERTAIN_SHARE * value else set()
         if metric is not None:
-            samples.append(SampleRecord(metric.name, params(done.plan), value, unsure, flags | doubt, *window))
+            samples.append(sample_of(metric, params(done.plan), value, unsure, flags | doubt, window))
 
     start, end = (max(log.rfind(stamp(t_s).encode()), 0) for t_s in (done.log.start_s or 0.0, done.log.end_s or 0.0))
     line_end = max(log.find(END.encode(), end), 0) + len(END)
@@ -52,7 +53,7 @@ def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord
     for metric, power in [*((metrics.rail, rail) for rail in done.power.rails), (metrics.total, done.power.total)]:
         if power.mean_w is not None and power.uncertainty_w is not None:
             figures = (power.mean_w * 1e3, power.uncertainty_w * 1e3, flags | power.flags)
-            yield SampleRecord(metric.name, params(done.plan) | {"rail": power.rail}, *figures, *window)
+            yield sample_of(metric, params(done.plan) | {"rail": power.rail}, *figures, window)
 
 
 def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
@@ -64,7 +65,7 @@ def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecor
         if power.energy_j is not None and power.energy_uncertainty_j is not None:
             figures = (power.energy_j, power.energy_uncertainty_j, flags | power.flags)
             window = (end - len(done.answer.text), end)
-            yield SampleRecord(metric.name, params(done.plan) | {"rail": power.rail}, *figures, *window)
+            yield sample_of(metric, params(done.plan) | {"rail": power.rail}, *figures, window)
 
 
 def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list[SampleRecord]:
@@ -76,8 +77,8 @@ def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list
     numbers = watch.finish()
     whole = next(number for number in numbers if number.metric == BOOT_POWER_ON.name)
     flags |= {Flag(flag) for number in numbers if number.metric != BOOT_STAGE.name for flag in number.flags}
-    metric = RESUMES[PARTIAL_IO].prompt.name
-    return [SampleRecord(metric, params(plan), whole.value * 1e3, whole.uncertainty * 1e3, flags, 0, whole.log_end)]
+    metric = RESUMES[PARTIAL_IO].prompt
+    return [sample_of(metric, params(plan), whole.value * 1e3, whole.uncertainty * 1e3, flags, (0, whole.log_end))]
 
 
 def of_rails(
@@ -91,7 +92,7 @@ def of_rails(
     metric = RESUMES[PARTIAL_IO].rail_voltage
     if off is None or metric is None:
         return []
-    return [SampleRecord(metric.name, params(plan), off.volts, off.uncertainty_v, flags | off.flags, *window)]
+    return [sample_of(metric, params(plan), off.volts, off.uncertainty_v, flags | off.flags, window)]
 
 
 def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support import older_schema
 from support.byhand import by_hand
-from support.leansessions import LEAN
+from support.leansessions import session
 
 from lab import pytest_plugin, shipped
 from lab.results import open_store
 from lab.run.options import TABLE
 
 ROOT = Path(__file__).parents[3]
-DEADLINE_S = 110  # of a busy host; pytest gives up after 120
 
 # Never opened: no test of these transitions.
 STOCK = """
@@ -61,19 +58,6 @@ def test_strategy(strategy):
     assert type(strategy).__name__ == "UBootStrategy"
     assert strategy.status.name == "unknown"
 """
-
-
-def session(folder: Path, results: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """pytest in a folder, with its results in another one."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=folder,
-        env={**os.environ, "LAB_DB": str(results / "results.db"), "PYTEST_ADDOPTS": LEAN},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -1,0 +1,312 @@
+"""A lab's own metrics and limits, from `metrics.toml` or from a test's first call.
+
+A metric is declared once: name, unit, better direction, resolution, definition and its version. A contradiction is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from attrs import asdict, define, field, frozen
+
+from lab import tomlfile
+from lab.errors import ConfigurationError
+from lab.metrics import catalogue
+from lab.metrics.model import Metric, Summary, summarise
+from lab.metrics.model import Sample as MetricSample
+from lab.metrics.uncertainty import NORMAL_95
+
+FILE: Final = "metrics.toml"
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
+_NAMED: Final = "lower-case words with a dot between them, e.g. camera.first_frame"
+_WANTED: Final = {
+    "unit": "give a text, e.g. s",
+    "better": "give lower or higher",
+    "resolution": "give the smallest difference that the method shows, a number from 0 on",
+    "definition": "give a text",
+    "version": "give a whole number from 1 on",
+}
+# What two declarations of one version must agree on.
+_IDENTITY: Final = ("unit", "better", "definition", "resolution")
+
+
+class Outcome(StrEnum):
+    """What a limit says of a number."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    MARGINAL = "marginal"
+    FAIL = "fail"
+
+
+@frozen
+class Limit:
+    """A limit of a metric's numbers.
+
+    A number fails beyond the limit, and is marginal within the guard band before it. The band is never narrower than the ±
+    of the number: guarded acceptance of JCGM 106:2012, 8.3.2.
+
+    Attributes:
+        of: "sample", each of them; "mean"; or "spread", the standard deviation of the samples.
+        min, max: in the metric's unit; None: no such limit.
+        expected, percent: in place of both: the number is `expected` ± `percent` of it.
+        guard: width of the guard band, in the metric's unit.
+    """
+
+    of: Literal["sample", "mean", "spread"] = "mean"
+    min: float | None = None
+    max: float | None = None
+    expected: float | None = None
+    percent: float | None = None
+    guard: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        given = [value for value in asdict(self).values() if isinstance(value, float)]
+        if not all(math.isfinite(value) for value in given):
+            raise ValueError("a limit is made of finite numbers")
+        if (self.expected is None) != (self.percent is None):
+            raise ValueError("expected and percent belong together: give both, or min and max")
+        if (self.expected is None) == (self.min is None and self.max is None):
+            raise ValueError("give min, max or both; or expected and percent")
+        if self.guard < 0 or (self.percent or 0.0) < 0:
+            raise ValueError("guard and percent are not negative")
+        low, high = self.bounds
+        if high - low < 2 * self.guard or high < low:
+            raise ValueError(f"nothing can pass between {low:g} and {high:g} with a guard of {self.guard:g}")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest number that does not fail."""
+        if self.expected is not None and self.percent is not None:
+            reach = abs(self.expected) * self.percent / 100
+            return self.expected - reach, self.expected + reach
+        return (-math.inf if self.min is None else self.min, math.inf if self.max is None else self.max)
+
+    def outcome(self, value: float, uncertainty: float) -> Outcome:
+        """The outcome of one number and its ±."""
+        low, high = self.bounds
+        guard = max(self.guard, uncertainty)
+        if not low <= value <= high:
+            return Outcome.FAIL
+        return Outcome.PASS if low + guard <= value <= high - guard else Outcome.MARGINAL
+
+    def document(self) -> dict[str, Any]:
+        """The limit for JSON."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Self | None:
+        """The limit from JSON; None: a newer boardlab wrote it otherwise, or it is damaged."""
+        try:
+            return cls(**document)
+        except (TypeError, ValueError):
+            return None
+
+
+Limits: TypeAlias = Mapping[str, tuple[Limit, ...]]  # by metric
+
+
+@frozen
+class LimitCheck:
+    """A limit held against the samples of a number.
+
+    Attributes:
+        value, uncertainty: the sample nearest to failing, the mean or the spread.
+    """
+
+    limit: Limit
+    value: float
+    uncertainty: float
+    outcome: Outcome
+
+    def sentence(self, metric: Metric, title: str) -> str:
+        """The check for a person, e.g. "camera.first_frame: mean 0.61 s ± 0.01 s: fail (at most 0.5 s)"."""
+        low, high = self.limit.bounds
+        unit = f" {metric.unit}".rstrip()
+        bounds = [f"at least {low:g}{unit}"] * math.isfinite(low) + [f"at most {high:g}{unit}"] * math.isfinite(high)
+        guard = f", guard {self.limit.guard:g}{unit}" if self.limit.guard else ""
+        number = f"{self.value:.6g}{unit} ± {self.uncertainty:.2g}{unit}"
+        return f"{title}: {self.limit.of} {number}: {self.outcome} ({', '.join(bounds)}{guard})"
+
+
+def check(limits: Iterable[Limit], samples: Iterable[MetricSample]) -> list[LimitCheck]:
+    """Hold limits against samples; the spread needs two of them."""
+    readings = list(samples)
+    return [found for limit in limits if (found := _check(limit, readings, summarise(readings))) is not None]
+
+
+def _check(limit: Limit, samples: list[MetricSample], summary: Summary) -> LimitCheck | None:
+    if limit.of == "mean":
+        figures = [(summary.mean, summary.uncertainty)]
+    elif limit.of == "sample":
+        figures = [(sample.value, sample.uncertainty) for sample in samples]
+    elif summary.n < 2:
+        return None
+    else:  # the standard deviation of a standard deviation, of normal samples: JCGM 100:2008, E.4.3
+        figures = [(summary.std, NORMAL_95 * summary.std / math.sqrt(2 * (summary.n - 1)))]
+    severity = list(Outcome)
+    worst = max(figures, key=lambda each: (severity.index(limit.outcome(*each)), -_room(limit, each[0])))
+    return LimitCheck(limit, *worst, limit.outcome(*worst))
+
+
+def _room(limit: Limit, value: float) -> float:
+    """The distance to the nearer limit; negative beyond it."""
+    low, high = limit.bounds
+    return min(value - low, high - value)
+
+
+# --- Declarations ---
+
+
+@frozen
+class _Entry:
+    """A `[[metric]]` of metrics.toml."""
+
+    name: str
+    unit: str | None = None
+    better: Literal["lower", "higher"] | None = None
+    resolution: float | None = None
+    definition: str = ""
+    version: int | None = None
+    source: str = ""
+    limit: tuple[Limit, ...] = ()
+
+
+@frozen
+class _File:
+    metric: tuple[_Entry, ...] = ()
+
+
+@define
+class Declarations:
+    """The metrics and limits that a lab has declared.
+
+    Attributes:
+        path: of the file; None: there is none, and tests declare by their first call.
+    """
+
+    path: Path | None = None
+    metrics: dict[str, Metric] = field(factory=dict)
+    limits: dict[str, tuple[Limit, ...]] = field(factory=dict)
+
+    def metric(
+        self,
+        name: str,
+        *,
+        unit: str | None = None,
+        better: str | None = None,
+        resolution: float | None = None,
+        definition: str | None = None,
+        version: int | None = None,
+    ) -> Metric:
+        """The metric of that name, by the file or by this first call.
+
+        Args are what the call says; None: nothing.
+
+        Raises:
+            ConfigurationError: it is declared nowhere, or otherwise; the message names both.
+        """
+        known = self.metrics.get(name)
+        given = {
+            "unit": unit,
+            "better": better,
+            "resolution": resolution,
+            "definition": definition,
+            "version": version,
+        }
+        if known is None:
+            known = self._first(name, {key: value for key, value in given.items() if value is not None})
+        wrong = [
+            f"{key} {value!r} here, {getattr(known, key)!r} there"
+            for key, value in given.items()
+            if value is not None and value != getattr(known, key)
+        ]
+        if wrong:
+            raise ConfigurationError(
+                f"{name} is declared otherwise by {known.source or self.path}: {'; '.join(wrong)}. Leave it out of the call, or raise the "
+                "version of the definition, or give the number another name"
+            )
+        self.metrics[name] = known
+        return known
+
+    def _first(self, name: str, given: Mapping[str, Any]) -> Metric:
+        _check_name(name, f"measure({name!r})")
+        lacks = [key for key in ("unit", "better", "resolution") if key not in given]
+        if lacks:
+            raise ConfigurationError(
+                f"measure({name!r}) lacks {', '.join(lacks)}: nothing declares this metric. Declare it in {FILE} of the lab's folder, or give "
+                'them in the call, e.g. unit="s", better="lower", resolution=0.001'
+            )
+        resolution, version = given["resolution"], given.get("version", 1)
+        good = {
+            "unit": isinstance(given["unit"], str),
+            "better": given["better"] in {"lower", "higher"},
+            "resolution": isinstance(resolution, (int, float)) and 0 <= resolution < math.inf,
+            "definition": isinstance(given.get("definition", ""), str),
+            "version": type(version) is int and version >= 1,
+        }
+        for key, fits in good.items():
+            if not fits:
+                raise ConfigurationError(f"measure({name!r}): {key} {given[key]!r} is none; {_WANTED[key]}")
+        return Metric(name=name, **{"definition": "", "source": "a test's first call", **given})
+
+
+def load(path: Path) -> Declarations:
+    """Read a metrics.toml.
+
+    Raises:
+        ConfigurationError: the file is wrong; the message names the metric and the key.
+    """
+    found = Declarations(path)
+    for entry in tomlfile.structure(tomlfile.read(path), _File, path).metric:
+        where = f"{path}: metric {entry.name!r}"
+        if entry.name in found.limits:
+            raise ConfigurationError(f"{where} stands twice; join them")
+        found.limits[entry.name] = entry.limit
+        shipped = catalogue.find(entry.name)
+        if shipped is None:
+            found.metrics[entry.name] = _own(entry, where)
+        elif any(value not in {None, ""} for value in (entry.unit, entry.better, entry.resolution, entry.definition)):
+            raise ConfigurationError(
+                f"{where} is boardlab's own ({shipped.definition}): only limits may be given to it; call yours otherwise"
+            )
+    return found
+
+
+def _own(entry: _Entry, where: str) -> Metric:
+    _check_name(entry.name, where)
+    if entry.unit is None or entry.better is None or entry.resolution is None:
+        lacks = [key for key in ("unit", "better", "resolution") if getattr(entry, key) is None]
+        raise ConfigurationError(f"{where} lacks {', '.join(lacks)}; add it")
+    version = 1 if entry.version is None else entry.version
+    if not (0 <= entry.resolution < math.inf and version >= 1):
+        raise ConfigurationError(f"{where}: the resolution is no number from 0 on, or the version none from 1 on")
+    return Metric(
+        name=entry.name,
+        unit=entry.unit,
+        better=entry.better,
+        definition=entry.definition,
+        resolution=entry.resolution,
+        source=entry.source or FILE,
+        version=version,
+    )
+
+
+def _check_name(name: str, where: str) -> None:
+    if catalogue.find(name) is not None:
+        raise ConfigurationError(f"{where}: boardlab measures {name} itself; give yours another name")
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{where}: a metric's name is {_NAMED}")
+
+
+def differences(stored: Metric, wanted: Metric) -> list[str]:
+    """What two declarations of one version disagree on."""
+    return [
+        f"{key} {getattr(wanted, key)!r} here, {getattr(stored, key)!r} in the results"
+        for key in _IDENTITY
+        if getattr(stored, key) != getattr(wanted, key)
+    ]

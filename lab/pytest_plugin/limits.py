@@ -1,0 +1,85 @@
+"""Limits of metrics.toml in sessions: a test whose numbers are beyond one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.errors import BoardlabError
+from lab.metrics import declared
+from lab.metrics.declared import Declarations, Outcome
+from lab.pytest_plugin.judge import is_of
+from lab.pytest_plugin.runs import STRATEGY_KEY, writer
+from lab.pytest_plugin.session_rules import MEASURERS, measures
+from lab.results import Store
+from lab.results.formatting import label, limit_checks
+from lab.results.history import item_of
+from lab.results.listing import attempts_of, overview
+from lab.run.measurerun import KIND
+from lab.shown import plain_text
+
+_DECLARED_KEY = pytest.StashKey[Declarations]()
+
+
+def declarations(config: pytest.Config) -> Declarations:
+    """The lab's metrics.toml: of this folder, or of the environment's.
+
+    Raises:
+        ConfigurationError: it is wrong.
+    """
+    if _DECLARED_KEY not in config.stash:
+        env = Path(config.option.lg_env).absolute().parent
+        folders = [config.invocation_params.dir, env, env.parent]
+        path = next((file for folder in folders if (file := folder / declared.FILE).is_file()), None)
+        config.stash[_DECLARED_KEY] = Declarations() if path is None else declared.load(path)
+    return config.stash[_DECLARED_KEY]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a wrong metrics.toml before anything is measured."""
+    if STRATEGY_KEY in config.stash and any(measures(item) for item in items):
+        try:
+            declarations(config)
+        except BoardlabError as error:
+            raise pytest.UsageError(plain_text(str(error))) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """After a test has measured, its numbers are held against their limits.
+
+    Those of `measure` are so after the last cycle, see `lab.pytest_plugin.measure`.
+    """
+    result = yield
+    kind = measures(item)
+    if kind and kind != KIND and declarations(item.config).limits:
+        fixture = next(name for name, its in MEASURERS.items() if its == kind)
+        measurer = item.funcargs[fixture]  # type: ignore[attr-defined]
+        try:
+            wrong = broken(item, measurer.store, measurer.run.id)
+        except BoardlabError as error:
+            wrong = [plain_text(f"[{error.failure}, fault: {error.fault}] {error}")]
+        if wrong:
+            pytest.fail("\n".join(wrong), pytrace=False)
+    return result
+
+
+def broken(item: pytest.Item, store: Store, run_id: int) -> list[str]:
+    """The limits that a test's numbers break, in words; marginal ones are only told.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    run, wrong = overview(store, run_id), []
+    for number, found in limit_checks(run):
+        if not any(is_of(item, [item_of(attempt.params)]) for attempt in attempts_of(run.attempts, number)):
+            continue
+        text = plain_text(found.sentence(number.metric, f"{number.metric.name} {label(number.params)}".strip()))
+        if found.outcome is Outcome.FAIL:
+            wrong.append(text)
+        elif found.outcome is Outcome.MARGINAL:
+            writer(item.config)(text)
+    return wrong

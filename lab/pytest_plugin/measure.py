@@ -1,0 +1,379 @@
+"""The fixture `measure`: numbers of a lab's own tests, through the run, the store and the judge of all others.
+
+A test that asks for `measure` is one item of the run's plan. Its cycles (`@pytest.mark.cycles(20)`) are repetitions of the whole
+test: its fixtures are set up anew for each, and it is retried as a boot is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import pytest
+from _pytest.runner import call_and_report
+from attrs import define, field
+from labgrid.binding import BindingState
+from labgrid.strategy import StrategyError
+
+from lab.benchmarks.cycles import CycleAttempt, run_cycles
+from lab.drivers import calls
+from lab.drivers.calls import SHELL
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
+from lab.host.clock import MonotonicRaw
+from lab.pytest_plugin import judge, limits, resume
+from lab.pytest_plugin.jobs import before_cycle
+from lab.pytest_plugin.measurer import Measurer, session_of
+from lab.pytest_plugin.runs import ITEMS_KEY, STORE_KEY, STRATEGY_KEY, open_run, summarise_run, writer
+from lab.pytest_plugin.session_rules import measures
+from lab.run.measurerun import KIND, Measure, MeasureRun, pending
+from lab.run.options import MAX_CYCLES
+from lab.run.progress import Progress
+from lab.shown import plain_text
+
+RUN_KEY = pytest.StashKey["MeasureMeasurer"]()
+FIXTURE: Final = "measure"
+MARKER: Final = "cycles"
+ENDS: Final = (pytest.exit.Exception, KeyboardInterrupt)  # of the session
+WARM, OFF = "warm", "off"  # what a cycle begins with
+_ERROR_KEY = pytest.StashKey[BaseException | None]()
+_SKIPPED_KEY = pytest.StashKey[set[str]]()
+_MEDIUM_FIXTURE: Final = "boot_medium"
+
+
+@define(slots=False, kw_only=True)
+class MeasureMeasurer(Measurer):
+    """Records what a session's tests measure.
+
+    Attributes:
+        current: what the cycle that runs has measured. unknown: the state of the board, since an attempt failed. skipped: tests that skipped themselves.
+    """
+
+    measure_run: MeasureRun
+    board: str
+    current: Measure | None = None
+    unknown: bool = False
+    skipped: set[str]
+
+    @property
+    def title(self) -> str:
+        return f" ({self.board}), results in {self.store.url}"
+
+    def is_complete(self) -> bool:
+        tests = [test for test in self.run.plan["tests"] if test not in self.skipped]
+        return not any(pending(self.store, self.run.id, test, self.measure_run.cycles(test)) for test in tests)
+
+
+@pytest.fixture(scope="session")
+def measure_measurer(
+    request: pytest.FixtureRequest,
+    target: Any,  # noqa: ARG001 - labgrid's drivers outlive the run
+    record_testsuite_property: Any,
+) -> Iterator[MeasureMeasurer]:
+    """The session's run of its own tests; the board is switched off at its end."""
+    strategy = request.config.stash[STRATEGY_KEY]
+    yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
+
+
+@pytest.fixture
+def measure(measure_measurer: MeasureMeasurer, request: pytest.FixtureRequest) -> Measure:
+    """Records a number of this test: `measure("camera.first_frame", 0.412, unit="s", better="lower", resolution=0.001)`."""
+    item, config = request.node, request.config
+    found = measure_measurer.current = measure_measurer.measure_run.begin(_params(item))
+    board, start = config.stash[STRATEGY_KEY], _start(item)
+    if start == OFF:
+        board.transition(OFF)
+    elif measure_measurer.unknown:
+        with suppress(ConfigurationError):  # nothing switches it
+            board.transition(OFF)
+    measure_measurer.unknown = False
+    return found
+
+
+def _begin(config: pytest.Config, strategy: Any) -> MeasureMeasurer:
+    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+    items = [item for item in config.stash[ITEMS_KEY] if measures(item) == KIND and not any(item.iter_markers("skip"))]
+    plan: dict[str, object] = {
+        "tests": [item.nodeid for item in items],
+        "repeats": {item.nodeid: _asked_cycles(item) for item in items},
+    }
+    run = open_run(config, strategy, KIND, plan)
+    progress = Progress(writer(config), clock, total=0)
+    found = MeasureRun(store, run, strategy, progress, clock, limits.declarations(config))
+    progress.total = sum(len(pending(store, run.id, test, found.cycles(test))) for test in run.plan["tests"])
+    skipped = config.stash.setdefault(_SKIPPED_KEY, set())
+    return MeasureMeasurer(store, run, measure_run=found, board=strategy.type.title, skipped=skipped)
+
+
+# --- Selection ---
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, or start="{WARM}": as the board is',
+    )
+
+
+@pytest.hookimpl(trylast=True)  # a plain environment's board comes first
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Set `measure` up first; on resume, leave out what the run has not planned."""
+    ours = [item for item in items if measures(item) == KIND]
+    if not ours or STRATEGY_KEY not in config.stash:
+        return
+    try:
+        for item in ours:
+            names = cast("Any", item).fixturenames
+            names.remove(FIXTURE) if FIXTURE in names else None
+            names.insert(0, FIXTURE)
+            _asked_cycles(item)
+            _start(item)
+        planned = _resumed_plan(config)
+    except BoardlabError as error:
+        raise pytest.UsageError(plain_text(str(error))) from error
+    others = [item for item in ours if planned is not None and item.nodeid not in planned]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+def _resumed_plan(config: pytest.Config) -> dict[str, int] | None:
+    """Test -> cycles of the run that is resumed; None: none of this kind."""
+    if config.option.lab_resume is None:
+        return None
+    run = resume.resumable(config, config.stash[STORE_KEY])
+    return dict(run.plan["repeats"]) if run.kind == KIND else None
+
+
+def _asked_cycles(item: pytest.Item) -> int:
+    """The cycles of a test by its marker, and --lab-cycles over it."""
+    marker = item.get_closest_marker(MARKER)
+    if marker is None:
+        return 1
+    count = marker.args[0] if marker.args else marker.kwargs.get("n")
+    if type(count) is not int or not 1 <= count <= MAX_CYCLES:
+        raise ConfigurationError(
+            f"{item.nodeid}: @pytest.mark.{MARKER}({count!r}): a whole number from 1 to {MAX_CYCLES}"
+        )
+    return cast("int", item.config.option.lab_cycles or count)
+
+
+def _start(item: pytest.Item) -> str:
+    """What each cycle of a test begins with."""
+    marker = item.get_closest_marker(MARKER)
+    start = WARM if marker is None else marker.kwargs.get("start", OFF)
+    if start not in {WARM, OFF}:
+        raise ConfigurationError(f'{item.nodeid}: @pytest.mark.{MARKER}: start={start!r}: "{OFF}" or "{WARM}"')
+    return cast("str", start)
+
+
+def _params(item: pytest.Item) -> dict[str, str]:
+    """The parameters of a test, which distinguish its numbers."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        return {}
+    return {
+        "medium" if name == _MEDIUM_FIXTURE else name: value if isinstance(value, str) else _text(value, callspec.id)
+        for name, value in callspec.params.items()
+    }
+
+
+def _text(value: object, fallback: str) -> str:
+    return str(value) if isinstance(value, (bool, int, float)) else fallback
+
+
+# --- The cycles of a test ---
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test that measures once a cycle, with retries."""
+    config = item.config
+    if measures(item) != KIND or STRATEGY_KEY not in config.stash or any(item.iter_markers("skip")):
+        return None
+    repetition = _Repetition(item)
+    if not repetition.pending():
+        item.add_marker(pytest.mark.skip(reason="the resumed run has all its cycles"))
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    repetition.run(nextitem)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Keep the error itself, whose class decides on a retry."""
+    report = yield
+    if call.excinfo is not None and item.stash.get(_ERROR_KEY, None) is None:
+        item.stash[_ERROR_KEY] = call.excinfo.value
+    return report
+
+
+class _SkippedError(Exception):
+    """The test skipped itself: no attempt."""
+
+
+@define
+class _Repetition:
+    """The cycles of one test."""
+
+    item: pytest.Item
+    reports: list[pytest.TestReport] = field(factory=list)
+
+    @property
+    def _measurer(self) -> MeasureMeasurer | None:
+        return self.item.config.stash.get(RUN_KEY, None)
+
+    def run(self, nextitem: pytest.Item | None) -> None:
+        """Measure the pending cycles, and report the last try as the test's."""
+        config = self.item.config
+        message = ""
+        try:
+            run_cycles(
+                self.pending(),
+                self._try,
+                self._record,
+                retries=config.option.lab_retries,
+                sleep=time.sleep,
+                before_cycle=self._before_cycle,
+            )
+            message = self._verdicts()
+        except _SkippedError:
+            config.stash.setdefault(_SKIPPED_KEY, set()).add(self.item.nodeid)
+        except BoardlabError as error:
+            message = self._failing(error)
+        for report in self._last(message):
+            self.item.ihook.pytest_runtest_logreport(report=report)
+        if self.item.session.shouldfail or self.item.session.shouldstop:
+            nextitem = None
+        state = cast("Any", self.item.session)._setupstate  # what is left: the fixtures of module and session
+        call = pytest.CallInfo.from_call(lambda: state.teardown_exact(nextitem), "teardown", reraise=ENDS)
+        report = self.item.ihook.pytest_runtest_makereport(item=self.item, call=call)
+        self.item.ihook.pytest_runtest_logreport(report=report)
+
+    def pending(self) -> list[int]:
+        """The cycles that the run lacks."""
+        config, test = self.item.config, self.item.nodeid
+        measurer = self._measurer
+        run_id = measurer.run.id if measurer else config.option.lab_resume
+        planned = _resumed_plan(config) or {}
+        return pending(config.stash[STORE_KEY], run_id, test, planned.get(test) or _asked_cycles(self.item))
+
+    def _before_cycle(self) -> None:
+        measurer = self._measurer
+        if measurer is not None:
+            before_cycle(self.item.config, measurer.run.id)()
+
+    def _try(self, _cycle: int, _number: int) -> Measure:
+        """Set the test up, call it, and tear it down.
+
+        Raises:
+            BoardlabError: what failed, whatever the test raised.
+        """
+        item, measurer = cast("Any", self.item), self._measurer
+        self.item.stash[_ERROR_KEY] = None
+        if measurer is not None:
+            measurer.current = None
+        if not item._request:  # as pytest's own runtestprotocol does for an item that runs again
+            item._initrequest()
+        try:
+            self.reports = [call_and_report(self.item, "setup", log=False)]
+            if self.reports[0].passed:
+                self.reports.append(call_and_report(self.item, "call", log=False))
+                self._sync()
+            self.reports.append(call_and_report(self.item, "teardown", log=False, nextitem=item.parent))
+        finally:
+            item._request, item.funcargs = False, None
+        self._raise()
+        found = self._current
+        if found is None or not found.samples:
+            raise TestStableError(
+                f"{self.item.nodeid} asks for `{FIXTURE}` and measured nothing: call it, e.g. {FIXTURE}('camera.first_frame', 0.4)"
+            )
+        return found
+
+    @property
+    def _current(self) -> Measure | None:
+        """What the last try measured; None: it failed before it could."""
+        return self._measurer.current if self._measurer is not None else None
+
+    def _sync(self) -> None:
+        """Have all bytes of the console in its capture, which is the evidence."""
+        console = self.item.config.stash[STRATEGY_KEY].console
+        if getattr(console, "state", None) is BindingState.active:
+            try:
+                console.sync()
+            except BoardlabError as error:
+                self.item.stash[_ERROR_KEY] = self.item.stash[_ERROR_KEY] or error
+
+    def _raise(self) -> None:
+        if any(report.skipped for report in self.reports):
+            raise _SkippedError
+        error = self.item.stash[_ERROR_KEY]
+        if error is not None:
+            raise _ours(error) from error
+        failed = next((report for report in self.reports if report.failed), None)
+        if failed is not None:  # e.g. a strict xfail that passed
+            raise TestStableError(failed.longreprtext)
+
+    def _record(self, attempt: CycleAttempt[Measure]) -> None:
+        measurer, found = self._measurer, self._current
+        if measurer is not None and found is not None:
+            measurer.unknown |= attempt.error is not None
+            measurer.measure_run.record(self.item.nodeid, attempt, found)
+
+    def _failing(self, error: BoardlabError) -> str:
+        """The message of a failure; a host that is away ends the session of a `lab run`."""
+        measurer = self._measurer
+        if measurer is None:
+            return str(error)
+        try:
+            with measurer.failing():
+                raise error
+        except pytest.fail.Exception as failed:
+            return str(failed)
+
+    def _verdicts(self) -> str:
+        """What the limits and the judge have against the numbers; empty: nothing."""
+        measurer = self._measurer
+        if measurer is None:
+            return ""
+        try:
+            wrong = limits.broken(self.item, measurer.store, measurer.run.id)
+            measurer.failed |= bool(wrong)
+            return "\n".join([*wrong, *judge.worse(self.item, measurer.run.id)])
+        except BoardlabError as error:
+            return self._failing(error)
+
+    def _last(self, message: str) -> list[pytest.TestReport]:
+        """The reports of the last try, of which one has the message."""
+        found = self.reports[:2] + [report for report in self.reports[2:] if not report.passed]
+        if message:
+            failed = next((report for report in found if report.failed), found[-1])
+            if failed.passed or isinstance(self.item.stash[_ERROR_KEY], BoardlabError):
+                failed.outcome, failed.longrepr = "failed", message
+        return found
+
+
+def _ours(error: BaseException) -> BoardlabError:
+    """The class of a test's exception: labgrid's are the board's, any other is the test's."""
+    if isinstance(error, BoardlabError):
+        return error
+    text = plain_text(f"{type(error).__name__}: {error}".strip())
+    if isinstance(error, StrategyError):
+        return BoardTransientError(text)
+    if isinstance(error, Exception) and type(error).__module__.partition(".")[0] in {"labgrid", "pexpect"}:
+        found = calls.meaning(error)
+        if found.configuration:
+            return ConfigurationError(text)
+        kind = SHELL.passing if found.transient else SHELL.lasting
+        return kind(text, failure=f"{SHELL.name}_{found.failure}")
+    return TestStableError(text)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    measurer = config.stash.get(RUN_KEY, None)
+    if measurer is not None:
+        summarise_run(terminalreporter, config, "measurements", measurer.run.id)

@@ -1,0 +1,93 @@
+"""TOML files as records, strictly: unknown keys and wrong types are refused with their place."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cattrs
+from attrs import AttrsInstance, fields
+from cattrs.v import format_exception
+
+from lab.errors import ConfigurationError
+
+Record = TypeVar("Record", bound=AttrsInstance)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The file's table.
+
+    Raises:
+        ConfigurationError: not readable, or not TOML; the message names the line.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: not TOML: {error}") from error
+
+
+def structure(
+    data: dict[str, Any],
+    kind: type[Record],
+    path: Path,
+    hooks: Callable[[cattrs.Converter], None] = lambda _converter: None,
+) -> Record:
+    """The record of a table.
+
+    Args:
+        path: for messages. hooks: registers further structure hooks of the converter.
+
+    Raises:
+        ConfigurationError: an unknown or missing key, a wrong type or value; the message names each.
+    """
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(int, _exact(int))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(str, _exact(str))
+    converter.register_structure_hook(bool, _exact(bool))
+    hooks(converter)
+    try:
+        return converter.structure(data, kind)
+    except cattrs.BaseValidationError as error:
+        reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
+        raise ConfigurationError(f"{path}: {reasons}") from error
+
+
+def _reason(error: BaseException, kind: type | None) -> str:
+    match error:
+        case cattrs.ForbiddenExtraKeysError():
+            return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields))
+        case KeyError():
+            return "this key is missing; add it"
+        case ValueError() if str(error):
+            return str(error.args[0])  # attrs gives its own three more
+    return format_exception(error, kind)
+
+
+def _unknown(key: str, record: type[AttrsInstance]) -> str:
+    known = [each.name for each in fields(record)]
+    near = get_close_matches(key, known, 1)
+    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")
+
+
+def _exact(kind: type) -> Any:
+    def structured(value: object, _type: object) -> object:
+        if type(value) is not kind:
+            raise ValueError(f"expected {kind.__name__}, got {value!r}")
+        return value
+
+    return structured
+
+
+def _number(value: object, _type: object) -> float:
+    match value:
+        case bool():
+            pass
+        case int() | float():
+            return float(value)
+    raise ValueError(f"expected a number, got {value!r}")

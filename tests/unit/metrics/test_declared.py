@@ -1,0 +1,138 @@
+"""A lab's own metrics and limits."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import ConfigurationError
+from lab.metrics import Sample
+from lab.metrics.declared import Declarations, Limit, Outcome, check, load
+
+FRAME = {"unit": "s", "better": "lower", "resolution": 0.001}
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "metrics.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_number_fails_beyond_its_limits_and_is_marginal_within_the_guard_band_or_its_uncertainty(seed: int) -> None:
+    dice = random.Random(seed)
+    low = dice.uniform(-10, 10)
+    high, guard = low + dice.uniform(5, 10), dice.uniform(0, 1)
+    uncertainty = dice.uniform(0, 2)
+    band = max(guard, uncertainty)
+    limit = Limit(min=low, max=high, guard=guard)
+    for edge, outwards in ((low, -1), (high, 1)):
+        assert limit.outcome(edge + outwards * 1e-6, uncertainty) is Outcome.FAIL
+        assert limit.outcome(edge, uncertainty) is (Outcome.MARGINAL if band else Outcome.PASS)
+        assert limit.outcome(edge - outwards * (band - 1e-6), uncertainty) is Outcome.MARGINAL
+        assert limit.outcome(edge - outwards * (band + 1e-6), uncertainty) is Outcome.PASS
+
+
+@pytest.mark.parametrize("expected", [2.0, -2.0])
+def test_a_relative_limit_is_a_share_of_the_expected_value(expected: float) -> None:
+    limit = Limit(expected=expected, percent=10)
+    outcomes = {factor: limit.outcome(expected * factor, 0.0) for factor in (0.89, 0.91, 1.0, 1.09, 1.11)}
+    assert [outcome is Outcome.PASS for outcome in outcomes.values()] == [False, True, True, True, False]
+
+
+def test_the_mean_each_sample_and_the_spread_have_limits_of_their_own() -> None:
+    samples = [Sample(value, 0.01, cycle) for cycle, value in enumerate((1.0, 1.1, 1.9), start=1)]
+    limits = [Limit(max=1.95), Limit(of="sample", max=1.8), Limit(of="sample", min=0.5), Limit(of="spread", max=0.1)]
+    found = check(limits, samples)
+    assert [(each.limit.of, each.outcome) for each in found] == [
+        ("mean", Outcome.MARGINAL),  # 1.33 ± 1.2 of three
+        ("sample", Outcome.FAIL),
+        ("sample", Outcome.PASS),
+        ("spread", Outcome.FAIL),
+    ]
+    assert [round(each.value, 3) for each in found] == [1.333, 1.9, 1.0, 0.493]
+    assert check(limits[3:], samples[:1]) == [], "one sample has no spread"
+
+
+def test_a_limit_survives_the_store() -> None:
+    limit = Limit(of="sample", expected=3.0, percent=5.0, guard=0.01)
+    assert Limit.of_document(limit.document()) == limit
+    assert Limit.of_document({"of": "sample", "median": 3}) is None
+
+
+def test_the_file_declares_metrics_and_gives_limits_to_shipped_ones(tmp_path: Path) -> None:
+    found = load(
+        written(
+            tmp_path,
+            '[[metric]]\nname = "camera.first_frame"\nunit = "s"\nbetter = "lower"\nresolution = 0.001\nversion = 2\n'
+            '[[metric.limit]]\nmax = 1\n[[metric]]\nname = "boot.time"\n[[metric.limit]]\nof = "spread"\nmax = 0.5\n',
+        )
+    )
+    assert found.metric("camera.first_frame", **FRAME).version == 2
+    assert found.metric("camera.first_frame").unit == "s"
+    assert found.limits == {"camera.first_frame": (Limit(max=1.0),), "boot.time": (Limit(of="spread", max=0.5),)}
+
+
+GOOD = '[[metric]]\nname = "camera.first_frame"\nunit = "s"\nbetter = "lower"\nresolution = 0.001\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[metric]", r"not TOML: .*line 1"),
+        ("[[metrics]]\nname = 'a.b'", r"no key 'metrics' here; is 'metric' meant"),
+        (GOOD.replace("unit", "units"), r"no key 'units' here; is 'unit' meant"),
+        (GOOD.replace('unit = "s"\n', ""), r"'camera.first_frame' lacks unit; add it"),
+        (GOOD.replace('"lower"', '"less"'), r"better"),
+        (GOOD.replace("0.001", "-1"), r"the resolution is no number from 0 on"),
+        (GOOD.replace("0.001", "nan"), r"the resolution is no number from 0 on"),
+        (GOOD.replace("camera.first_frame", "First Frame"), r"a metric's name is lower-case words"),
+        (GOOD + GOOD, r"'camera.first_frame' stands twice"),
+        (GOOD.replace("camera.first_frame", "boot.time"), r"is boardlab's own .*only limits"),
+        (GOOD + "[[metric.limit]]\n", r"give min, max or both"),
+        (GOOD + "[[metric.limit]]\nmax = 1\nexpected = 2\npercent = 1\n", r"give min, max or both"),
+        (GOOD + "[[metric.limit]]\nexpected = 2\n", r"expected and percent belong together"),
+        (GOOD + "[[metric.limit]]\nmin = 1\nmax = 2\nguard = 0.6\n", r"nothing can pass between 1 and 2"),
+        (GOOD + "[[metric.limit]]\nmax = inf\n", r"finite numbers"),
+        (GOOD + "[[metric.limit]]\nmax = 1\nof = 'median'\n", r"of"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: (GOOD + text).encode()))
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "metrics.toml"
+    path.write_bytes(data)
+    try:
+        load(path)
+    except ConfigurationError as error:
+        assert str(path) in str(error)  # noqa: PT017 - either is good
+
+
+def test_the_first_call_declares_and_a_later_one_may_not_contradict_it() -> None:
+    lab = Declarations()
+    first = lab.metric("camera.first_frame", **FRAME)
+    assert lab.metric("camera.first_frame") is first
+    for key, other in (("unit", "ms"), ("better", "higher"), ("resolution", 0.1), ("definition", "x"), ("version", 2)):
+        with pytest.raises(
+            ConfigurationError, match=rf"declared otherwise by a test's first call: {key} {other!r} here"
+        ):
+            lab.metric("camera.first_frame", **{key: other})
+    with pytest.raises(ConfigurationError, match="lacks unit, better"):
+        lab.metric("camera.light", resolution=1.0)
+    for name in ("boot.time", "Camera", "camera"):
+        with pytest.raises(ConfigurationError, match="name"):
+            lab.metric(name, **FRAME)
+    for key, wrong in (("better", "more"), ("resolution", -1), ("unit", 3), ("version", 0)):
+        with pytest.raises(ConfigurationError, match=key):
+            lab.metric("camera.light", **{**FRAME, key: wrong})

@@ -1,0 +1,264 @@
+"""The fixture `measure` in sessions of labgrid's users: any environment, any test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.leansessions import session
+
+from lab.errors import ConfigurationError
+from lab.pytest_plugin import measure as plugin
+from lab.results import Attempt, Store, open_store
+
+ENV = """
+targets:
+  main:
+    options: {board: camera-7}
+    resources:
+      NetworkPowerPort: {model: simplerest, host: 127.0.0.1, index: 1}
+    drivers:
+      - ExternalPowerDriver: {cmd_on: 'true', cmd_off: "sh -c 'echo off >> switched'"}
+"""
+FRAME = 'unit="s", better="lower", resolution=0.01'
+
+MANY = f"""
+import pexpect
+import pytest
+
+HISTORY = []
+
+@pytest.fixture
+def shell(tmp_path):
+    HISTORY.append("up")
+    yield tmp_path
+    HISTORY.append("down")
+
+@pytest.mark.cycles(3)
+def test_frame(measure, shell):
+    n = HISTORY.count("up")
+    assert HISTORY.count("down") == n - 1
+    (shell / "frame.txt").write_text(f"frame {{n}}")
+    measure.attach(shell / "frame.txt")
+    measure("camera.frame", [n, n + 0.5], {FRAME})
+    if n == 2:
+        raise pexpect.TIMEOUT("no answer")
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_light(measure, side):
+    measure("camera.light", 7, unit="lx", better="higher", resolution=1, params={{"lamp": "on"}})
+
+def test_clash(measure):
+    measure("camera.frame", 3, unit="ms")
+
+def test_not_finite(measure):
+    measure("camera.frame", [1.0, float("nan")], {FRAME})
+
+def test_asserts(measure):
+    measure("camera.frame", 4)
+    assert False, "too dark"
+
+def test_measures_nothing(measure):
+    pass
+
+@pytest.mark.skipif(True, reason="no lens")
+def test_skipped(measure):
+    measure("camera.frame", 1)
+
+def test_of_somebody_else():
+    pass
+"""
+
+
+def lab(tmp_path: Path, tests: str, env: str = ENV) -> Path:
+    (tmp_path / "env.yaml").write_text(env)
+    (tmp_path / "test_own.py").write_text(tests)
+    return tmp_path
+
+
+def attempts(store: Store, test: str) -> list[Attempt]:
+    (run, *_) = store.runs()
+    return [each for each in store.attempts(run.id) if each.params["test"] == f"test_own.py::{test}"]
+
+
+def values(found: Sequence[Attempt]) -> list[list[float]]:
+    return [[sample.value for sample in attempt.samples] for attempt in found]
+
+
+def outcomes(found: Sequence[Attempt]) -> list[tuple[int, str]]:
+    return [(attempt.cycle, attempt.outcome) for attempt in found]
+
+
+def test_every_kind_of_test_keeps_its_numbers_its_failures_and_its_evidence(tmp_path: Path) -> None:
+    done = session(lab(tmp_path, MANY), tmp_path, "--lg-env", "env.yaml", "--strict-markers")
+    assert "4 failed, 4 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "measurements, run 1: failed" in done.stdout
+    with open_store(str(tmp_path / "results.db")) as store:
+        frames = attempts(store, "test_frame")
+        assert outcomes(frames) == [(1, "ok"), (2, "shell_timeout"), (2, "ok"), (3, "ok")]
+        assert values(frames) == [[1.0, 1.5], [], [3.0, 3.5], [4.0, 4.5]]
+        assert frames[1].details["measured"][0] == {"metric": "camera.frame", "value": 2.0, "unit": "s", "params": {}}
+        kept = [each.artifact("file:frame.txt") for each in frames]
+        assert [store.artifacts.read(ref.sha256) for ref in kept if ref] == [
+            b"frame 1",
+            b"frame 2",
+            b"frame 3",
+            b"frame 4",
+        ]
+        assert {sample.uncertainty for each in frames for sample in each.samples} == {0.005}
+        run = store.runs()[0]
+        assert (run.kind, run.board, run.board_type, run.status) == ("measure", "camera-7", "labgrid", "failed")
+        numbers = {(m.metric.name, *sorted(m.params.items())): m for m in store.measurements(run.id)}
+        assert set(numbers) == {
+            ("camera.frame",),
+            ("camera.light", ("lamp", "on"), ("side", "left")),
+            ("camera.light", ("lamp", "on"), ("side", "right")),
+        }
+        assert numbers["camera.frame",].metric.unit == "s"
+        for test, outcome, why in (
+            ("test_clash", "configuration", "unit 'ms' here, 's' there"),
+            ("test_not_finite", "test", "expected a finite number, or a list of them; got nan"),
+        ):
+            (failed,) = attempts(store, test)
+            assert (failed.outcome, failed.transient, failed.samples) == (outcome, False, ())
+            assert why in failed.message
+            (measured,) = failed.details["measured"]
+            assert measured["why"] == failed.message
+        (asserted,) = attempts(store, "test_asserts")
+        assert (asserted.outcome, asserted.details["measured"][0]["value"]) == ("test", 4.0)
+        assert [each.outcome for each in attempts(store, "test_measures_nothing")] == ["test"]
+        assert attempts(store, "test_skipped") == []
+    # Three cycles from power off, and a retry; and each later test begins after a failure of the one before.
+    assert (tmp_path / "switched").read_text().split() == ["off"] * (4 + 3)
+    assert "too dark" in done.stdout, "a test's own failure has its traceback"
+
+
+def test_a_resumed_run_measures_the_cycles_that_it_lacks(tmp_path: Path) -> None:
+    text = f"""
+import pathlib
+import pytest
+
+@pytest.mark.cycles(4, start="warm")
+def test_frame(measure):
+    marks = pathlib.Path("marks")
+    n = len(marks.read_text()) if marks.exists() else 0
+    marks.write_text("x" * (n + 1))
+    if n == 2:
+        raise KeyboardInterrupt
+    measure("camera.frame", n, {FRAME})
+
+def test_light(measure):
+    measure("camera.light", 7, unit="lx", better="higher", resolution=1)
+"""
+    folder = lab(tmp_path, text)
+    done = session(folder, tmp_path, "--lg-env", "env.yaml")
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    with open_store(str(tmp_path / "results.db")) as store:
+        assert store.runs()[0].status == "interrupted"
+    done = session(folder, tmp_path, "--lg-env", "env.yaml", "--lab-resume", "1")
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    with open_store(str(tmp_path / "results.db")) as store:
+        assert [(run.id, run.status) for run in store.runs()] == [(1, "completed")]
+        found = [each for each in store.attempts(1) if each.params["test"].endswith("test_frame")]
+        assert outcomes(found) == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]
+        assert values(found) == [[0.0], [1.0], [3.0], [4.0]]
+    assert not (tmp_path / "switched").exists(), "a warm cycle switches nothing"
+
+
+DECLARED = """
+[[metric]]
+name = "camera.{name}"
+unit = "s"
+better = "lower"
+resolution = 0.01
+
+[[metric.limit]]
+max = {limit}
+guard = 0.1
+"""
+CASES = {"clear": ("2.0", "pass"), "near": ("1.05", "marginal"), "over": ("0.9", "fail")}
+
+
+def test_a_limit_passes_warns_or_fails_the_test_and_stays_with_the_run(tmp_path: Path) -> None:
+    text = "".join(f'def test_{name}(measure):\n    measure("camera.{name}", 1.0)\n\n' for name in CASES)
+    declared = "".join(DECLARED.format(name=name, limit=limit) for name, (limit, _) in CASES.items())
+    (tmp_path / "metrics.toml").write_text(declared)
+    done = session(lab(tmp_path, text), tmp_path, "--lg-env", "env.yaml")
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "FAILED test_own.py::test_over - camera.over: mean 1 s" in done.stdout
+    for name, (limit, word) in CASES.items():
+        sentence = f"camera.{name}: mean 1 s ± 0.005 s: {word} (at most {float(limit):g} s, guard 0.1 s)"
+        assert sentence in done.stdout
+    with open_store(str(tmp_path / "results.db")) as store:
+        assert [len(each.samples) for each in store.attempts(1)] == [1, 1, 1], "a number beyond its limit is one"
+    (tmp_path / "metrics.toml").write_text(declared.replace('"s"', '"ms"'))
+    done = session(tmp_path, tmp_path, "--lg-env", "env.yaml", "-k", "clear")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "is in the results already, and otherwise: unit 'ms' here, 's' in the results" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("env", "toml", "told"),
+    [
+        (ENV.replace("options: {board: camera-7}", "options: {}"), "", "targets.main.options.board"),
+        (ENV, "[[metric]", "metrics.toml: not TOML"),
+    ],
+    ids=["no_name", "bad_toml"],
+)
+def test_a_wrong_lab_is_told_before_anything_is_measured(tmp_path: Path, env: str, toml: str, told: str) -> None:
+    if toml:
+        (tmp_path / "metrics.toml").write_text(toml)
+    text = f'def test_frame(measure):\n    measure("camera.frame", 1, {FRAME})\n'
+    done = session(lab(tmp_path, text, env), tmp_path, "--lg-env", "env.yaml")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
+    said = done.stdout + done.stderr
+    assert told in said
+    assert "Traceback" not in said
+
+
+class MarkedTest:
+    """A test with this mark, in a session with this option."""
+
+    nodeid = "test_own.py::test_frame"
+
+    def __init__(self, mark: object, lab_cycles: int | None = None) -> None:
+        self.mark = mark
+        self.config = SimpleNamespace(option=SimpleNamespace(lab_cycles=lab_cycles))
+
+    def get_closest_marker(self, _name: str) -> object:
+        return self.mark
+
+
+def test_the_mark_says_how_often_and_from_what_state() -> None:
+    def read(mark: object, lab_cycles: int | None = None) -> tuple[int, str]:
+        item: Any = MarkedTest(mark, lab_cycles)
+        return plugin._asked_cycles(item), plugin._start(item)
+
+    def cycles(*args: object, **kwargs: object) -> object:
+        return SimpleNamespace(args=args, kwargs=kwargs)
+
+    assert [read(None), read(None, 9)] == [(1, "warm")] * 2
+    assert [read(cycles(20)), read(cycles(n=20)), read(cycles(3), 20)] == [(20, "off")] * 3
+    assert read(cycles(20, start="warm")) == (20, "warm")
+    for wrong in (cycles(0), cycles("2"), cycles(True), cycles(), cycles(2, start="cold"), cycles(10**9)):
+        with pytest.raises(ConfigurationError, match=r"test_own.py::test_frame: @pytest.mark.cycles"):
+            read(wrong)
+
+
+def test_a_fixture_of_that_name_of_the_labs_own_is_left_alone(tmp_path: Path) -> None:
+    text = """
+import pytest
+
+@pytest.fixture
+def measure():
+    return 3
+
+def test_own(measure):
+    assert measure == 3
+"""
+    done = session(lab(tmp_path, text), tmp_path, "--lg-env", "env.yaml")
+    assert done.returncode == 0, done.stdout
+    assert not (tmp_path / "results.db").exists()
