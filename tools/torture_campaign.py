@@ -18,9 +18,8 @@ from attrs import asdict, evolve, frozen
 from torture_boot import DOUBTS, POWER, GoodBoot, Mutated, answer_of, events
 from torture_damage import mutate
 
-from lab.benchmarks.boot.crosscheck import STEP_NS, BoardFacts, CrossCheck, contradictions
+from lab.benchmarks.boot.crosscheck import STEP_NS, BoardFacts, CrossCheck, contradictions, doubts
 from lab.boards import NORMAL
-from lab.errors import BoardlabError
 from lab.metrics import SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
 from lab.run.rewatch import Rewatched, Rewatcher
@@ -168,24 +167,28 @@ def try_case(boot: GoodBoot, watcher: Rewatcher, kind: str, seed: int) -> Case:
         said = f"recognition broke down: {type(error).__name__}: {error}"
         return Case(kind, seed, mutated.what, Outcome.WRONG, message=said)
     case = Case(kind, seed, mutated.what, Outcome.RIGHT)
-    refuted = next(_contradictions(boot, mutated, result, Random(f"{kind}:{seed}")), None)  # noqa: S311 - not secret
-    return judge(boot, case, mutated.truth_ns, result if refuted is None else evolve(result, error=refuted))
+    return judge(boot, case, mutated.truth_ns, _cross_checked(boot, mutated, result, Random(f"{kind}:{seed}")))  # noqa: S311 - not secret
 
 
-def _contradictions(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Random) -> Iterator[BoardlabError]:
-    """The errors of a boot that the board's own clock refutes, in a first boot of a run or a later one.
+def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Random) -> Rewatched:
+    """The result of a boot that the board's own clock refutes or doubts, in a first boot of a run or a later one.
 
     The board says when its kernel and its getty were started, as well as a shell at its console can.
     """
     started_ns, end_ns = mutated.kernel_ns or mutated.truth_ns.get(boot.start), mutated.truth_ns.get(boot.end)
     if result.error is not None or result.prompt is None or started_ns is None or end_ns is None:
-        return
+        return result
     zero_ns, way_ns = started_ns + ZERO_NS, rng.randint(*WAY_NS)
     read_ns = rng.randint(0, way_ns)  # where in the question's way the board read its clock
     getty_ns = (end_ns - GETTY_NS - zero_ns) // STEP_NS * STEP_NS
-    check = CrossCheck(BoardFacts(getty_ns=getty_ns), (zero_ns - read_ns - STEP_NS, zero_ns - read_ns + way_ns))
+    facts = BoardFacts(getty_ns=getty_ns, init="systemd")
+    check = CrossCheck(facts, (zero_ns - read_ns - STEP_NS, zero_ns - read_ns + way_ns))
     known = [{"zero": ZERO_NS / 1e9, "getty": GETTY_NS / 1e9}] * rng.choice([0, 3])
-    yield from contradictions(check, result.start, result.prompt, known)
+    refuted = next(contradictions(check, result.start, result.prompt, known), None)
+    if refuted is not None:
+        return evolve(result, error=refuted)
+    found = doubts(check, result.start, result.prompt, known)
+    return evolve(result, samples=[evolve(sample, flags=sample.flags | found) for sample in result.samples])
 
 
 def _watched(boot: GoodBoot, watcher: Rewatcher, mutated: Mutated) -> Rewatched:

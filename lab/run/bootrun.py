@@ -264,7 +264,7 @@ class BootRun:
         ]
         for error in contradictions(found, watch.start, watch.prompt, known):
             raise error
-        return found.document(watch.start, watch.prompt), doubts(found, watch.start, known)
+        return found.document(watch.start, watch.prompt), doubts(found, watch.start, watch.prompt, known)
 
     def _known_names(self) -> frozenset[str]:
         """The board's names in its latest runs with an identity."""

@@ -194,7 +194,7 @@ class LowPowerRun:
         known = [each.details["cross_check"] for each in good if each.details.get("cross_check")]
         for contradiction in contradictions(found, watch.start, watch.prompt, known):
             raise contradiction
-        return found.document(watch.start, watch.prompt), found.flags | doubts(found, watch.start, known)
+        return found.document(watch.start, watch.prompt), found.flags | doubts(found, watch.start, watch.prompt, known)
 
     def _clock_flags(self, done: SuspendResult) -> frozenset[Flag]:
         """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""

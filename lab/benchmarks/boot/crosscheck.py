@@ -47,6 +47,7 @@ EARLY_NS: Final = (
 LATE_NS: Final = (
     3_000_000_000  # a getty prints its prompt 0.1 s (BusyBox) or 1.0 s (agetty) after its start; beyond that again
 )
+AGETTY_NS: Final = 1_000_000_000  # that agetty sleeps on a serial line before its first prompt
 APART_NS: Final = 500_000_000  # from the run's other boots
 GETTY_APART_NS: Final = (
     1_500_000_000  # the same of the getty: a busy board starts programs late, and a person's Enter comes later
@@ -331,13 +332,21 @@ def contradictions(
         )
 
 
-def doubts(check: CrossCheck, start: MomentLike | None, known: Sequence[Mapping[str, Any]]) -> frozenset[Flag]:
+def doubts(
+    check: CrossCheck, start: MomentLike | None, prompt: MomentLike, known: Sequence[Mapping[str, Any]]
+) -> frozenset[Flag]:
     """Flags of a boot that the facts neither refute nor confirm.
 
     A kernel that seems to have started late is no second one if its log is the one that came: a slow board's clock starts late.
+    A prompt sooner after its getty's start than a getty sleeps may be another text, behind which the prompt came as an answer.
     """
     is_late = start is not None and _is_late(check, start, known)
-    return frozenset({Flag.NOT_CROSS_CHECKED} if is_late else ())
+    getty, usual_ns = check.getty(), _usual_ns(known, "getty")
+    if usual_ns is None:
+        usual_ns = AGETTY_NS if check.facts.init == "systemd" else 0
+    is_early = getty is not None and prompt.t_ns < getty[0] + usual_ns - APART_NS
+    found = {Flag.NOT_CROSS_CHECKED: is_late, Flag.PROMPT_REPEATED: is_early}
+    return frozenset(flag for flag, holds in found.items() if holds)
 
 
 def _is_late(check: CrossCheck, start: MomentLike, known: Sequence[Mapping[str, Any]]) -> bool:

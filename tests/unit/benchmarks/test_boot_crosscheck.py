@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts, read_facts
 from lab.console.model import Moment
@@ -72,6 +72,21 @@ def failures(
         check, moment("starting_kernel", start_s), moment("login", prompt_s, "am62xx login:"), known or []
     )
     return [error.failure for error in found]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_prompt_sooner_than_its_getty_draws_one_is_doubted(seed: int) -> None:
+    dice = random.Random(seed)
+    early, late = moment("login", 12.88 + dice.uniform(0.1, 0.3)), moment("login", 13.88 + dice.uniform(0.1, 0.3))
+    start = moment("starting_kernel", 9.7)
+    check = checked()
+    agetty = evolve(check, facts=evolve(check.facts, init="systemd"))
+    busybox = evolve(check, facts=evolve(check.facts, init="init"))
+    usual = [{"getty": dice.uniform(0.95, 1.3)}] * 3
+    assert [doubts(agetty, start, each, []) for each in (early, late)] == [{Flag.PROMPT_REPEATED}, frozenset()]
+    assert [doubts(busybox, start, each, []) for each in (early, late)] == [frozenset()] * 2
+    assert [doubts(busybox, start, each, usual) for each in (early, late)] == [{Flag.PROMPT_REPEATED}, frozenset()]
+    assert doubts(agetty, start, early, [{"getty": 0.11}] * 3) == frozenset()  # a getty that does not sleep
 
 
 def test_an_answer_is_read() -> None:
@@ -275,8 +290,8 @@ def test_a_clock_that_starts_late_is_no_second_kernel_if_its_log_came(seed: int)
     slow = log.lost(console)  # its uptime is 12 s at 0.1 s, so its clock began at -11.9 s
     start, prompt = moment("starting_kernel", -11.9 - log.dice.uniform(4.5, 9)), moment("login", -2)
     assert list(contradictions(slow, start, prompt, [])) == []
-    assert doubts(slow, start, []) == {Flag.NOT_CROSS_CHECKED}
-    assert doubts(slow, moment("starting_kernel", -13), []) == frozenset()
+    assert doubts(slow, start, prompt, []) == {Flag.NOT_CROSS_CHECKED}
+    assert doubts(slow, moment("starting_kernel", -13), prompt, []) == frozenset()
     first_life = [f"[{log.dice.uniform(0, 1):12.6f}] first kernel" for _ in range(log.dice.randint(1, 30))]
     second = log.lost([*first_life, *console])
     assert [error.failure for error in contradictions(second, start, prompt, [])] == ["second_kernel"]

@@ -13,7 +13,7 @@ from lab.virtual.sim.sh.interpreter import InterruptedCommandError
 
 _SHELLS = {"/bin/sh", "/bin/bash"}
 _STATUS = ("[  OK  ]", "         ", "Welcome to")
-_GETTY_S = 1.0  # agetty's sleep on a serial line before its first prompt (util-linux term-utils/agetty.c)
+_GETTY_NS = 1_000_000_000  # agetty's sleep on a serial line before its first prompt (util-linux term-utils/agetty.c)
 _REFUSAL_S = 2.0  # pam_unix' pause after a failure
 
 
@@ -36,7 +36,7 @@ class UserSpace:
         if init in _SHELLS:
             yield from self._bare_shell()
         yield from self._services()
-        self.kernel.getty_ns = max(0, self.kernel.clock_ns - round(_GETTY_S * NS_PER_S * self.computer.time_scale))
+        self.kernel.getty_ns = max(0, self.kernel.clock_ns - _GETTY_NS)
         while True:
             yield Drain(self.computer.console)  # the output before the prompt has left when the stage begins
             self.computer.enter("login")
