@@ -17,7 +17,7 @@ from lab.errors import ConfigurationError
 from lab.judge import noise as noises
 from lab.judge.compare import compare, is_history
 from lab.judge.flows import Flows, another_flow, flows_of
-from lab.judge.labels import precedes, release_before, releases_before, same_release
+from lab.judge.labels import Lines, precedes, release_before, releases_before, same_release
 from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.judge.verdicts import Judgement, Verdict
@@ -80,13 +80,17 @@ class JudgedRun:
 def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
     """The runs that may be a run's baseline, oldest first.
 
-    Completed earlier runs of the same board and kind that are not rejected. Before a published guide come the earlier
+    Completed earlier runs of the same board, kind and line of builds that are not rejected. Before a published guide come the earlier
     releases of its kernel, one run of each, in whichever order they were imported.
     """
     counting = [each for each in place(heads, head) if decisions.get(each.id) != REJECTED]
-    return (
-        releases_before(counting, head.release) if head.kind == PUBLISHED else [e for e in counting if e.id < head.id]
-    )
+    if head.kind == PUBLISHED:
+        return releases_before(counting, head.release)
+    known = [each for each in counting if each.id < head.id]
+    lines = Lines()
+    for each in known:
+        lines.add(each.release)
+    return [known[index] for index in lines.before(head.release)]
 
 
 def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:

@@ -7,8 +7,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from attrs import define, field
+
 REAL_TIME: Final = "-rt"  # ends the label of a release of the real-time kernel, e.g. 09.03-rt
 _NUMBERED: Final = re.compile(rf"\d+(\.\d+)*({REAL_TIME})?", re.IGNORECASE)
+
+
+_HASH: Final = re.compile(r"g?(?=[a-z]*[0-9])[0-9a-f]{7,64}")
+_VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]+")  # of a release line: major and minor
 
 
 class Labelled(Protocol):
@@ -89,3 +95,46 @@ def release_before(labels: Sequence[str], release: str) -> str | None:
     own = next((index for index, each in enumerate(labels) if same_release(each, release)), len(labels))
     earlier = (each for each in reversed(labels[:own]) if is_real_time(each) == is_real_time(release))
     return next((each for each in earlier if not (is_numbered(each) and is_numbered(release))), None)
+
+
+# --- Lines of builds ---
+# Builds of two branches may be measured in turn: each is compared along its own line.
+
+
+@functools.lru_cache(maxsize=4096)
+def line_of(label: str) -> str:
+    """The branch or release line of a build's label.
+
+    E.g. "main" of main-0412 and main-g1a2b3c4, "11.01" of 11.01.07: without hashes, dates and counts.
+    """
+    words = re.split(r"[-_/+ ]+", label.lower())
+    kept = (_VERSION.match(word) or word for word in words if not word.isdigit() and not _HASH.fullmatch(word))
+    parts = (part if isinstance(part, str) else part[0].lstrip("v") for part in kept)
+    return "-".join(part for part in parts if not re.fullmatch(r"rc[0-9]*", part))
+
+
+@define
+class Lines:
+    """Runs by line: each line goes on from the line measured before its first run.
+
+    Attributes:
+        runs: line -> the indices of its runs, and of those that it goes on from.
+        last: line of the last run; None: no run yet.
+    """
+
+    runs: dict[str, list[int]] = field(factory=dict)
+    last: str | None = None
+    _count: int = 0
+
+    def add(self, label: str) -> str:
+        """Add the next run; its line."""
+        line = line_of(label)
+        if line not in self.runs:
+            self.runs[line] = [] if self.last is None else list(self.runs[self.last])
+        self.runs[line].append(self._count)
+        self.last, self._count = line, self._count + 1
+        return line
+
+    def before(self, label: str) -> list[int]:
+        """The indices of the runs that a next one is compared with."""
+        return self.runs.get(line_of(label), self.runs.get(self.last, []) if self.last is not None else [])

@@ -27,12 +27,13 @@ from lab.judge.builds import causes, causes_at, contents
 from lab.judge.history import CAUSES, CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
+from lab.judge.labels import line_of
 from lab.judge.records import DRIFT, UNSURE, NewVerdict
 from lab.judge.store import read_verdicts, reviews, write_verdicts
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
 
-_NOTHING: Final = np.zeros(0)
+_MOST_LINES: Final = 4  # of builds that are remembered beside the current one
 
 
 @frozen
@@ -50,11 +51,12 @@ class Judged:
 
 @define(eq=False)
 class Cohort:
-    """Numbers of one board, run by run.
+    """Numbers of one board, run by run, along one line of builds.
 
     Attributes:
         items, higher: of each number: its item of the plan, and True if more is better.
         runs: ids of the judged runs. known: their causes. counts: usable samples, (runs, numbers).
+        lines: other lines -> this cohort as it was after their last run, the latest last. line: of the last run.
     """
 
     numbers: tuple[MeasuredNumber, ...]
@@ -65,10 +67,25 @@ class Cohort:
     runs: list[int] = field(factory=list)
     known: list[Mapping[str, str]] = field(factory=list)
     counts: list[npt.NDArray[np.int32]] = field(factory=list)
+    lines: dict[str, bytes] = field(factory=dict)
+    line: str | None = None
 
     def __attrs_post_init__(self) -> None:
         self.walk = Walk(len(self.numbers), CONSTANTS)
         self.seen = [Provenance(CONSTANTS) for _ in self.numbers]
+
+    def _change_line(self, label: str) -> None:
+        """Go on along the line of the next run."""
+        line = line_of(label)
+        if self.line is not None and line != self.line:
+            state = (self.walk, self.seen, self.runs, self.known, self.counts)
+            self.lines[self.line] = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+            if line in self.lines:
+                state = pickle.loads(self.lines.pop(line))  # noqa: S301 - our own
+                self.walk, self.seen, self.runs, self.known, self.counts = state
+            while len(self.lines) > _MOST_LINES:
+                self.lines.pop(next(iter(self.lines)))
+        self.line = line
 
     def concerns(self, runs: Sequence[RunNumbers]) -> bool:
         """True if these runs tried to measure any of the numbers."""
@@ -77,6 +94,7 @@ class Cohort:
     def step(self, runs: Sequence[RunNumbers]) -> list[Judged]:
         """Judge a night: a run and those that confirm it."""
         first, known = runs[0], causes(runs[0])
+        self._change_line(first.run.release)
         tried = [self._run(row, runs, known) for row in range(len(self.numbers))]
         made = night(tried, self.seen)
         result = self.walk.step(made)

@@ -79,19 +79,21 @@ class Rivals:
             likely = np.logaddexp.reduce(self._slots(bank) + self._log_shares, axis=2) - bank.log[:, NULL, None]
         return np.where(self.kind != NOTHING, likely, -np.inf)
 
-    def asks(self, bank: Bank, *, again: bool) -> Bools:
+    def asks(self, bank: Bank, later: Floats, *, again: bool) -> Bools:
         """True where a rerun would tell; `again`: one was used.
 
         A rival is likely, and none has won as a later one.
+
+        Args:
+            later: log ratio that asks after the first night, (series,).
         """
         known = self._known
         if not self.kind.shape[1]:
             return np.zeros(len(self.kind), dtype=bool)
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
-        need = np.where(
-            silent, known.ask_silent, np.where(first, known.ask_again if again else known.ask, known.ask_later)
-        )
+        need = np.where(first, known.ask_again if again else known.ask, later[:, None])
+        need = np.where(silent, known.ask_silent, need)
         won = ~first & (ratio > np.where(silent, known.silent, known.later_night))
         best = self._best(ratio)
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]

@@ -202,7 +202,8 @@ class Constants:
     ask: float = -0.6  # on a first night; a step of a second mode's size says no more of itself at first
     ask_again: float = 0.5  # the first rerun must have made it likelier
     ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
-    ask_later: float = 2.5  # the next night comes anyway
+    ask_later: float = 2.5  # the next night comes anyway;
+    ask_later_noisy: float = 0.0  # but of few boots a rerun tells more than the night does
     most_reruns: int = 3  # a night
     first_night: float = 5.0  # with all its reruns
     later_night: float = 5.5  # one in 250, times some four rivals a month
@@ -222,6 +223,7 @@ class Constants:
     slow_new_times: float = 4.0  # and so many times as frequent as before
     slow_most: float = 3.5  # of evidence from one run: a single bad night is none
     slow_decides: float = 8.5
+    slow_silent: float = -3.0  # evidence of an image's earlier runs against the mode: it did not come with the image
 
     # Drift: many small changes, of which none is called alone
     creep_block: int = 7  # runs whose mean level is compared; it is reported at most once in so many

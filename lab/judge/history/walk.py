@@ -85,9 +85,10 @@ class Walk:
         self._surprise(y, noise, here, night)
         self._update(np.flatnonzero(here), y, noise)
         self._rivals.night(here)
-        used = self._confirm(night, here)
-        result = self._decide(night, here, used, ~ready)
-        self._slow_modes(samples, here, result)
+        later = np.where(noise > self._learned.night**2, known.ask_later_noisy, known.ask_later)
+        used = self._confirm(night, here, later)
+        result = self._decide(night, here, used, ~ready, later)
+        self._slow_modes(samples, night, here, result)
         self._creeping(y, night, here, result)
         self._begin(y, noise, has & ~ready)
         self._runs += has
@@ -158,13 +159,13 @@ class Walk:
         if not everything:
             self._bank.put(rows, bank)
 
-    def _confirm(self, night: Night, here: Bools) -> Ints:
+    def _confirm(self, night: Night, here: Bools, later: Floats) -> Ints:
         """Use reruns for likely rivals; number of used ones, (series,)."""
         known = self._known
         used = np.zeros(self._series, dtype=np.int64)
         for number in range(min(known.most_reruns, night.reruns.shape[1])):
             rows = np.flatnonzero(
-                here & (night.rerun_count > number) & self._rivals.asks(self._bank, again=number > 0)
+                here & (night.rerun_count > number) & self._rivals.asks(self._bank, later, again=number > 0)
             )
             if not len(rows):
                 break
@@ -177,7 +178,7 @@ class Walk:
             self._update(rows[usable], full_y, full_noise, known.rerun_shared, known.rerun_own)
         return used
 
-    def _decide(self, night: Night, here: Bools, used: Ints, young: Bools) -> Said:
+    def _decide(self, night: Night, here: Bools, used: Ints, young: Bools, later: Floats) -> Said:
         known, bank, rivals, n = self._known, self._bank, self._rivals, self._series
         group, sure, best = rivals.winner(bank, used >= known.most_reruns, night.can_rerun)
         rows = np.arange(n)
@@ -198,7 +199,7 @@ class Walk:
         self._swapped[swap] = -1
         bank.log -= np.where(np.isfinite(bank.log[:, NULL]), bank.log[:, NULL], 0.0)[:, None]
         rivals.prune(bank)
-        unsure = here & ~called & ~swap & (best > known.ask_later) & night.can_rerun
+        unsure = here & ~called & ~swap & (best > later) & night.can_rerun
         unsure &= (used >= night.rerun_count) & (used < known.most_reruns)
         return Said(
             level=np.where(called, np.sign(effect), np.where(swap, np.sign(swap_effect), 0)).astype(np.int64),
@@ -231,10 +232,11 @@ class Walk:
             columns = np.arange(max(since[row], self._t - self._known.learn_runs + 1), self._t + 1)
             self._residuals[row, columns % self._known.learn_runs] = np.nan
 
-    def _slow_modes(self, samples: Spread, here: Bools, result: Said) -> None:
+    def _slow_modes(self, samples: Spread, night: Night, here: Bools, result: Said) -> None:
         """Report new modes of single boots where nothing else changed."""
-        side, since, size = self._slow.take(samples, self._sigma(), here, self._t)
+        side, since, size, silent = self._slow.take(samples, self._sigma(), here, night.new_image, self._t)
         rows = np.flatnonzero((side != 0) & (result.level == 0))
+        result.environment[rows] = (silent & night.image_known)[rows]
         result.level[rows], result.since[rows], result.effect[rows] = side[rows], since[rows], size[rows]
         result.error[rows], result.mode[rows], result.unsure[rows] = np.nan, True, False
 
@@ -447,17 +449,24 @@ class SlowMode:
         self._since = np.full(shape, -1)
         self._odd = np.full(shape, known.slow_rate * known.slow_worth)
         self._boots = np.full(shape, known.slow_worth)
+        self._image = np.zeros(shape)  # evidence of all runs of the image,
+        self._before = np.zeros(shape)  # and of those before `_since`
 
-    def take(self, samples: Spread, sigma: Floats, here: Bools, t: int) -> tuple[Ints, Ints, Floats]:
+    def take(
+        self, samples: Spread, sigma: Floats, here: Bools, new_image: Bools, t: int
+    ) -> tuple[Ints, Ints, Floats, Bools]:
         """Count one run of each series.
 
         Returns:
-            (1 or -1 for a new mode above or below the centre, index of its first run, its distance); (series,).
+            (1 or -1 for a new mode above or below the centre, index of its first run, its distance, it began within an
+            image's life); (series,).
         """
         known = self._known
         bound = np.maximum(known.slow_least, known.slow_spreads * sigma)[:, None]
         away = samples.ordered - samples.median[:, None]
         side, since, size = np.zeros(len(here), dtype=np.int64), np.full(len(here), -1), np.zeros(len(here))
+        silent = np.zeros(len(here), dtype=bool)
+        self._image[:, new_image] = 0.0
         for row, sign in enumerate((1, -1)):
             beyond = sign * away > bound
             odd = np.where(here, beyond.sum(axis=1), 0)
@@ -468,8 +477,14 @@ class SlowMode:
             gain = odd * np.log(new / old) + (count - odd) * np.log((1 - new) / (1 - old))
             total = np.maximum(self._sum[row] + np.minimum(gain, known.slow_most), 0.0)
             total = np.where(self._boots[row] - known.slow_worth >= known.slow_known, total, 0.0)
-            self._since[row] = np.where(total > 0, np.where(self._sum[row] > 0, self._since[row], t), -1)
+            begins = (total > 0) & (self._sum[row] <= 0)
+            self._before[row] = np.where(
+                new_image & ~begins, 0.0, np.where(begins, self._image[row], self._before[row])
+            )
+            self._image[row] += np.where(here, gain, 0.0)
+            self._since[row] = np.where(total > 0, np.where(begins, t, self._since[row]), -1)
             found = (total > known.slow_decides) & (side == 0)
+            silent |= found & (self._before[row] < known.slow_silent)
             where = np.where(beyond, away, 0.0).sum(axis=1) / np.maximum(beyond.sum(axis=1), 1)
             side, since, size = (
                 np.where(found, value, before)
@@ -478,7 +493,7 @@ class SlowMode:
             self._sum[row] = np.where(found, 0.0, total)
             self._odd[row] = np.where(found, known.slow_rate * known.slow_worth, self._odd[row] + odd)
             self._boots[row] = np.where(found, known.slow_worth, self._boots[row] + count)
-        return side, since, size
+        return side, since, size, silent
 
 
 class Creep:

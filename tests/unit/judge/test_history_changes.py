@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -35,6 +35,12 @@ def test_a_step_with_a_new_image_is_called_with_its_size(size: float, within: in
         assert abs(call.effect - size) < 0.005
         assert call.differs == {"image": ("image 11", "image 12")}
         assert call.n == 20 * (call.run - 84 + 1)
+
+
+def test_a_small_step_of_few_boots_is_called_by_more_reruns() -> None:
+    found = judge([history(seed, nights=91, boots=3, step=0.01, at=84) for seed in range(60)], everything=False)
+    assert sum(any(call.since in {84, 85} for call in verdicts) for verdicts in found) >= 54
+    assert sum(any(call.since is not None and 84 <= call.run < 90 for call in verdicts) for verdicts in found) >= 58
 
 
 @pytest.mark.parametrize("reruns", [3, None])
@@ -197,6 +203,44 @@ def test_a_new_mode_of_single_boots_is_called_a_mode(sign: int) -> None:
     assert 84 <= found[0].run < 94
     assert found[0].effect == pytest.approx(sign * 0.1, abs=0.03)
     assert found[0].low is None
+
+
+def test_a_new_mode_within_an_images_life_is_the_environments() -> None:
+    for seed in range(either(2, 8)):
+        rng = np.random.default_rng(seed)
+        plain = history(seed)
+        runs = list(plain.runs)
+        for night in range(88, len(runs)):  # the image came in night 84
+            slow = rng.random(len(runs[night].samples)) < 0.25
+            runs[night] = evolve(runs[night], samples=runs[night].samples * np.where(slow, 1.1, 1))
+        (found,) = [call for call in calls(evolve(plain, runs=tuple(runs))) if call.mode]
+        assert (found.outcome, found.since) == (Outcome.ENVIRONMENT, 88)
+
+
+def branches(seed: int, names: Sequence[str], apart: float, step: float, at: int) -> Series:
+    """Branches measured in turn, `apart` from each other; the first has a step from night `at` on."""
+    plain = history(seed, nights=120)
+    runs = []
+    for night, run in enumerate(plain.runs):
+        which = (night - 20) % len(names) if night >= 20 else 0
+        size = (1 + apart) ** which * (1 + step * (night >= at and which == 0))
+        label = {"image": f"image {night}", "board": "A", "release": f"{names[which]}{night:04d}"}
+        runs.append(evolve(mapped(evolve(plain, runs=(run,)), lambda s, k=size: s * k).runs[0], provenance=label))
+    return evolve(plain, runs=tuple(runs))
+
+
+@pytest.mark.parametrize("names", [("main-", "stable-"), ("11.02.", "11.01."), ("main-", "next-", "11.01-")])
+@pytest.mark.parametrize("apart", [0.03, -0.06])
+def test_branches_in_turn_are_judged_along_their_lines(names: tuple[str, ...], apart: float) -> None:
+    seed, at = len(names), 20 + 18 * len(names)
+    found = judge([branches(seed, names, apart, 0.03, at)], everything=False)[0]
+    called = [call for call in found if call.since is not None]
+    assert [call.since for call in called] == [*range(21, 20 + len(names)), at], "each new branch once, then the step"
+    step = called[-1]
+    assert step.outcome is Outcome.REGRESSION
+    assert step.effect == pytest.approx(0.03, abs=0.006)
+    assert step.differs["release"] == (f"{names[0]}{at - len(names):04d}", f"{names[0]}{at:04d}")
+    assert sum(call.reruns for call in found if 20 + len(names) <= call.run < at) <= 12
 
 
 def test_a_second_mode_of_runs_that_was_always_there_is_no_change() -> None:

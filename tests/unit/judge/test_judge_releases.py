@@ -260,3 +260,31 @@ def test_a_published_guide_is_judged_without_a_look_at_every_run_of_the_store(
     new = put(store, "11.01", 10.1)
     monkeypatch.delattr(StoreSnapshot, "heads")
     assert only(store, new).baseline is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "members"),
+    [
+        ("main", ["main-0412", "main-g1a2b3c4", "main_20261120", "Main-2026-11-20"]),
+        ("11.01", ["11.01", "11.01.07", "v11.01.00.12", "11.01-rc2", "11.01-143-g1a2b3c4d"]),
+        ("11.01-rt", ["11.01-rt", "11.01.02-rt"]),
+        ("feature-login", ["feature/login-77", "feature-login"]),
+        ("", ["20261120", "1a2b3c4d5e6f"]),
+    ],
+)
+def test_a_line_is_its_label_without_hashes_dates_and_counts(line: str, members: list[str]) -> None:
+    assert {labels.line_of(label) for label in members} == {line}
+
+
+@given(st.lists(st.sampled_from(["main-1", "main-2", "11.01.1", "11.02.1"]), max_size=12))
+def test_each_line_goes_on_from_the_one_measured_before_its_first_run(measured: list[str]) -> None:
+    lines = labels.Lines()
+    for count, label in enumerate(measured):
+        before = lines.before(label)
+        own = [index for index in range(count) if labels.line_of(measured[index]) == labels.line_of(label)]
+        assert before == sorted(before)
+        assert before[len(before) - len(own) :] == own
+        if not own and count:
+            assert before == lines.runs[labels.line_of(measured[count - 1])]
+        lines.add(label)
+    assert sorted({index for runs in lines.runs.values() for index in runs}) == list(range(len(measured)))

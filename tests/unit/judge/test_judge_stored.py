@@ -15,10 +15,12 @@ from support.judged_store import BOOTS, DAY, Nights
 
 from lab.errors import ConfigurationError
 from lab.judge import run_judge, text
+from lab.judge.baseline import judge_run as compare_run
 from lab.judge.records import CALLED, NewVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, standing, verdicts_with
 from lab.results import Store, open_store
+from lab.results.snapshot import watch
 
 QUIET = 15
 SOON = dt.timedelta(minutes=10)
@@ -144,6 +146,26 @@ def test_a_change_that_was_taken_back_before_anything_was_judged_is_kept_and_ala
     found = {verdict.outcome: verdict.since_run for verdict in read_verdicts(store, outcomes=CALLED)}
     assert found == {"regression": slow[0], "improvement": mended[0]}
     assert [verdict.outcome for verdict in verdicts_with(store, mended[-1])] == ["improvement"]
+
+
+def test_two_branches_in_turn_are_judged_along_their_lines(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(QUIET, release="main-0001")
+    level = {"main": 1.0, "stable": 1.06}
+    runs: dict[str, list[int]] = {"main": [], "stable": []}
+    for night in range(10):
+        level["main"] *= 1.04 if night == 6 else 1.0
+        for name, factor in level.items():
+            runs[name].append(nights.run(factor, image=f"{name} {night}", release=f"{name}-{night:04d}"))
+            judge_run(store, runs[name][-1], remember=remembered)
+    called = sorted((v.since_run, v.differs["release"][1]) for v in read_verdicts(store, outcomes=CALLED))
+    assert called == [(runs["stable"][0], "stable-0000"), (runs["main"][6], "main-0006")]
+    (worse,) = read_verdicts(store, run_id=runs["main"][7], outcomes=["regression"])
+    assert worse.effect == pytest.approx(0.04, abs=0.008)
+    with watch(store.url).snapshot() as snapshot:
+        (number,) = compare_run(snapshot, runs["stable"][-1]).numbers
+    assert number.baseline is not None
+    assert set(number.baseline.runs) >= set(runs["stable"][1:-1])
+    assert not set(number.baseline.runs) & set(runs["main"][1:])
 
 
 @pytest.mark.parametrize("judged", [(), (75, 95)], ids=["only the last night was judged", "others were, too"])
