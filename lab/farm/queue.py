@@ -161,17 +161,19 @@ class JobWaiter:
         while (started := self._started(job)) is None:
             if self.is_over() or self.book.job(job.id).cancelled_by:
                 return None
-            why = self._obstacle or obstacle(self.book, job.board)
             if job.yields_to and not self._unread and (self._obstacle or self.book.refusing(job.board)):
                 deadline = time.monotonic() + wait_s  # the claimant's time does not count
             if time.monotonic() >= deadline and (self._obstacle or not self.book.watches(job.id)):
-                self.say(f"{why}. Wait for it with --wait SECONDS")
+                self.say(f"{self._why(job)}. Wait for it with --wait SECONDS")
                 return None
             if not announced:
-                self.say(f"job {job.called} waits: {why}")
+                self.say(f"job {job.called} waits: {self._why(job)}")
                 announced = True
             self._rest(job)
         return started
+
+    def _why(self, job: Job) -> str:
+        return self._obstacle or obstacle(self.book, job.board)
 
     def _rest(self, job: Job) -> None:
         """Sleep until the next look is due, or the board is free."""

@@ -202,10 +202,14 @@ class JobQueue:
             rows = session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()).all()
             mine.heartbeat_at = now = self.now()
             holds = holds_of(session, mine.board, now, self.rule)
-            for row in filter(lambda row: row.id != job_id, rows):
+            living = []
+            for row in filter(lambda row: row.id != job_id, rows):  # all of them: silence is what each look sees
                 if self._dead(row):
                     row.state, row.finished_at = ended_as(row, "interrupted"), row.heartbeat_at
-                elif row.state == "running" or (
+                else:
+                    living.append(row)
+            for row in living:
+                if row.state == "running" or (
                     (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
                     and all(hold.person == row.person for hold in holds)
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
@@ -577,11 +581,12 @@ class Holder:
     job_id: int
     heartbeat_s: float = HEARTBEAT_S
     lost: str = field(default="", init=False)
-    _done: threading.Event = field(factory=threading.Event, init=False)
+    _done: threading.Event = field(init=False)
     _thread: threading.Thread = field(init=False)
 
     def start(self) -> None:
         """Begin."""
+        self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="boardlab job", daemon=True)
         self._thread.start()
 

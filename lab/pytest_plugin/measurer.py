@@ -88,7 +88,11 @@ def session_of(
 
     Args:
         key: where the session keeps the measurer for its summary. record: takes properties for JUnit's XML.
+
+    Raises:
+        pytest.exit.Exception: the run cannot be begun, or not be closed: the session must not end as a good one.
     """
+    unclosed: BoardlabError | None = None
     try:
         measurer = begin(config, strategy)
     except BoardlabError as error:
@@ -107,9 +111,20 @@ def session_of(
         finally:
             try:
                 measurer.finish()
-                record_samples(measurer.store, measurer.run.id, record)
             except BoardlabError as error:
-                write(f"error: {error}")
+                unclosed = error
+            else:
+                _record(measurer, record, write)
+    if unclosed is not None:
+        code = exit_code(unclosed) if JOB_VARIABLE in os.environ else pytest.ExitCode.TESTS_FAILED
+        pytest.exit(plain_text(f"run {measurer.run.id} is not closed, resume it: {unclosed}"), returncode=code)
+
+
+def _record(measurer: Measurer, record: Callable[[str, object], None], write: Callable[[str], None]) -> None:
+    try:
+        record_samples(measurer.store, measurer.run.id, record)
+    except BoardlabError as error:
+        write(f"error: {error}")
 
 
 @contextmanager

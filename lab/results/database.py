@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, DateTime, Engine, NullPool, create_engine, event, func, select
+from sqlalchemy import URL, Connection, DateTime, Engine, NullPool, create_engine, event, func, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -100,6 +100,26 @@ def now(session: Session) -> dt.datetime:
     if session.get_bind().dialect.name != "postgresql":
         return utc_now()
     return session.execute(select(func.clock_timestamp(type_=DateTime(timezone=True)))).scalar_one().astimezone(dt.UTC)
+
+
+def transaction_number(session: Session) -> str:
+    """A server transaction's number; empty on SQLite, which answers each commit.
+
+    It is an xid8, as pg_current_xact_id() returns it (PostgreSQL manual, transaction ID functions).
+    """
+    if session.get_bind().dialect.name != "postgresql":
+        return ""
+    return str(session.execute(text("SELECT CAST(pg_current_xact_id() AS text)")).scalar_one())
+
+
+def was_committed(session: Session, number: str) -> bool | None:
+    """True if a server committed that transaction; None: it has not ended.
+
+    It decides on a commit whose answer was lost, by pg_xact_status().
+    """
+    asked = text("SELECT pg_xact_status(CAST(:number AS xid8))")
+    status = session.execute(asked, {"number": number}).scalar_one()
+    return None if status == "in progress" else status == "committed"
 
 
 def _server(location: Location, **options: Any) -> Engine:

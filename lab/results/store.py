@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Self, TypeVar, get_args
+from typing import Final, Generic, Self, TypeVar, get_args
 
 from attrs import define, field, frozen
 from sqlalchemy import Engine, func, select
@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from lab.errors import BoardlabError, ConfigurationError, TestStableError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError, TestStableError
 from lab.metrics import Measurement, Metric
 from lab.results import database, rows, schema
 from lab.results.artifacts import ArtifactStore
@@ -243,18 +243,53 @@ class Store:
             raise damaged(error, self.location) from error
 
     def _write(self, work: Callable[[Session], Result]) -> Result:
-        for pause_s in RETRY_PAUSES_S:
+        sent = _Sent[Result]()
+        for pause_s in (*RETRY_PAUSES_S, None):
             try:
-                return self._transaction(work)
+                if sent.number and self._was_committed(sent.number):
+                    return sent.results[0]
+                return self._transaction(work, sent)
             except BoardlabError as error:
-                if not error.transient:
+                if not error.transient or pause_s is None:
                     raise
             self._pause(pause_s)
-        return self._transaction(work)
+        raise AssertionError  # the last try returns or raises
 
-    def _transaction(self, work: Callable[[Session], Result]) -> Result:
+    def _transaction(self, work: Callable[[Session], Result], sent: _Sent[Result]) -> Result:
+        sent.number = ""
         with guarded(self.location), Session(self._engine) as session, session.begin():
-            return work(session)
+            sent.results = [work(session)]
+            session.flush()
+            sent.number = database.transaction_number(session)
+        return sent.results[0]
+
+    def _was_committed(self, number: str) -> bool:
+        """True if a server committed it, and only the answer was lost.
+
+        Raises:
+            LabTransientError: the server does not answer, or does not know yet.
+        """
+        with guarded(self.location), Session(database.reader(self._engine)) as session:
+            found = database.was_committed(session, number)
+        if found is None:
+            raise LabTransientError(
+                f"results in {self.location.name}: the connection broke at a commit, and the server has not ended it yet; try again",
+                failure="results",
+            )
+        return found
+
+
+@define
+class _Sent(Generic[Result]):
+    """A transaction of which everything was sent but its commit.
+
+    Attributes:
+        number: see `lab.results.database.transaction_number`; empty: none, or not everything was sent.
+        results: its return value, once it is committed.
+    """
+
+    number: str = ""
+    results: list[Result] = field(factory=list)
 
 
 def open_store(

@@ -9,7 +9,9 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 from support.atlength import LONG
@@ -120,6 +122,27 @@ def test_a_restarted_server_costs_a_retry_and_no_result(server: Cluster, databas
         second = begin(store)
         assert [run.id for run in store.runs()] == [second, first]
     assert len(pauses) == 2
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_commit_without_an_answer_counts_once(
+    database: str, is_committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(database, pause=lambda _s: None) as store:
+        dialect = store._engine.dialect
+        commit, lost = dialect.do_commit, ["an answer"]
+
+        def breaks(connection: Any) -> None:
+            if is_committed or not lost:
+                commit(connection)
+            if lost:
+                connection.driver_connection.close()
+                raise psycopg.OperationalError(f"server closed the connection unexpectedly, without {lost.pop()}")
+
+        monkeypatch.setattr(dialect, "do_commit", breaks)
+        first, second = begin(store), begin(store)
+        assert [run.id for run in store.runs()] == [second, first]
+        assert not lost
 
 
 def test_a_server_that_is_gone_is_a_transient_error_without_a_password(server: Cluster, database: str) -> None:

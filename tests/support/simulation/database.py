@@ -1,0 +1,257 @@
+"""The results of a simulated lab: boardlab's own connections to an SQLite file, whose locks, losses and full disk are the schedule's.
+
+Yield points are the begin of a transaction, its lock, its commit, and the answer to that: between them nothing can be seen by another
+process. One pool serves all processes; a transaction's connection is the process's that began it, and is closed when that is killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from attrs import define, field
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from lab.results import database, open_store
+from lab.results.artifacts import ArtifactStore
+from lab.results.location import Location
+from lab.results.store import BUSY_TIMEOUT_S, Store
+from support.simulation.world import Process, World
+
+CONNECT_S: Final = 10.0  # as long as boardlab waits for a server
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a file system in memory, where there is one
+_WRITES: Final = "BEGIN IMMEDIATE"
+
+
+def _error(name: str, text: str) -> sqlite3.OperationalError:
+    found = sqlite3.OperationalError(text)
+    found.sqlite_errorname = name
+    return found
+
+
+class SimulatedCursor(sqlite3.Cursor):
+    """A cursor whose transactions begin by the schedule."""
+
+    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+        if not sql.startswith("BEGIN"):
+            return super().execute(sql, parameters)
+        connection: Any = self.connection
+        connection.results.before_begin(connection, sql)
+        super().execute(sql, parameters)
+        connection.results.has_begun(sql)
+        return self
+
+
+class SimulatedConnection(sqlite3.Connection):
+    """A connection of a simulated process."""
+
+    results: ClassVar[Results]
+    owner: Process | None = None
+    entry: ConnectionPoolEntry | None = None
+    is_closed = False
+    number = ""
+
+    def cursor(self, _factory: Any = None) -> sqlite3.Cursor:  # type: ignore[override]
+        return super().cursor(SimulatedCursor)
+
+    def commit(self) -> None:
+        if not self.is_closed:
+            self.results.commit(self, super().commit)
+
+    def rollback(self) -> None:
+        if not self.is_closed:
+            super().rollback()
+            self.results.has_ended(self)
+
+    def close(self) -> None:
+        self.is_closed = True
+        super().close()
+        self.results.has_ended(self)
+
+
+@define(eq=False)
+class Results:
+    """The database of all worlds, one after the other.
+
+    Attributes:
+        world: the one that uses it now; None: nobody schedules. more: a statement that changes the new tables.
+        away_until_s: the server does not answer. full_until_s: its disk is full.
+        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: so many further commits succeed without an answer. commits: so far.
+        committed_by: the process of the last commit.
+    """
+
+    folder: Path
+    location: Location
+    engine: Engine
+    template: bytes
+    world: World | None = None
+    more: str = ""
+    writer: SimulatedConnection | None = None
+    away_until_s: float = 0.0
+    full_until_s: float = 0.0
+    lost_answers: int = 0
+    is_server: bool = False
+    clock_s: float = 0.0
+    numbers: Iterator[int] = field(factory=lambda: itertools.count(1))
+    committed: set[str] = field(factory=set)
+    commits: int = 0
+    committed_by: Process | None = None
+    _open: list[SimulatedConnection] = field(factory=list)
+    _looker: sqlite3.Connection | None = None
+
+    def store(self) -> Store:
+        """A process's store; its patience is simulated time."""
+        assert self.world is not None
+        artifacts = ArtifactStore(self.location.artifacts, self.location.shared)
+        return Store(self.location, artifacts, self.engine, self.world.sleep)
+
+    def begin(self, world: World) -> None:
+        """Serve another world, with empty tables."""
+        self.end()
+        for path in self.folder.glob("results.db*"):
+            path.unlink()
+        assert self.location.path is not None
+        self.location.path.write_bytes(self.template)
+        self._looker = sqlite3.connect(self.location.path, isolation_level=None)
+        if self.more:
+            self._looker.execute(self.more)
+        self.world, self.writer, self.committed_by = world, None, None
+        self.away_until_s = self.full_until_s = 0.0
+        self.lost_answers = self.commits = 0
+        self.clock_s = 0.0
+        self._open.clear()
+        self.committed.clear()
+        world.on_death.append(self.has_died)
+
+    def end(self) -> None:
+        """Serve nobody."""
+        self.world = None
+        self.engine.dispose()
+        if self._looker is not None:
+            self._looker.close()
+            self._looker = None
+
+    def look(self, sql: str, *values: Any) -> list[Any]:
+        """Rows that are committed, read from outside."""
+        assert self._looker is not None
+        return self._looker.execute(sql, values).fetchall()
+
+    # --- What a server knows ---
+
+    def transaction_number(self, session: Session) -> str:
+        """As lab.results.database has it, of a server."""
+        if not self.is_server:
+            return ""
+        connection: Any = session.connection().connection.dbapi_connection
+        connection.number = str(next(self.numbers))
+        return str(connection.number)
+
+    def was_committed(self, session: Session, number: str) -> bool:
+        """As lab.results.database has it, of a server."""
+        session.connection()
+        return number in self.committed
+
+    # --- What connections do ---
+
+    def before_begin(self, connection: SimulatedConnection, sql: str) -> None:
+        world = self.world
+        if world is None or world.current is None:
+            return
+        world.pause()
+        self._reach(world)
+        if sql == _WRITES and not world.wait(lambda: self.writer is None, BUSY_TIMEOUT_S):
+            raise _error("SQLITE_BUSY", "database is locked")
+        connection.owner = world.process
+        self._open.append(connection)
+        if sql == _WRITES:
+            self.writer = connection
+
+    def has_begun(self, sql: str) -> None:
+        world = self.world
+        if world is None or world.current is None or sql != _WRITES:
+            return
+        world.pause()
+
+    def commit(self, connection: SimulatedConnection, commit: Any) -> None:
+        world = self.world
+        if world is None or connection is not self.writer:
+            commit()
+            self.has_ended(connection)
+            return
+        world.pause()
+        self._reach(world)
+        if self.full_until_s > world.now_s:
+            raise _error("SQLITE_FULL", "database or disk is full")
+        commit()
+        self.committed.add(connection.number)
+        self.commits += 1
+        self.committed_by = world.process if world.current is not None else None
+        self.has_ended(connection)
+        world.pause()
+        if self.lost_answers > 0 and world.current is not None:
+            self.lost_answers -= 1
+            world.say("the answer to its commit is lost")
+            raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
+
+    def has_ended(self, connection: SimulatedConnection) -> None:
+        if self.writer is connection:
+            self.writer = None
+        connection.owner = None
+        if connection in self._open:
+            self._open.remove(connection)
+
+    def has_died(self, process: Process) -> None:
+        """Its connections are closed, and what it did not commit has not been."""
+        for connection in [each for each in self._open if each.owner is process]:
+            connection.close()
+            if connection.entry is not None:
+                connection.entry.invalidate()
+
+    def _reach(self, world: World) -> None:
+        """Raise an error where the process does not reach the database."""
+        if world.current is None:
+            return
+        process = world.process
+        gone_s = max(self.away_until_s, process.host.cut_until_s)
+        if gone_s > world.now_s:
+            world.sleep(min(CONNECT_S, gone_s - world.now_s))
+            world.disturb(process, world.now_s)
+            raise _error("SQLITE_PROTOCOL", "the server does not answer")
+
+
+@contextmanager
+def results() -> Iterator[Results]:
+    """The database, in memory."""
+    folder = Path(tempfile.mkdtemp(prefix="boardlab-simulation-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    path = folder / "results.db"
+    with open_store(str(path)) as store:
+        location = store.location
+    with sqlite3.connect(path) as known:
+        known.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    known.close()
+    template = path.read_bytes()
+    engine = database.create(location, 0.0)
+
+    @event.listens_for(engine, "do_connect")
+    def _simulated(_dialect: Any, _record: Any, arguments: Any, options: Any) -> None:
+        options["factory"] = SimulatedConnection
+
+    @event.listens_for(engine, "checkout")
+    def _checked_out(connection: Any, entry: ConnectionPoolEntry, _proxy: Any) -> None:
+        connection.entry = entry
+
+    found = Results(folder, location, engine, template)
+    SimulatedConnection.results = found
+    try:
+        yield found
+    finally:
+        engine.dispose()
+        shutil.rmtree(folder, ignore_errors=True)

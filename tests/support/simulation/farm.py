@@ -1,0 +1,293 @@
+"""Jobs of several hosts on a few boards, their sessions, and what people do meanwhile.
+
+An order is begun again until it is done, as a timer, a queue or a person does. All of it is boardlab's own: `lab run` from its runner
+down, `lab provision` from its lease down, a session of pytest from its job to its run's loop of cycles. Only the boot itself is played.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from attrs import define, field, frozen
+
+from lab.benchmarks.cycles import CycleAttempt, run_cycles
+from lab.errors import BoardTransientError, ConfigurationError
+from lab.farm import lease, runner
+from lab.farm.runner import Runner, RunnerPaths
+from lab.health import DEFAULT_RULE
+from lab.jobs import listing
+from lab.jobs.records import BY_PROVISION, JOB_VARIABLE, Order, number
+from lab.jobs.reservations import ReservationBook
+from lab.metrics import SampleRecord
+from lab.pytest_plugin import jobs as plugin
+from lab.pytest_plugin.measurer import CycleMeasurer, session_of
+from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
+from lab.results import Run, Store
+from lab.run import options
+from lab.run.attempts import AttemptRecorder, AttemptResult
+from lab.run.bootrun import BootRun
+from support.simulation.database import Results
+from support.simulation.system import System
+from support.simulation.world import World
+
+CYCLES: Final = 2
+RETRIES: Final = 2
+WAIT_S: Final = 4000.0
+FAILS: Final = 0.03  # of a boot
+TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
+METRIC: Final = "boot.time"
+PERSON: Final = "lena"
+MEASURER: Final = pytest.StashKey[CycleMeasurer]()
+AGAIN_S: Final = (2.0, 9.0, 30.0)  # before a program is begun again
+DONE: Final = {"lab run": frozenset({0, 1, runner.WORSE}), "pytest": frozenset({0}), "lab provision": frozenset({0})}
+
+
+@frozen
+class Wish:
+    """An order that somebody has for a board.
+
+    Attributes:
+        way: "lab run", "pytest" or "lab provision". label: the release of its runs, no other wish has it.
+    """
+
+    label: str
+    way: str
+    board: str
+    suites: tuple[str, ...]
+    priority: int
+    wait_s: float
+
+    @property
+    def order(self) -> Order:
+        """As a job has it."""
+        return Order("am62xx_sk", self.board, self.suites, f"/nowhere/{self.board}.yaml", self.label, CYCLES)
+
+
+@define(eq=False)
+class Board:
+    """A board that can be measured; each boot has a number of its own."""
+
+    board: str
+    farm: Farm
+    type: Any = field(factory=lambda: SimpleNamespace(name="am62xx_sk"))
+
+    def boot(self) -> float:
+        """Power-cycle it; its boot time, which no other boot has."""
+        self.farm.watch.board_is_used(self.board)
+        self.farm.world.sleep(self.farm.boot_s)
+        self.farm.watch.board_is_used(self.board)
+        self.farm.boots += 1
+        if self.farm.world.choices.happens(FAILS):
+            raise BoardTransientError("it hung", failure="hang_kernel")
+        return 10.0 + self.farm.boots / 1000
+
+    def transition(self, _status: str) -> None:
+        """It is switched off."""
+        self.farm.world.pause()
+
+
+@define
+class PlayedRun(BootRun):
+    """Boardlab's loop of cycles around a played boot."""
+
+    def measure(self, medium: str) -> None:
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+
+        def one(_cycle: int, _number: int) -> float:
+            recorder.start()
+            value: float = self.board.boot()
+            return value
+
+        def record(attempt: CycleAttempt[float]) -> None:
+            value = attempt.result
+            samples = () if value is None else (SampleRecord(METRIC, {"medium": medium}, value, 0.001),)
+            recorder.record(attempt, AttemptResult({"medium": medium}, (), {}, samples))
+            if value is not None:
+                self.board.farm.watch.sample_is_stored(value)
+
+        pending = self.pending(medium)
+        run_cycles(pending, one, record, retries=RETRIES, sleep=self.sleep, before_cycle=self.before_cycle)
+
+
+@define(eq=False)
+class Farm:
+    """The hosts, the boards, and what is wanted of these."""
+
+    world: World
+    results: Results
+    watch: Any = None
+    system: System = field(init=False)
+    boards: dict[str, Board] = field(factory=dict)
+    wishes: list[Wish] = field(factory=list)
+    done: list[str] = field(factory=list)
+    boots: int = 0
+    boot_s: float = 0.0
+
+    def spawn(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, Callable[[], int]]:
+        """The pytest of a `lab run`."""
+        given = dict(pairwise(words))
+        kind = next(kind for kind in ("low_power", "boot") if any(f"test_{kind}.py" in word for word in words))
+        resume = int(given["--lab-resume"]) if "--lab-resume" in given else None
+        job = env[JOB_VARIABLE]
+        release = given.get("--lab-release", "")
+        return f"pytest of {job}", lambda: self.session(job, kind, release, resume)
+
+    # --- Programs ---
+
+    def lab_run(self, wish: Wish) -> int:
+        """`lab run --continue --request LABEL`."""
+        store = self.results.store()
+        book = lease.queue(store, person=PERSON, priority=wish.priority, rule=DEFAULT_RULE, request=wish.label)
+        ended = listing.answered(store, wish.label)
+        if ended is not None:
+            return runner.report_again(store, ended, self.world.say)
+        unfinished = book.unfinished(wish.order)
+        job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(wish.order)
+        return Runner(book, RunnerPaths(Path("/"), TESTS, None), self.world.say).run(job, wish.wait_s)
+
+    def session(self, called: str, kind: str, release: str, resume: int | None) -> int:
+        """The pytest of a `lab run`, which holds the board."""
+        self._end_once()
+        store = self.results.store()
+        config = self._config(store, listing.job(store, number(called)).board)
+        plugin.take_board(config)
+        return self._measured(config, kind, release, resume)
+
+    def pytest(self, wish: Wish) -> int:
+        """A session of pytest that holds its board itself."""
+        self._end_once()
+        store = self.results.store()
+        config = self._config(store, wish.board)
+        config.option.lab_release, config.option.lg_env = wish.label, wish.order.env
+        wanted = "SELECT id FROM runs WHERE \"release\" = ? AND status != 'completed' ORDER BY id DESC LIMIT 1"
+        unfinished = [row[0] for row in self.results.look(wanted, wish.label)]
+        try:
+            plugin.take_board(config)
+        except pytest.UsageError as error:
+            self.world.say(str(error))
+            return 4
+        code = 1
+        try:
+            code = self._measured(config, "boot", wish.label, unfinished[0] if unfinished else None)
+        finally:
+            if self.world.process.alive:
+                plugin.pytest_sessionfinish(SimpleNamespace(config=config), code)  # type: ignore[arg-type]
+        return code
+
+    def provision(self, wish: Wish) -> int:
+        """`lab provision`, without a board's media: it holds the board for a while."""
+        store = self.results.store()
+        book = lease.queue(store, BY_PROVISION, person=PERSON, rule=DEFAULT_RULE)
+        try:
+            with lease.held(book, wish.order, wish.wait_s, self.world.say):
+                for _ in range(3):
+                    self.boards[wish.board].boot()
+        except lease.BusyBoardError as error:
+            self.world.say(str(error))
+            return runner.BUSY
+        return 0
+
+    def reserve(self, board: str, hours: float) -> int:
+        """Somebody else reserves a board for a while."""
+        try:
+            ReservationBook(self.results.store()).reserve(board, "max", "a new PMIC", hours)
+        except ConfigurationError as error:
+            self.world.say(str(error))
+        return 0
+
+    def cancel(self, job_id: int) -> int:
+        """`lab jobs cancel`."""
+        book = lease.queue(self.results.store(), person="max", rule=DEFAULT_RULE)
+        try:
+            book.cancel(job_id, "max")
+        except ConfigurationError as error:
+            self.world.say(str(error))
+        return 0
+
+    # --- A session ---
+
+    def _end_once(self) -> None:
+        handlers = self.world.process.handlers
+
+        def end(_number: int, _frame: object) -> None:
+            handlers[signal.SIGTERM] = signal.SIG_IGN
+            raise KeyboardInterrupt
+
+        handlers[signal.SIGTERM] = end
+
+    def _config(self, store: Store, board: str) -> Any:
+        given = {option.dest: None for option in options.TABLE}
+        option = SimpleNamespace(
+            lab_leave_on=False, lab_ignore_reservation=False, lab_release="", lab_cycles=CYCLES, lg_env="", **given
+        )
+        stash = {STORE_KEY: store, STRATEGY_KEY: self.boards[board], ITEMS_KEY: []}
+        return SimpleNamespace(stash=stash, option=option)
+
+    def _measured(self, config: Any, kind: str, release: str, resume: int | None) -> int:
+        """Measure; the session's exit code."""
+        store, board = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
+        job = config.stash.get(JOB_KEY)
+
+        def begin(_config: Any, _strategy: Any) -> CycleMeasurer:
+            if resume is not None:
+                listing.end_pause(store, resume)
+                run: Run = store.reopen_run(resume)
+            else:
+                plan = {"cycles": CYCLES, "media": ["sd"]}
+                run = store.begin_run(kind, "am62xx_sk", board.board, release, plan=plan, provenance={}, job_id=job)
+            config.stash[RUNS_KEY] = [run.id]
+            clock = SimpleNamespace(name="simulated", now_ns=lambda: int(self.system.monotonic() * 1e9))
+            heeds = plugin.before_cycle(config, run.id)
+            made = PlayedRun(store, run, board, None, clock, self.world.sleep, RETRIES, heeds)  # type: ignore[arg-type]
+            return CycleMeasurer(store, run, cycle_run=made, items="media", board="a board")
+
+        sessions = session_of(config, board, MEASURER, begin, lambda _name, _value: None)
+        code = 1
+        try:
+            measurer = next(sessions)
+            try:
+                code = self._tested(measurer)
+            finally:
+                if self.world.process.alive:
+                    next(sessions, None)
+        except KeyboardInterrupt:
+            code = pytest.ExitCode.INTERRUPTED
+        except pytest.exit.Exception as error:
+            code = error.returncode or 1
+        return int(code)
+
+    def _tested(self, measurer: CycleMeasurer) -> int:
+        for item in measurer.run.plan["media"]:
+            try:
+                measurer.measure(item)
+            except pytest.fail.Exception as error:
+                self.world.say(str(error))
+                return pytest.ExitCode.TESTS_FAILED
+        return pytest.ExitCode.OK
+
+    # --- Who begins programs again ---
+
+    def operate(self, wish: Wish) -> int:
+        """Have a wish fulfilled, whatever is killed meanwhile."""
+        world, body = self.world, {"lab run": self.lab_run, "pytest": self.pytest, "lab provision": self.provision}
+        host = world.hosts[world.choices.pick([1.0] * len(world.hosts))]
+        while True:
+            while (until_s := max(host.down_until_s, host.frozen_until_s)) > world.now_s:
+                world.sleep(until_s - world.now_s)
+            process = world.start(f"{wish.way} {wish.label}", host, lambda: body[wish.way](wish))
+            world.wait(lambda process=process: not process.alive)
+            if process.code in DONE[wish.way] or self._is_over(wish):
+                self.done.append(wish.label)
+                return 0
+            world.sleep(AGAIN_S[world.choices.pick([1.0] * len(AGAIN_S))])
+
+    def _is_over(self, wish: Wish) -> bool:
+        states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
+        runs = [row[0] for row in self.results.look('SELECT status FROM runs WHERE "release" = ?', wish.label)]
+        return "cancelled" in states or (wish.way == "pytest" and "completed" in runs)

@@ -1,0 +1,118 @@
+"""Faults that boardlab had, or could have, put back on purpose: a schedule must find each of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from attrs import frozen
+from sqlalchemy.orm import Session
+
+from lab.errors import BoardlabError
+from lab.farm.runner import Runner
+from lab.host.clock import utc_now
+from lab.jobs import queue
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Silence, seems_dead
+from lab.pytest_plugin.measurer import Measurer
+from lab.results import rows
+from lab.run.bootrun import BootRun
+from support.simulation import watch
+from support.simulation.database import Results
+
+_READINGS: Final = watch.COUNTS, watch.ONCE
+
+
+@frozen
+class Fault:
+    """A fault.
+
+    Attributes:
+        put_back: has it within the block. breaks: the invariants that may tell of it first.
+    """
+
+    name: str
+    put_back: Callable[[Results], Any]
+    breaks: tuple[str, ...]
+
+
+@contextmanager
+def _dead_by_the_wall_clock(_results: Results) -> Iterator[None]:
+    def is_dead(_silence: Silence, job: Any, has_died: Any) -> bool:
+        return seems_dead(job, utc_now(), has_died)
+
+    with patch.object(Silence, "is_dead", is_dead):
+        yield
+
+
+@contextmanager
+def _cancelled_at_a_glance(_results: Results) -> Iterator[None]:
+    def cancel(book: JobQueue, job_id: int, by: str) -> None:
+        def end(session: Session) -> None:
+            row = queue.find(session, job_id)
+            row.cancelled_by = by
+            if row.state in {"queued", "running"} and seems_dead(row, book.now(), book.has_died):
+                row.state, row.finished_at = "cancelled", book.now()
+
+        book.store._write(end)
+
+    with patch.object(JobQueue, "cancel", cancel):
+        yield
+
+
+@contextmanager
+def _measured_again_on_resume(results: Results) -> Iterator[None]:
+    def every(run: BootRun, _medium: str) -> list[int]:
+        return list(range(1, int(run.run.plan["cycles"]) + 1))
+
+    def insert(session: Session, run_id: int, record: Any) -> int:
+        with patch.object(rows, "OK", "none"):
+            return plain(session, run_id, record)
+
+    plain, results.more = rows.insert_attempt, "DROP INDEX ix_attempts_good"
+    try:
+        with patch.object(BootRun, "pending", every), patch.object(rows, "insert_attempt", insert):
+            yield
+    finally:
+        results.more = ""
+
+
+@contextmanager
+def _a_complete_run_is_measured_again(_results: Results) -> Iterator[None]:
+    with patch.object(Runner, "_is_measured", lambda _self, _job: False):
+        yield
+
+
+@contextmanager
+def _the_youngest_first(_results: Results) -> Iterator[None]:
+    def turn(_priority: int, queued_at: dt.datetime) -> float:
+        return -queued_at.timestamp()
+
+    with patch.object(queue, "turn", turn):
+        yield
+
+
+@contextmanager
+def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
+    def finish(measurer: Measurer) -> str:
+        try:
+            return plain(measurer)
+        except BoardlabError:
+            return "completed"
+
+    plain = Measurer.finish
+    with patch.object(Measurer, "finish", finish):
+        yield
+
+
+FAULTS: Final = (
+    Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
+    Fault("a job is cancelled by the age of its heartbeat", _cancelled_at_a_glance, (watch.KEEPS,)),
+    Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
+    Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
+    Fault("the youngest job is first", _the_youngest_first, (watch.TURNS,)),
+    Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
+)

@@ -1,0 +1,125 @@
+"""One seed: a schedule, its invariants, its story."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from attrs import frozen
+
+from lab.jobs.queue import PERSONS, TIMERS
+from support.simulation.choices import Choices, shrunk
+from support.simulation.database import Results
+from support.simulation.farm import PERSON, WAIT_S, Board, Farm, Wish
+from support.simulation.strikes import Strikes
+from support.simulation.system import System, installed
+from support.simulation.watch import Watch
+from support.simulation.world import START_S, Host, ViolationError, World
+
+CALM_AFTER_S: Final = 260.0  # behind this nothing is struck, so that everything can end
+RATES: Final = (0.0, 0.01, 0.03, 0.08)
+BOOTS_S: Final = (4.0, 20.0)
+STAYS: Final = (4.0, 0.5, 20.0)
+
+
+@frozen
+class Outcome:
+    """The outcome of a schedule.
+
+    Attributes:
+        name: of the invariant that broke; empty: none. seen: what was seen then.
+        taken: the decisions. trace: the story, line by line.
+    """
+
+    name: str
+    seen: str
+    taken: Sequence[int]
+    trace: Sequence[str]
+    steps: int
+
+
+def simulate(results: Results, choices: Choices) -> Outcome:
+    """Run a schedule to its end, or to the first violation."""
+    world = World(choices, folder=f"{results.folder}/")
+    farm = Farm(world, results)
+    name = seen = ""
+    try:
+        with installed(system := System(world, farm.spawn, results)):
+            farm.system = system
+            results.begin(world)
+            _people(farm)
+            farm.watch = watch = Watch(world, results, farm)
+            world.checks.append(watch.look)
+            desk = Host("a desk")
+            for wish in farm.wishes:
+                world.start(f"{PERSON} for {wish.label}", desk, lambda wish=wish: farm.operate(wish))
+            world.run(lambda: _is_over(farm))
+            watch.finish()
+    except ViolationError as error:
+        name, seen = error.name, str(error)
+    finally:
+        _bury(world)
+        results.end()
+    return Outcome(name, seen, choices.taken, world.trace, world.steps)
+
+
+def _people(farm: Farm) -> None:
+    """Hosts, boards, wishes and strikes, by the schedule."""
+    world, pick = farm.world, farm.world.choices.pick
+    count = 1 + pick((1.0, 2.0))
+    for number in range(count):
+        skew = (0.0, 1200.0, -1200.0, 180.0)[pick((2.0, 1.0, 1.0, 1.0))]
+        world.hosts.append(Host(f"lab-{number + 1}", wall_s=skew, monotonic_s=1e4 * number))
+    farm.results.is_server = count > 1 or pick((1.0, 1.0)) == 1
+    for number in range(1 + pick((3.0, 1.0))):
+        board = Board(f"b{number + 1}", farm)
+        farm.boards[board.board] = board
+    names = list(farm.boards)
+    for number in range(2 + pick((3.0, 1.0))):
+        way = ("lab run", "lab provision", "pytest")[pick((3.0, 1.0, 1.0))]
+        suites = ("boot", "low_power") if way == "lab run" and pick((2.0, 1.0)) else ("boot",)
+        priority = (PERSONS, TIMERS)[pick((1.0, 1.0))] if way == "lab run" else PERSONS
+        board = names[pick([1.0] * len(names))]
+        farm.wishes.append(Wish(f"r{number + 1}", way, board, suites, priority, WAIT_S))
+    world.stay = STAYS[pick((1.0, 1.0, 1.0))]
+    world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
+    kinds = Strikes(farm).all()
+    world.strikes = [kinds.pop(pick([1.0] * len(kinds))) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
+    farm.boot_s = BOOTS_S[pick((2.0, 1.0))]
+
+
+def _is_over(farm: Farm) -> bool:
+    world = farm.world
+    if world.strike_rate and world.now_s > START_S + CALM_AFTER_S:
+        world.strike_rate = 0.0
+    return not world.living()
+
+
+def _bury(world: World) -> None:
+    """End what still lives when a schedule is over."""
+    for process in world.living():
+        world.kill(process)
+    world.checks.clear()
+    world.reap()
+
+
+def story(results: Results, taken: Sequence[int], name: str) -> Outcome:
+    """The same violation with as few decisions as it needs."""
+
+    def fails(tried: Sequence[int]) -> bool:
+        return simulate(results, Choices(None, tried)).name == name
+
+    return simulate(results, Choices(None, shrunk(taken, fails)))
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Boardlab's warnings are no news here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,167 @@
+"""Strikes on a farm: deaths, stand-stills, wrong clocks, lost hosts and databases, and people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import define
+
+from support.simulation.farm import Farm
+from support.simulation.world import Host, Process, World
+
+FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
+JUMPS_S: Final = (90.0, -90.0, 3600.0, -3600.0, 20.0)
+DOWN_S: Final = (5.0, 40.0, 300.0)
+FULL_S: Final = (5.0, 40.0)
+CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
+RESERVED_H: Final = (0.01, 0.03)
+
+
+@define(eq=False)
+class Strikes:
+    """Kinds of strikes; each method does one, if there is something to strike."""
+
+    farm: Farm
+
+    @property
+    def world(self) -> World:
+        """The world that is struck."""
+        return self.farm.world
+
+    def all(self) -> list[Callable[[], bool]]:
+        """Every kind."""
+        return [
+            *(self.kill, self.freeze, self.stop, self.jump, self.reboot, self.suspend),
+            *(self.cut, self.server_is_away, self.disk_is_full, self.lose_answer, self.reserve, self.cancel),
+        ]
+
+    def kill(self) -> bool:
+        """SIGKILL of a process, wherever it is."""
+        process = self._process()
+        if process is not None:
+            self._say(f"{process.name} is killed")
+            self.world.kill(process)
+        return process is not None
+
+    def freeze(self) -> bool:
+        """A process stands still: it is starved or swapped out."""
+        process = self._process()
+        if process is None:
+            return False
+        seconds = self._one_of(FROZEN_S)
+        self._say(f"{process.name} stands still for {seconds:g} s")
+        process.stopped, process.frozen_until_s = False, self.world.now_s + seconds
+        self.world.disturb(process, process.frozen_until_s)
+        return True
+
+    def stop(self) -> bool:
+        """SIGSTOP of a pytest, which its `lab run` ends."""
+        process = self._process(lambda each: each.parent is not None)
+        if process is None:
+            return False
+        seconds = self._one_of(FROZEN_S)
+        self._say(f"{process.name} gets SIGSTOP, and SIGCONT after {seconds:g} s")
+        process.stopped, process.frozen_until_s = True, self.world.now_s + seconds
+        self.world.disturb(process, process.frozen_until_s)
+        return True
+
+    def jump(self) -> bool:
+        """A wall clock is set, of a host or of the database's server."""
+        host = self._host()
+        seconds = self._one_of(JUMPS_S)
+        if self.farm.results.is_server and self.world.choices.happens(0.5):
+            self._say(f"the clock of the database's server jumps by {seconds:g} s")
+            self.farm.results.clock_s += seconds
+            return self.world.choices.happens(0.5) and self.cancel()  # who looks at once sees the new time
+        self._say(f"the wall clock of {host.name} jumps by {seconds:g} s")
+        host.wall_s += seconds
+        return True
+
+    def reboot(self) -> bool:
+        """A host loses its power, and starts again."""
+        host, seconds = self._host(), self._one_of(DOWN_S)
+        self._say(f"{host.name} loses its power for {seconds:g} s")
+        for process in self._victims():
+            if process.host is host:
+                self.world.kill(process)
+        host.boots += 1
+        host.down_until_s = self.world.now_s + seconds
+        return True
+
+    def suspend(self) -> bool:
+        """A host is suspended; its monotonic clock stands."""
+        host, seconds = self._host(), self._one_of(FROZEN_S)
+        self._say(f"{host.name} is suspended for {seconds:g} s")
+        host.frozen_until_s = self.world.now_s + seconds
+        host.monotonic_s -= seconds
+        self._disturb(host, host.frozen_until_s)
+        return True
+
+    def cut(self) -> bool:
+        """A host's cable is pulled."""
+        host, seconds = self._host(), self._one_of(CUT_S)
+        self._say(f"{host.name} does not reach the database for {seconds:g} s")
+        host.cut_until_s = self.world.now_s + seconds
+        self._disturb(host, host.cut_until_s)
+        return True
+
+    def server_is_away(self) -> bool:
+        """The database does not answer."""
+        seconds = self._one_of(CUT_S)
+        self._say(f"the database does not answer for {seconds:g} s")
+        self.farm.results.away_until_s = self.world.now_s + seconds
+        return True
+
+    def disk_is_full(self) -> bool:
+        """The disk of the database is full."""
+        seconds = self._one_of(FULL_S)
+        self._say(f"the database's disk is full for {seconds:g} s")
+        self.farm.results.full_until_s = self.world.now_s + seconds
+        return True
+
+    def lose_answer(self) -> bool:
+        """A server's connection breaks after the commit, before its answer."""
+        results = self.farm.results
+        results.lost_answers += results.is_server
+        return results.is_server
+
+    def reserve(self) -> bool:
+        """Somebody reserves a board."""
+        board = list(self.farm.boards)[self.world.choices.pick([1.0] * len(self.farm.boards))]
+        hours = self._one_of(RESERVED_H)
+        self._say(f"max reserves {board} for {hours * 3600:.0f} s")
+        self._by_hand("lab reserve", lambda: self.farm.reserve(board, hours))
+        return True
+
+    def cancel(self) -> bool:
+        """Somebody cancels a job."""
+        active = [job.id for job in self.farm.watch.jobs.values() if job.state in {"queued", "running"}]
+        if not active:
+            return False
+        job = active[self.world.choices.pick([1.0] * len(active))]
+        self._by_hand(f"lab jobs cancel j{job}", lambda: self.farm.cancel(job))
+        return True
+
+    def _by_hand(self, name: str, body: Callable[[], int]) -> None:
+        self.world.start(name, self._host(), body)
+
+    def _one_of(self, values: tuple[float, ...]) -> float:
+        return values[self.world.choices.pick([1.0] * len(values))]
+
+    def _host(self) -> Host:
+        return self.world.hosts[self.world.choices.pick([1.0] * len(self.world.hosts))]
+
+    def _victims(self) -> list[Process]:
+        return [each for each in self.world.living() if each.host in self.world.hosts]
+
+    def _process(self, fits: Callable[[Process], bool] = lambda _: True) -> Process | None:
+        found = [each for each in self._victims() if fits(each)]
+        return found[self.world.choices.pick([1.0] * len(found))] if found else None
+
+    def _disturb(self, host: Host, until_s: float) -> None:
+        for process in self.world.living(host):
+            self.world.disturb(process, until_s)
+
+    def _say(self, text: str) -> None:
+        self.world.say(text)

@@ -1,0 +1,263 @@
+"""The operating system of simulated hosts, as boardlab asks it: clocks, sleeps, signals, threads, child processes, names.
+
+Each entry of `_NAMES` is a name of a module of boardlab. Nothing else of boardlab is replaced.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, Final
+
+from attrs import define, evolve, field
+
+from lab.farm import lease
+from lab.health import DEFAULT_RULE
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Silence
+from support.simulation.database import Results
+from support.simulation.world import START_S, Process, World
+
+START: Final = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)  # of the true time
+POLL_S: Final = 9.0  # in place of a few seconds: there are fewer looks, and none is later than a heartbeat
+Spawn = Callable[[Sequence[str], Mapping[str, str]], tuple[str, Callable[[], int]]]
+
+
+def true_time(world: World) -> dt.datetime:
+    """The time by a clock that is right."""
+    return START + dt.timedelta(seconds=world.now_s - START_S)
+
+
+@define(eq=False)
+class System:
+    """Boardlab's operating system.
+
+    Attributes:
+        spawn: the name and the body of the program that a command line starts.
+        results: a server's have a clock of their own; else it is the host's.
+    """
+
+    world: World
+    spawn: Spawn
+    results: Results
+    _locks: dict[str, Process] = field(factory=dict)
+
+    def wall(self) -> dt.datetime:
+        """The wall clock of the host of the process that asks."""
+        if self.world.current is None:
+            return true_time(self.world)
+        return true_time(self.world) + dt.timedelta(seconds=self.world.process.host.wall_s)
+
+    def database_now(self, _session: object) -> dt.datetime:
+        """The clock that all programs with this database share."""
+        ahead = dt.timedelta(seconds=self.results.clock_s)
+        return true_time(self.world) + ahead if self.results.is_server else self.wall()
+
+    def monotonic(self) -> float:
+        """The monotonic clock of that host."""
+        return self.world.now_s + (self.world.process.host.monotonic_s if self.world.current else 0.0)
+
+    def identity(self) -> str:
+        """As lab.host.process has it."""
+        return self.world.process.identity
+
+    def has_died(self, who: str) -> bool | None:
+        """As lab.host.process has it: known of processes of the own host."""
+        name, boot, pid, _start = who.split("/")
+        host = self.world.process.host
+        if name != host.name:
+            return None
+        if boot != f"boot{host.boots}":
+            return True
+        return not any(each.alive and str(each.pid) == pid for each in self.world.processes)
+
+    @contextmanager
+    def handling(self, handlers: Mapping[int, Any]) -> Iterator[None]:
+        """As lab.host.process has it."""
+        process = self.world.process
+        before = {number: process.handlers.get(number) for number in handlers}
+        process.handlers.update(handlers)
+        try:
+            yield
+        finally:
+            process.handlers.update(before)
+
+    def go_on(self, pid: int) -> bool:
+        """As lab.host.process has it."""
+        found = next(each for each in self.world.processes if each.pid == pid)
+        was = found.stopped and found.frozen_until_s > self.world.now_s
+        if was:
+            found.stopped, found.frozen_until_s = False, 0.0
+            self.world.disturb(found, self.world.now_s)
+        return was
+
+    def send(self, pid: int, number: int) -> None:
+        """kill(2)."""
+        next(each for each in self.world.processes if each.pid == pid).pending.append(number)
+
+    @contextmanager
+    def turn(self, what: str, *_given: object, **_options: object) -> Iterator[None]:
+        """As lab.host.locks has it; the kernel takes a lock from a dead holder."""
+        process = self.world.process
+        name = f"{process.host.name} {what}"
+        self.world.wait(lambda: name not in self._locks or not self._locks[name].alive)
+        self._locks[name] = process
+        try:
+            yield
+        finally:
+            if self._locks.get(name) is process:
+                del self._locks[name]
+
+
+class Child:
+    """A child process, as subprocess.Popen has it."""
+
+    def __init__(self, system: System, words: Sequence[str], env: Mapping[str, str] | None = None, **_: Any) -> None:
+        self._world = system.world
+        name, body = system.spawn(words, env or {})
+        parent = self._world.process
+        self._process = self._world.start(name, parent.host, body, parent=parent, environ=dict(env or {}))
+        self._process.ends_with_parent = "--pdeathsig" in words
+        self.pid = self._process.pid
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._world.wait(lambda: not self._process.alive, timeout):
+            raise subprocess.TimeoutExpired("pytest", timeout or 0.0)
+        assert self._process.code is not None
+        return self._process.code
+
+    def send_signal(self, number: int) -> None:
+        self._process.pending.append(number)
+
+    def kill(self) -> None:
+        self._world.kill(self._process)
+
+
+class Thread:
+    """As threading.Thread."""
+
+    def __init__(self, world: World, target: Callable[[], None], **_: Any) -> None:
+        self._world, self._target = world, target
+
+    def start(self) -> None:
+        self._task = self._world.start_thread(self._target)
+
+    def join(self) -> None:
+        self._world.wait(lambda: self._task.body.dead)
+
+
+class Event:
+    """As threading.Event."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._is_set = world, False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._world.wait(lambda: self._is_set, timeout)
+
+
+class Environ(Mapping[str, str]):
+    """As os.environ, of the process that asks."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getitem__(self, name: str) -> str:
+        return self._world.process.environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._world.process.environ)
+
+    def __len__(self) -> int:
+        return len(self._world.process.environ)
+
+
+def _names(system: System) -> dict[str, Any]:
+    """Name in a module of boardlab -> what is there instead."""
+    world = system.world
+
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:  # type: ignore[override]
+            return system.wall().astimezone(tz)
+
+    def handle(number: int, handler: Any) -> None:
+        world.process.handlers[number] = handler
+
+    environ = SimpleNamespace(environ=Environ(world))
+    plain = lease.queue
+
+    def queue(*given: Any, **options: Any) -> JobQueue:
+        return evolve(plain(*given, **options), silence=Silence(system.monotonic), pause=world.sleep)
+
+    signals = SimpleNamespace(
+        SIGTERM=signal.SIGTERM,
+        SIGINT=signal.SIGINT,
+        SIG_IGN=signal.SIG_IGN,
+        default_int_handler=signal.default_int_handler,
+        signal=handle,
+    )
+    clocks = SimpleNamespace(monotonic=system.monotonic, sleep=world.sleep)
+    times = [f"lab.farm.{name}.time" for name in ("queue", "lease", "labgrid_place", "runner")]
+    return {
+        **dict.fromkeys(times, clocks),
+        "lab.host.clock.dt": SimpleNamespace(datetime=Clock, UTC=dt.UTC),
+        "lab.results.database.now": system.database_now,
+        "lab.results.database.transaction_number": system.results.transaction_number,
+        "lab.results.database.was_committed": system.results.was_committed,
+        "lab.host.process.identity": system.identity,
+        "lab.host.process.has_died": system.has_died,
+        "lab.host.process.person": lambda: "lena",
+        "lab.host.process.handling": system.handling,
+        "lab.pytest_plugin.measurer.os": environ,
+        "lab.pytest_plugin.session_rules.os": environ,
+        "lab.pytest_plugin.jobs.os": environ,
+        "lab.farm.runner.handling": system.handling,
+        "lab.farm.runner.go_on": system.go_on,
+        "lab.pytest_plugin.measurer.handling": system.handling,
+        "lab.farm.queue.locks": SimpleNamespace(turn=system.turn),
+        "lab.farm.lease.signal": signals,
+        "lab.pytest_plugin.measurer.signal": signals,
+        "lab.pytest_plugin.measurer.writer": lambda _config: world.say,
+        "lab.farm.lease.queue": queue,
+        "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: DEFAULT_RULE),
+        "lab.run.attempts.cpu_times": lambda: None,
+        "lab.farm.runner.subprocess": SimpleNamespace(
+            Popen=lambda words, **options: Child(system, words, **options),
+            DEVNULL=subprocess.DEVNULL,
+            TimeoutExpired=subprocess.TimeoutExpired,
+        ),
+        "lab.jobs.queue.threading": SimpleNamespace(
+            Thread=lambda target, **options: Thread(world, target, **options), Event=lambda: Event(world)
+        ),
+        "lab.jobs.queue.os": SimpleNamespace(getpid=lambda: world.process.pid, kill=system.send),
+        "lab.farm.lease.QUEUE_POLL_S": POLL_S,
+        "lab.farm.queue.POLL_S": POLL_S,
+        "lab.farm.queue.LOOK_S": POLL_S,
+        "lab.farm.labgrid_place.POLL_S": POLL_S,
+        "lab.jobs.queue.LOOK_S": POLL_S,
+    }
+
+
+@contextmanager
+def installed(system: System) -> Iterator[None]:
+    """Within it, boardlab runs on simulated hosts."""
+    before: list[tuple[Any, str, Any]] = []
+    try:
+        for dotted, value in _names(system).items():
+            module, _, name = dotted.rpartition(".")
+            there = importlib.import_module(module)
+            before.append((there, name, getattr(there, name)))
+            setattr(there, name, value)
+        yield
+    finally:
+        for there, name, value in reversed(before):
+            setattr(there, name, value)

@@ -1,0 +1,227 @@
+"""Invariants of jobs, boards and samples, checked after each step of a schedule."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+from attrs import define, field
+
+from lab.jobs.records import HEARTBEAT_S, LEASE_S
+from support.simulation.database import Results
+from support.simulation.farm import CYCLES, Farm
+from support.simulation.system import POLL_S
+from support.simulation.world import Process, ViolationError, World
+
+ONE_USER: Final = "a board has one user"
+KEEPS: Final = "a living job keeps its board"
+FREE: Final = "a dead job's board is free within its bound"
+ONCE: Final = "a sample is stored once"
+COUNTS: Final = "a run's counts are exact"
+ENDS: Final = "everything ends"
+TURNS: Final = "the queue starves nobody"
+BOUND_S: Final = LEASE_S + 6 * POLL_S
+LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
+_POINT_S: Final = 1_440.0  # a point of priority, in seconds of waiting
+_ACTIVE: Final = ("queued", "running")
+
+
+class JobSeen(NamedTuple):
+    """The columns of a job that are watched."""
+
+    id: int
+    board: str
+    state: str
+    holder: str
+    queued_at: str
+    heartbeat_at: str
+    priority: int
+    cancelled_by: str
+    yields_to: str
+    label: str
+
+
+@define(eq=False)
+class Watch:
+    """The invariants of a farm.
+
+    Attributes:
+        jobs: as they were committed last. beats: job -> when its holder gave its last sign of life, in true time.
+        lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
+    """
+
+    world: World
+    results: Results
+    farm: Farm
+    jobs: dict[int, JobSeen] = field(factory=dict)
+    beats: dict[int, float] = field(factory=dict)
+    lost: dict[int, float] = field(factory=dict)
+    queued: dict[int, float] = field(factory=dict)
+    died: dict[int, float] = field(factory=dict)
+    stored: list[float] = field(factory=list)
+    _seen: int = 0
+
+    def look(self) -> None:
+        """After a step."""
+        if self.results.commits != self._seen:
+            self._seen = self.results.commits
+            self._look_at_jobs()
+            self._look_at_samples()
+        self._look_at_the_dead()
+
+    def owner(self, job: JobSeen) -> Process | None:
+        """The process that holds a job."""
+        return next((each for each in self.world.processes if each.identity == job.holder), None)
+
+    def _look_at_jobs(self) -> None:
+        columns = 'id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, "release"'
+        now = {row[0]: JobSeen(*row) for row in self.results.look(f"SELECT {columns} FROM jobs")}  # noqa: S608
+        before, self.jobs = self.jobs, now
+        running = Counter(job.board for job in now.values() if job.state == "running")
+        if running and max(running.values()) > 1:
+            raise ViolationError(ONE_USER, f"{running.most_common(1)[0][0]} has two running jobs")
+        for job in now.values():
+            old = before.get(job.id)
+            if old == job:
+                continue
+            self._tell(old, job)
+            by = self.results.committed_by
+            if old is not None and old.state in _ACTIVE and (job.state, job.holder) != (old.state, old.holder):
+                self._look_at_an_end(old, job, by)
+            if job.state == "running" and (old is None or old.state != "running"):
+                self.lost.pop(job.id, None)
+                self._look_at_a_start(job)
+            if old is None or old.heartbeat_at != job.heartbeat_at or old.holder != job.holder:
+                self.beats[job.id] = self.world.now_s
+
+    def _tell(self, old: JobSeen | None, job: JobSeen) -> None:
+        if old is None or (old.state, old.holder, old.cancelled_by) != (job.state, job.holder, job.cancelled_by):
+            owner = self.owner(job)
+            by = f", cancelled by {job.cancelled_by}" * bool(job.cancelled_by)
+            self.world.say(f"job j{job.id} on {job.board} is {job.state}, held by {owner and owner.name}{by}")
+
+    def _look_at_an_end(self, old: JobSeen, job: JobSeen, by: Process | None) -> None:
+        """A job that another process ended or took had a dead holder, or one that was silent for a lease."""
+        owner = self.owner(old)
+        if owner is None or owner is by:
+            return
+        self.lost[job.id] = self.world.now_s
+        silent_s = self.world.now_s - self.beats.get(job.id, 0.0)
+        if owner.alive and (silent_s <= LEASE_S or (by is not None and by.host is owner.host)):
+            taker = by.name if by is not None else "somebody"
+            raise ViolationError(
+                KEEPS, f"{taker} took j{job.id} from {owner.name}, which lives and was silent for {silent_s:.0f} s"
+            )
+
+    def _look_at_a_start(self, job: JobSeen) -> None:
+        """No living job that waits longer is overtaken, unless it must not have the board."""
+        if self.results.look("SELECT 1 FROM reservations WHERE ended_at IS NULL LIMIT 1"):
+            return
+        mine = self._rank(job)
+        for other in self.jobs.values():
+            owner = self.owner(other)
+            waits = other.state == "queued" and other.board == job.board and owner is not None and owner.alive
+            if waits and self._rank(other) < mine and not other.yields_to:
+                raise ViolationError(TURNS, f"j{job.id} started before j{other.id}, which waits longer")
+
+    @staticmethod
+    def _rank(job: JobSeen) -> tuple[float, int]:
+        return dt.datetime.fromisoformat(job.queued_at).timestamp() - job.priority * _POINT_S, job.id
+
+    def _look_at_the_dead(self) -> None:
+        for job in self.jobs.values():
+            owner = self.owner(job) if job.state == "running" else None
+            if owner is None or owner.alive:
+                self.died.pop(job.id, None)
+                continue
+            since_s = self.died.setdefault(job.id, self.world.now_s)
+            for other in self.jobs.values():
+                waiter = self.owner(other) if other.state == "queued" and other.board == job.board else None
+                if waiter is None or not waiter.alive:
+                    continue
+                waits_s = self.world.now_s - max(since_s, self._calm_since_s(waiter), self._queued_s(other))
+                if waits_s > BOUND_S:
+                    raise ViolationError(
+                        FREE, f"j{job.id} is running, its holder died {waits_s:.0f} s ago, and j{other.id} waits"
+                    )
+
+    def _queued_s(self, job: JobSeen) -> float:
+        return self.queued.setdefault(job.id, self.world.now_s)
+
+    def _calm_since_s(self, process: Process) -> float:
+        return max(process.calm_since_s, self.results.away_until_s, self.results.full_until_s)
+
+    # --- Boards ---
+
+    def board_is_used(self, board: str) -> None:
+        """A process does something to a board: it holds it, or it has just lost it and could not know that yet."""
+        top = self.world.process
+        while top.parent is not None:
+            top = top.parent
+        its = [job for job in self.jobs.values() if job.board == board and job.holder == top.identity]
+        if any(job.state == "running" for job in its):
+            return
+        lost_s = max((self.lost.get(job.id, 0.0) for job in its), default=0.0)
+        since_s = max(lost_s, self._calm_since_s(top), self._calm_since_s(self.world.process))
+        if not its or self.world.now_s - since_s > LATE_S:
+            raise ViolationError(
+                ONE_USER,
+                f"{self.world.process.name} uses {board} without a lease for {self.world.now_s - since_s:.0f} s",
+            )
+
+    # --- Samples ---
+
+    def sample_is_stored(self, value: float) -> None:
+        """A session was told that its sample is stored."""
+        self.stored.append(value)
+
+    def _look_at_samples(self) -> None:
+        twice = self.results.look("SELECT value FROM samples GROUP BY value HAVING count(*) > 1")
+        if twice:
+            raise ViolationError(ONCE, f"{twice[0][0]} s is stored twice")
+        many = self.results.look(
+            "SELECT run_id, cycle FROM attempts WHERE outcome = 'ok' GROUP BY run_id, params, cycle HAVING count(*) > 1"
+        )
+        if many:
+            raise ViolationError(COUNTS, f"cycle {many[0][1]} of run {many[0][0]} has two samples")
+
+    # --- At the end ---
+
+    def finish(self) -> None:
+        """When all wishes are fulfilled."""
+        self._look_at_samples()
+        owners = {job.id: self.owner(job) for job in self.jobs.values() if job.state in _ACTIVE}
+        left = [self.jobs[number] for number, owner in owners.items() if owner is not None and owner.alive]
+        if left:
+            raise ViolationError(ENDS, f"j{left[0].id} is {left[0].state} for ever")
+        values = Counter(row[0] for row in self.results.look("SELECT value FROM samples"))
+        for value in self.stored:
+            if values[value] != 1:
+                raise ViolationError(ONCE, f"{value} s was confirmed and is stored {values[value]} times")
+        wrong = self.results.look(
+            "SELECT run_id, cycle, min(number), max(number), count(*) FROM attempts GROUP BY run_id, params, cycle "
+            "HAVING min(number) != 1 OR max(number) != count(*)"
+        )
+        if wrong:
+            raise ViolationError(
+                COUNTS, f"attempts of cycle {wrong[0][1]} of run {wrong[0][0]} are not counted from 1"
+            )
+        for wish in self.farm.wishes:
+            self._look_at_a_wish(wish)
+
+    def _look_at_a_wish(self, wish: Any) -> None:
+        if wish.way == "lab provision":
+            return
+        states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
+        if not {"cancelled", "failed"}.isdisjoint(states):
+            return
+        found = self.results.look(
+            'SELECT kind, id FROM runs WHERE "release" = ? AND status = ? ORDER BY id', wish.label, "completed"
+        )
+        if sorted(kind for kind, _ in found) != sorted(wish.suites):
+            raise ViolationError(COUNTS, f"{wish.label} wants {wish.suites}, and has the completed runs {found}")
+        for _, run in found:
+            (count,) = self.results.look("SELECT count(*) FROM attempts WHERE outcome = 'ok' AND run_id = ?", run)[0]
+            if count != CYCLES:
+                raise ViolationError(COUNTS, f"run {run} is completed with {count} of {CYCLES} samples")
