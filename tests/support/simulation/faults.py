@@ -110,9 +110,9 @@ def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
 
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
-    Fault("a job is cancelled by the age of its heartbeat", _cancelled_at_a_glance, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
-    Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
     Fault("the youngest job is first", _the_youngest_first, (watch.TURNS,)),
+    Fault("a job is cancelled by the age of its heartbeat", _cancelled_at_a_glance, (watch.KEEPS,)),
+    Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
 )
