@@ -15,7 +15,7 @@ from attrs import Factory, field, frozen
 
 from lab.benchmarks.site import LabSite
 from lab.boards import BoardType
-from lab.metrics import Flag
+from lab.metrics import Flag, Metric, by_name
 
 DEFAULT_REPEATS: Final = 3  # the fewest of which a spread is more than one difference
 PromptKind: TypeAlias = Literal["linux", "uboot"]
@@ -261,6 +261,7 @@ class Section:
         duration_s: estimate for one cycle, until there is a history.
         command: the vendor's command.
         once: reason for one cycle by default; empty: DEFAULT_REPEATS cycles.
+        declares: the metrics that boardlab's catalogue lacks, of a section of another package.
     """
 
     name: str
@@ -277,6 +278,15 @@ class Section:
     duration_s: float = 30.0
     params: Mapping[str, str] = Factory(dict)
     once: str = ""
+    declares: tuple[Metric, ...] = ()
+
+    def metric(self, name: str) -> Metric:
+        """A metric of its own, or of the catalogue.
+
+        Raises:
+            TestStableError: there is none.
+        """
+        return next((metric for metric in self.declares if metric.name == name), None) or by_name(name)
 
     @property
     def repeats(self) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Final
 
+from lab import extensions
 from lab.benchmarks import (
     audio,
     can,
@@ -25,6 +28,8 @@ from lab.benchmarks import (
 )
 from lab.benchmarks.section import Section
 from lab.boards import BoardType
+from lab.errors import ConfigurationError
+from lab.metrics import catalogue
 
 ALL: Final[tuple[Section, ...]] = (
     lmbench.SECTION,
@@ -48,9 +53,46 @@ ALL: Final[tuple[Section, ...]] = (
 )
 
 
+@functools.cache
+def every() -> tuple[Section, ...]:
+    """All sections: boardlab's, and those of installed packages.
+
+    Raises:
+        ConfigurationError: a package's is none, or has a name or a metric of another one.
+    """
+    found = list(ALL)
+    for name, given in extensions.load(extensions.SECTIONS).items():
+        for section in (
+            (given,) if isinstance(given, Section) else tuple(given if isinstance(given, Iterable) else (given,))
+        ):
+            if not isinstance(section, Section):
+                raise extensions.wrong(extensions.SECTIONS, name, "a Section, or several", section)
+            _check(section, found)
+            found.append(section)
+    return tuple(found)
+
+
+def _check(section: Section, others: Iterable[Section]) -> None:
+    if any(section.name == other.name for other in others):
+        raise ConfigurationError(
+            f"{extensions.SECTIONS}: there is a section {section.name!r} already; give it another name"
+        )
+    own = {metric.name for metric in section.declares}
+    for metric in own:
+        if catalogue.find(metric) is not None:
+            raise ConfigurationError(
+                f"section {section.name!r} declares {metric}, which boardlab has; give it another name"
+            )
+    for metric in set(section.metrics) - own:
+        if catalogue.find(metric) is None:
+            raise ConfigurationError(
+                f"section {section.name!r} measures {metric}, which nothing declares: add it to `declares`"
+            )
+
+
 def of_chapter(chapter: str, board: BoardType) -> list[Section]:
     """A chapter's sections for a board type, harmless and Linux ones first."""
-    fitting = [section for section in ALL if section.chapter == chapter and section.fits(board)]
+    fitting = [section for section in every() if section.chapter == chapter and section.fits(board)]
     return sorted(fitting, key=order)
 
 

@@ -1,8 +1,9 @@
 """labgrid resources and drivers of boardlab; the import registers them.
 
-An environment has `imports: [lab.drivers]`.
+An environment has `imports: [lab.drivers]`. Writers of other packages come with it (`lab.extensions`).
 """
 
+from lab import extensions
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
@@ -16,6 +17,8 @@ from lab.drivers.testerdriver import TesterDriver
 from lab.drivers.ubootwriterdriver import UBootWriterDriver
 from lab.drivers.virtualsdmux import VirtualSDMux, VirtualSDMuxDriver
 from lab.drivers.wakepinsdriver import WakePinsDriver
+
+extensions.load(extensions.WRITERS)
 
 __all__ = [
     "AutomationBootModeDriver",

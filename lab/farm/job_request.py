@@ -10,7 +10,7 @@ from typing import Any, Final
 from lab import boards
 from lab.benchmarks import site
 from lab.benchmarks.section import Section
-from lab.benchmarks.sections import ALL
+from lab.benchmarks.sections import every
 from lab.boards import BoardType
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
@@ -63,7 +63,7 @@ def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Ite
 
 
 def _wrong_sections(given: Mapping[str, Value], board_type: BoardType) -> Iterator[str]:
-    known = {section.name: section for section in ALL}
+    known = {section.name: section for section in every()}
     for name in _names(given, "sections"):
         if name not in known:
             yield f"sections: there is no section {name!r}{_similar(name, known)}"
@@ -81,7 +81,7 @@ def _without_scratch(
 ) -> Iterator[str]:
     """Check that destructive sections have the scratch medium that they need."""
     place = f"{env}: targets.main.options.{site.OPTION}.scratch"
-    may = [s for s in ALL if s.overwrites and s.fits(board_type)]
+    may = [s for s in every() if s.overwrites and s.fits(board_type)]
     needed: dict[str, Section] = {s.overwrites: s for s in may if s.name in names and s.overwrites not in scratch}
     for medium, section in needed.items():
         yield f"destructive: {section.name} needs a scratch medium {medium!r}: name it at {place} (docs/benchmarks.md)"

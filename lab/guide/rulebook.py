@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
+from lab import extensions
 from lab.guide import rules
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide
@@ -70,6 +71,7 @@ class Rule:
         title: what is wrong, in a few words.
         check: a pure function of a guide and, where given, an older one.
         effect: what an error of this rule means for a comparison.
+        address: of the page of another package's rule.
     """
 
     id: str
@@ -77,18 +79,19 @@ class Rule:
     severity: Severity
     check: Callable[[MeasuredGuide, MeasuredGuide | None], Iterable[Remark]]
     effect: Effect | None = None
+    address: str = ""
 
     @property
     def page(self) -> str:
-        """Its page in the documentation, from the repository's root."""
-        return f"docs/guide-rules/{self.id}.md"
+        """Its page in the documentation, from the repository's root; or the address of another package's."""
+        return self.address or f"docs/guide-rules/{self.id}.md"
 
 
 def rule(
-    name: str, title: str, severity: Severity, effect: Effect | None = None
+    name: str, title: str, severity: Severity, effect: Effect | None = None, address: str = ""
 ) -> Callable[[Callable[[MeasuredGuide, MeasuredGuide | None], Iterable[Remark]]], Rule]:
     """Make the check below a rule."""
-    return lambda check: Rule(name, title, severity, check, effect)
+    return lambda check: Rule(name, title, severity, check, effect, address)
 
 
 @frozen
@@ -114,10 +117,18 @@ class Finding:
 
 @functools.cache
 def load() -> tuple[Rule, ...]:
-    """Every `Rule` in a module of lab/guide/rules, by id."""
+    """Every `Rule` in a module of lab/guide/rules and in installed packages, by id.
+
+    Raises:
+        ConfigurationError: a package's is none, or has the id of another one.
+    """
     modules = (importlib.import_module(f"lab.guide.rules.{m.name}") for m in pkgutil.iter_modules(rules.__path__))
-    found = (each for module in modules for each in vars(module).values() if isinstance(each, Rule))
-    return tuple(sorted(found, key=lambda rule: rule.id))
+    found = {each.id: each for module in modules for each in vars(module).values() if isinstance(each, Rule)}
+    for name, given in extensions.load(extensions.GUIDE_RULES).items():
+        if not isinstance(given, Rule) or given.id in found:
+            raise extensions.wrong(extensions.GUIDE_RULES, name, "a Rule with an id of its own", given)
+        found[given.id] = given
+    return tuple(found[key] for key in sorted(found))
 
 
 def run(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> list[Finding]:

@@ -17,7 +17,7 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.benchmarks import site
 from lab.benchmarks.section import Section
-from lab.benchmarks.sections import ALL, of_chapter, order
+from lab.benchmarks.sections import every, of_chapter, order
 from lab.console.holders import fairly
 from lab.drivers import calls
 from lab.drivers.calls import ACTIVATE_LIMIT_S, GRACE_S, SHELL, TESTER, UBOOT, DriverRole
@@ -309,7 +309,7 @@ def of_session(config: pytest.Config) -> Choice:
 
 
 def _absent(name: str, config: pytest.Config) -> str:
-    known = {section.name: section for section in ALL}
+    known = {section.name: section for section in every()}
     board_type = config.stash[STRATEGY_KEY].type if STRATEGY_KEY in config.stash else None
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)

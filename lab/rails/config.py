@@ -9,6 +9,7 @@ from typing import Any, Final
 import cattrs
 from attrs import asdict, evolve, field, fields, frozen, validators
 
+from lab import extensions
 from lab.boards import BoardType
 from lab.errors import ConfigurationError
 from lab.rails.ina_chips import CHIPS
@@ -17,6 +18,11 @@ INA: Final = frozenset(CHIPS)
 AUTOMATION: Final = "automation"
 BACKENDS: Final = (*CHIPS, AUTOMATION, "iio", "hwmon")
 STANDARD_KHZ: Final = 400  # fast mode; I2C-bus specification UM10204
+
+
+def backends() -> tuple[str, ...]:
+    """All backends: boardlab's, and those of installed packages."""
+    return (*BACKENDS, *extensions.names(extensions.RAILS))
 
 
 def _pair(values: Sequence[float]) -> tuple[float, ...]:
@@ -81,7 +87,7 @@ class RailsConfig:
 
     Attributes:
         board: the board's name in the results.
-        backend: one of BACKENDS.
+        backend: one of `backends`.
         port: of the sensors. INA2xx: /dev/i2c-N, an FTDI adapter as `ftdi://...`, or `unix:PATH` of a virtual
             board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
         bus_khz: the I2C clock; it bounds the sampling rate.
@@ -90,12 +96,19 @@ class RailsConfig:
     """
 
     board: str
-    backend: str = field(validator=validators.in_(BACKENDS))
+    backend: str = field()
     port: str = field(validator=validators.min_len(1))
     rails: tuple[RailConfig, ...]
     bus_khz: int = field(default=STANDARD_KHZ, validator=validators.in_(range(10, 5001)))
     dut: str = field(default="", validator=validators.matches_re(r"[!-~]*"))
     reported: bool = True
+
+    @backend.validator
+    def _check_backend(self, _attribute: object, value: str) -> None:
+        if value not in (known := backends()):
+            raise ValueError(
+                f"backend {value!r}: there are {', '.join(known)}; a package adds one by the entry point {extensions.RAILS}"
+            )
 
     def __attrs_post_init__(self) -> None:
         names = [rail.name for rail in self.rails]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import importlib
+from typing import Final, cast
 
+from lab import extensions
 from lab.errors import ConfigurationError
-from lab.rails.config import INA, RailsConfig
+from lab.rails.config import AUTOMATION, BACKENDS, INA, RailsConfig
 from lab.rails.i2c import I2cBus
 from lab.rails.model import RailSensor
 
+_MODULES: Final = {  # backend -> where its sensor is; only the one that is asked for is imported
+    AUTOMATION: ("lab.rails.automation", "AutomationSensor"),
+    "iio": ("lab.rails.iio", "IioSensor"),
+    "hwmon": ("lab.rails.hwmon", "HwmonSensor"),
+}
 UNIX: Final = "unix:"
 FTDI: Final = "ftdi:"
 
@@ -52,14 +59,16 @@ def open_sensor(config: RailsConfig) -> RailSensor:
         from lab.rails.ina_chips import CHIPS  # noqa: PLC0415
 
         return InaSensor(config, CHIPS[config.backend], open_bus(config))
-    if config.backend == "automation":
-        from lab.rails.automation import AutomationSensor  # noqa: PLC0415
-
-        return AutomationSensor(config)
-    if config.backend == "iio":
-        from lab.rails.iio import IioSensor  # noqa: PLC0415
-
-        return IioSensor(config)
-    from lab.rails.hwmon import HwmonSensor  # noqa: PLC0415
-
-    return HwmonSensor(config)
+    if config.backend in _MODULES:
+        module, name = _MODULES[config.backend]
+        return cast("RailSensor", getattr(importlib.import_module(module), name)(config))
+    if config.backend in BACKENDS:
+        raise ConfigurationError(
+            f"the rails of {config.board}: no module of boardlab serves the backend {config.backend!r}; report this"
+        )
+    sensor = extensions.load_one(extensions.RAILS, config.backend)(config)
+    if not all(callable(getattr(sensor, name, None)) for name in ("start", "read", "close")):
+        raise extensions.wrong(
+            extensions.RAILS, config.backend, "a function from a RailsConfig to a RailSensor", sensor
+        )
+    return cast("RailSensor", sensor)

@@ -23,7 +23,7 @@ from lab.benchmarks.cycles import CycleAttempt, Retries, nothing_before_cycle
 from lab.benchmarks.section import Bench, ParsedReading, Preflight, Row, Section, preflight
 from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestStableError, TestTransientError
 from lab.host.clock import Clock
-from lab.metrics import Flag, by_name, uncertainty
+from lab.metrics import Flag, uncertainty
 from lab.metrics.declared import Limits
 from lab.metrics.model import sample_of
 from lab.results import ArtifactRef, Run, SampleRecord, Store
@@ -292,7 +292,7 @@ class SectionRun:
             params={SECTION: section.name, **self._row},
             artifacts=tuple(logs),
             details={"setup": dict(self.setup.facts), "simulated": self.simulated, "software": dict(self.software())},
-            samples=tuple(_sample(reading, base, flags) for reading in attempt.result or ()),
+            samples=tuple(_sample(section, reading, base, flags) for reading in attempt.result or ()),
         )
         (self._rows if self._row else self._whole).record(attempt, evidence)
 
@@ -322,11 +322,12 @@ def _check(section: Section, readings: Iterable[ParsedReading]) -> None:
         )
 
 
-def _sample(parsed: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
-    metric = by_name(parsed.metric)
+def _sample(section: Section, parsed: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
+    metric = section.metric(parsed.metric)
     bound = uncertainty.of_step(max(parsed.quantum, metric.resolution))
     window = (parsed.start - base, parsed.end - base)
-    return sample_of(metric, parsed.params, parsed.value, bound, flags | parsed.flags, window)
+    own = metric in section.declares
+    return sample_of(metric, parsed.params, parsed.value, bound, flags | parsed.flags, window, declared=own)
 
 
 def _failed_line(

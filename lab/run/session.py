@@ -14,7 +14,7 @@ from lab.benchmarks.site import LabSite
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.host.clock import Clock
-from lab.metrics import by_name
+from lab.metrics.catalogue import find
 
 # Of the asked duration: programs round it and begin their clocks late. Beyond a carrier's limit: clocks and buffers of both ends.
 SHORTEST_SHARE: Final = 0.95
@@ -220,7 +220,8 @@ def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
         )
     highest = validity.highest.get(reading.metric, 0.0)
     if highest and reading.value - min(reading.quantum, reading.value) / 2 > highest * HIGHEST_SHARE:
-        unit = by_name(reading.metric).unit
+        metric = find(reading.metric)
+        unit = metric.unit if metric else ""  # of another package's section
         raise refused(
             f"`{ended.command}` on the {ended.host}",
             f"{reading.metric} is {reading.value:.6g} {unit}, and {validity.carrier} carries at most {highest:.6g} {unit}: a counter or a "

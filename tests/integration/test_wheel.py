@@ -185,6 +185,55 @@ def test_what_a_lab_host_installs_is_there(host: Host) -> None:
     assert checked.returncode == 0, checked.stderr  # also with the blank in the folder's name
 
 
+OWN = """
+from pathlib import Path
+
+import lab.drivers
+from boardlab_example import section
+from labgrid.factory import target_factory
+
+from lab.benchmarks import sections
+from lab.guide import rulebook
+from lab.provision.release import Content, Image
+from lab.provision.writer import WriteTarget
+from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.model import AdcRange
+from lab.rails.sensors import open_sensor
+
+(own,) = [each for each in sections.every() if each not in sections.ALL]
+print(own.name, [(r.metric, r.value) for r in section.parse(b"BogoMIPS\\t: 400.00\\n")], own.metric("example.bogomips").unit)
+
+Path("vdd").write_text("5.01 0.25")
+sensor = open_sensor(RailsConfig("b", "bench-supply", ".", (RailConfig("vdd", 5.0),)))
+print(sensor.start(AdcRange.ACTIVE).channels[0].rail, sensor.read()[0])
+
+Path("image").write_bytes(b"an image" * 1000)
+driver = target_factory.drivers["CopyDriver"]
+writer = __import__("boardlab_example.writer").writer.CopyWriter(Path("medium"))
+plan = writer.plan(Content(Image("image")), WriteTarget("b", "am62xx_sk", "sd"))
+writer.write(plan, lambda _progress: None)
+print(writer.verify(plan).bytes, Path("medium").read_bytes() == Path("image").read_bytes())
+
+print([rule.page for rule in rulebook.load() if rule.id == "example-round"])
+"""
+
+
+def test_a_package_of_ones_own_adds_a_section_a_rail_backend_a_writer_and_a_rule(host: Host) -> None:
+    own, folder = host.root / "own package", host.root / "tried"
+    folder.mkdir()
+    python, package = host.program("python"), ROOT / "examples" / "boardlab-example"
+    words = ("pip", "install", "--quiet", "--no-deps", "--python", python, "--target", own, package)
+    from_cache_or_network(find_uv_bin(), *words)
+    tried = host.run("env", f"PYTHONPATH={own}", python, "-c", OWN, cwd=folder)
+    assert tried.returncode == 0, tried.stderr
+    assert tried.stdout.splitlines() == [
+        "bogomips [('example.bogomips', 400.0)] MIPS",
+        "vdd SensorReading(rail=0, bus_uv=5010000, shunt_nv=2500000, mark=0)",
+        "8000 True",
+        "['https://example.org/round']",
+    ]
+
+
 def test_the_man_page_is_where_man_looks(host: Host) -> None:
     page = host.root / "venv" / "share" / "man" / "man1" / "lab.1"
     assert page.read_text() == (ROOT / "docs" / "man" / "lab.1").read_text()

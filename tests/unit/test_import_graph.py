@@ -18,7 +18,7 @@ PACKAGES = ("lab", "strategies", "exporters")
 # A room imports only from lower floors, and from itself.
 FLOORS = (
     ("lab", "lab.errors", "lab.failures", "lab.redaction", "lab.shipped", "lab.shown"),
-    ("lab.host", "lab.tomlfile"),
+    ("lab.extensions", "lab.host", "lab.tomlfile"),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),
     ("lab.jobs.records", "lab.jobs.reservations", "lab.judge", "lab.figures"),

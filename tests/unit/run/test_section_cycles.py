@@ -18,7 +18,7 @@ from lab.benchmarks.sections import ALL
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, LabTransientError
 from lab.guide import stored_release
 from lab.host.clock import MonotonicRaw
-from lab.metrics import summarise, uncertainty
+from lab.metrics import Metric, summarise, uncertainty
 from lab.report import page as report
 from lab.results import Attempt, Store, open_store
 from lab.results.formatting import console_log, numbers_and_failures
@@ -335,3 +335,34 @@ def test_the_rows_of_every_section_are_told_apart(tmp_path: Path) -> None:
     with section_bench(tmp_path) as bench:
         for section in (s for s in ALL if s.fits(bench.strategy.type) and not s.overwrites):
             check(section, bench.session(section))
+
+
+LOUDNESS = Metric("example.loudness", "dB", "higher", "Level of the sound.", 0.5, "a package of somebody else")
+
+
+def _loud(output: bytes) -> list[ParsedReading]:
+    return read(output, "listen", [rule(r"^([\d.]+) dB$", number(LOUDNESS.name))])
+
+
+LOUD = Section(
+    name="sound",
+    title="Loudness",
+    chapter="ALSA SoC Audio Driver",
+    metrics=(LOUDNESS.name,),
+    rows=whole(lambda bench: iter(bench.read(_loud, "listen"))),
+    command="listen",
+    declares=(LOUDNESS,),
+)
+
+
+class Listener(ScriptedHost):
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        return CommandResult(["71.5 dB"], 0) if command == "listen" else super().run(command, timeout_s)
+
+
+def test_a_section_of_another_package_records_its_own_metric(store: Store, begin: Callable[..., SectionRun]) -> None:
+    run = begin(Listener(), repeats=2)
+    run.measure(LOUD)
+    (measured,) = store.measurements(run.run.id)
+    assert (measured.metric.name, measured.metric.unit, measured.metric.resolution) == (LOUDNESS.name, "dB", 0.5)
+    assert [(sample.value, sample.uncertainty) for sample in measured.samples] == [(71.5, 0.25)] * 2

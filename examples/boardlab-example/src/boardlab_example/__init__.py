@@ -1,0 +1,1 @@
+"""A package of one's own for boardlab."""

@@ -1,0 +1,71 @@
+"""Packages of others, by entry points: sections, rail backends, writers and guide rules.
+
+A package declares what it adds in its pyproject.toml, e.g. `[project.entry-points."boardlab.sections"]`; examples/ has one.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from lab.errors import ConfigurationError
+
+SECTIONS: Final = "boardlab.sections"
+RAILS: Final = "boardlab.rails"
+WRITERS: Final = "boardlab.writers"
+GUIDE_RULES: Final = "boardlab.guide_rules"
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The names of a group's entry points, sorted; nothing is imported."""
+    return tuple(sorted(_points(group)))
+
+
+@functools.cache
+def load(group: str) -> dict[str, Any]:
+    """What a group's entry points name, by their names.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or two packages have the same name.
+    """
+    return {name: load_one(group, name) for name in names(group)}
+
+
+def load_one(group: str, name: str) -> Any:
+    """What one entry point names.
+
+    Raises:
+        ConfigurationError: there is none, it cannot be imported, or two packages have it.
+    """
+    found = _points(group).get(name, [])
+    if len(found) != 1:
+        owners = ", ".join(_package(point) for point in found) or "no installed package"
+        raise ConfigurationError(f"{group}: {owners} has {name!r}, and one has to: uninstall all but one")
+    (point,) = found
+    try:
+        return point.load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{group}: {name} = {point.value} of {_package(point)} cannot be imported: {type(error).__name__}: {error}. Mend or "
+            "uninstall that package"
+        ) from error
+
+
+def wrong(group: str, name: str, wanted: str, found: object) -> ConfigurationError:
+    """The error for an entry point that names something else than its group takes."""
+    owner = ", ".join(_package(point) for point in _points(group).get(name, []))
+    return ConfigurationError(f"{group}: {name} of {owner} is {type(found).__name__}, and has to be {wanted}")
+
+
+def _package(point: EntryPoint) -> str:
+    return f"package {point.dist.name} {point.dist.version}" if point.dist else "a package"
+
+
+def _points(group: str) -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=group):
+        same = found.setdefault(point.name, [])
+        if _package(point) not in map(_package, same):  # a folder may stand twice on sys.path
+            same.append(point)
+    return found
