@@ -27,7 +27,8 @@ from lab.judge.replay import replay as verdicts
 from lab.judge.store import mute, read_verdicts, review, verdicts_with
 from lab.judge.text import EvidenceLinks, plain_document, size
 from lab.judge.verdicts import Verdict
-from lab.results.formatting import label, number
+from lab.metrics.rates import RATES
+from lab.results.formatting import label, number, rate_document
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.standing_failures import FailureReader
@@ -294,11 +295,25 @@ def compare_command(
     ]
     listed.sort(key=lambda each: order.index(each.judgement.verdict))
     if as_json:
-        echo_json(document(judged, notes, listed))
+        echo_json({**document(judged, notes, listed), "failure_rates": _rates(judged)})
     else:
         _print(judged, notes, listed)
-    if judged.of(Verdict.REGRESSION) and not judged.is_accepted:
+    worse = judged.of(Verdict.REGRESSION) or any(change.outcome == "regression" for _, change in judged.rates)
+    if worse and not judged.is_accepted:
         raise typer.Exit(1)
+
+
+def _rates(judged: JudgedRun) -> list[dict[str, object]]:
+    kind = judged.head.kind
+    return [
+        rate_document(kind, params, change.now)
+        | {
+            "before": None if change.before is None else rate_document(kind, params, change.before),
+            "chance": change.chance,
+            "outcome": change.outcome,
+        }
+        for params, change in judged.rates
+    ]
 
 
 def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumber]) -> None:
@@ -310,6 +325,9 @@ def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumbe
     if listed:
         header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
         echo(*table(header, [_row(each) for each in listed], "<>><>>><"))
+    told = [each for each in judged.rates if each[1].now.failed or each[1].outcome not in {"none", "no history"}]
+    if told:
+        echo(RATES[head.kind].name, *(f"  {label(params)} {change.text()}" for params, change in told))
     counts = Counter(each.judgement.verdict for each in judged.numbers)
     parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
     echo(f"{len(judged.numbers)} numbers: {', '.join(parts)}" if parts else "no numbers")

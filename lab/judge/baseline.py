@@ -21,6 +21,7 @@ from lab.judge.labels import Lines, precedes, release_before, releases_before, s
 from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.judge.verdicts import Judgement, Verdict
+from lab.metrics.rates import RATES, FailureRate, RateChange
 from lab.results.averages import Average
 from lab.results.records import PUBLISHED
 from lab.results.series import BoardSeries, run_head, runs_at
@@ -64,6 +65,7 @@ class JudgedRun:
         against: the baseline, for a sentence: "the last accepted runs", "release 11.00".
         is_accepted: a person accepted its numbers.
         missing: numbers of the compared runs that this one lacks, with their last averages.
+        rates: how often its board failed, by parameters, beside the compared runs.
     """
 
     head: RunHead
@@ -71,6 +73,7 @@ class JudgedRun:
     numbers: tuple[JudgedNumber, ...]
     is_accepted: bool = False
     missing: tuple[Average, ...] = ()
+    rates: tuple[tuple[Mapping[str, str], RateChange], ...] = ()
 
     def of(self, verdict: Verdict) -> list[JudgedNumber]:
         """The numbers with this verdict."""
@@ -116,8 +119,9 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     before = earlier(heads, head, decisions)
     is_accepted = decisions.get(head.id) == ACCEPTED
     if against is None:
-        judged = judge(snapshot, head, before, window(before, decisions), "the last accepted runs")
-        return evolve(judged, is_accepted=is_accepted)
+        wanted = window(before, decisions)
+        judged = judge(snapshot, head, before, wanted, "the last accepted runs")
+        return evolve(judged, is_accepted=is_accepted, rates=rate_changes(snapshot, head, wanted))
     known = [each for each in place(heads, head) if each.id != head.id and decisions.get(each.id) != REJECTED]
     wanted = [each for each in known if same_release(each.release, against)]
     if not wanted:
@@ -125,7 +129,29 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
         raise ConfigurationError(
             f"board {head.board!r} has no other completed {head.kind} run of release {against!r}; there are: {names}"
         )
-    return evolve(judge(snapshot, head, before, wanted, f"release {against}"), is_accepted=is_accepted)
+    judged = judge(snapshot, head, before, wanted, f"release {against}")
+    return evolve(judged, is_accepted=is_accepted, rates=rate_changes(snapshot, head, wanted))
+
+
+def rate_changes(
+    snapshot: StoreSnapshot, head: RunHead, wanted: Sequence[RunHead]
+) -> tuple[tuple[Mapping[str, str], RateChange], ...]:
+    """How often a run's board failed, by parameters, beside the compared runs together."""
+    if head.kind not in RATES:
+        return ()
+    counts: dict[bool, dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]]] = {True: {}, False: {}}
+    ids = [*(each.id for each in wanted if each.id != head.id), head.id]
+    virtual = {run_id: provenance.get("virtual") is True for run_id, provenance in snapshot.provenances(ids)}
+    for tally in snapshot.tallies(ids):
+        if virtual.get(tally.run_id) != virtual.get(head.id):
+            continue
+        its = counts[tally.run_id == head.id].setdefault(frozenset(tally.params.items()), [])
+        its.append((tally.outcome, tally.fault, tally.count))
+    return tuple(
+        (dict(key), RateChange(now, FailureRate.of(counts[False].get(key, ()))))
+        for key, outcomes in counts[True].items()
+        if (now := FailureRate.of(outcomes)) is not None
+    )
 
 
 def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:

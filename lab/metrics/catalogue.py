@@ -12,6 +12,7 @@ from attrs import frozen
 
 from lab.errors import TestStableError
 from lab.metrics.model import Metric
+from lab.metrics.rates import RATES
 
 # --- Low-power metrics ---
 
@@ -217,4 +218,4 @@ def find(name: str) -> Metric | None:
 
 @functools.cache
 def _names() -> dict[str, Metric]:
-    return {metric.name: metric for metric in (*ALL, *published())}
+    return {metric.name: metric for metric in (*ALL, *RATES.values(), *published())}

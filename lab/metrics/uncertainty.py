@@ -50,6 +50,17 @@ def of_mean(values: Sequence[float], bound: float) -> float:
     return combined((_type_a(values), bound))
 
 
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """Bounds of a share at 95 %, 0 to 1: Wilson's score interval.
+
+    E. B. Wilson, Journal of the American Statistical Association 22, 1927. It holds for none and for all, too.
+    """
+    share, z2 = count / of, NORMAL_95**2
+    middle = (share + z2 / (2 * of)) / (1 + z2 / of)
+    reach = NORMAL_95 / (1 + z2 / of) * math.sqrt(share * (1 - share) / of + z2 / (4 * of**2))
+    return (max(0.0, middle - reach) if count else 0.0, min(1.0, middle + reach) if count < of else 1.0)
+
+
 def combined(components: Iterable[float]) -> float:
     """± of independent components together."""
     return math.hypot(*components)

@@ -16,6 +16,7 @@ from attrs import Attribute, asdict, evolve, frozen
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Summary, summarise
 from lab.metrics.declared import Limit, LimitCheck, Outcome, check
+from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, tried
 from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, MomentRecord, Run
@@ -39,6 +40,7 @@ def numbers_and_failures(run: Overview) -> list[str]:
     sections = [
         *(_numbers(run, metric, group) for metric, group in run.numbers.items()),
         _stages(run.stages),
+        _rates(run),
         _limits(run),
         _failures(run),
     ]
@@ -106,6 +108,12 @@ def limit_checks(run: Overview) -> list[tuple[Measurement, LimitCheck]]:
     return found
 
 
+def _rates(run: Overview) -> list[str]:
+    """How often the board failed, where it did."""
+    lines = [f"  {label(dict(key))} {rate.text()}" for key, rate in run.failure_rates.items() if rate.failed]
+    return [RATES[run.run.kind].name, *lines] if lines else []
+
+
 def _limits(run: Overview) -> list[str]:
     """The limits and what became of them, the worst marked."""
     marks = {Outcome.FAIL: bad, Outcome.MARGINAL: doubtful}
@@ -171,6 +179,7 @@ def full_document(run: Overview) -> dict[str, Any]:
         **run_document(run.run),
         "virtual": run.virtual,
         "measurements": [_measurement(m) for m in run.measurements],
+        "failure_rates": [rate_document(run.run.kind, dict(key), rate) for key, rate in run.failure_rates.items()],
         "attempts": [asdict(attempt, filter=_stored, value_serializer=_plain) for attempt in run.attempts],
     }
 
@@ -222,6 +231,20 @@ def _csv_rows(run: Overview) -> list[dict[str, object]]:
                 | dict(zip(_EVIDENCE, evidence, strict=True))
             )
     return rows
+
+
+def rate_document(kind: str, params: Mapping[str, str], rate: FailureRate) -> dict[str, Any]:
+    """A failure rate for JSON, in percent."""
+    low, high = rate.interval_percent
+    return {
+        "metric": RATES[kind].name,
+        "params": dict(params),
+        "failed": rate.failed,
+        "tried": rate.tried,
+        "value": rate.percent,
+        "low": low,
+        "high": high,
+    }
 
 
 def _measurement(m: Measurement) -> dict[str, Any]:

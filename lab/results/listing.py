@@ -15,6 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
 from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME
+from lab.metrics.rates import RATES, FailureRate
 from lab.results import averages
 from lab.results import rows as results_rows
 from lab.results.averages import Average
@@ -319,6 +320,17 @@ class Overview:
             groups.setdefault((a.outcome, a.fault or "", bool(a.transient)), []).append(a)
         found = [Failure(*key, tuple(attempts)) for key, attempts in groups.items()]
         return sorted(found, key=lambda failure: -len(failure.attempts))
+
+    @property
+    def failure_rates(self) -> dict[frozenset[tuple[str, str]], FailureRate]:
+        """How often the board failed, by the attempts' parameters; empty: no rate is defined for this kind of run."""
+        if self.run.kind not in RATES:
+            return {}
+        found: dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]] = {}
+        for attempt in self.attempts:
+            found.setdefault(_key(attempt.params), []).append((attempt.outcome, attempt.fault, 1))
+        rates = {key: FailureRate.of(outcomes) for key, outcomes in found.items()}
+        return {key: rate for key, rate in rates.items() if rate is not None}
 
     @cached_property
     def stages(self) -> dict[str, list[Stage]]:
