@@ -186,6 +186,7 @@ def test_what_a_lab_host_installs_is_there(host: Host) -> None:
 
 
 OWN = """
+import hashlib
 from pathlib import Path
 
 import lab.drivers
@@ -210,7 +211,7 @@ print(sensor.start(AdcRange.ACTIVE).channels[0].rail, sensor.read()[0])
 Path("image").write_bytes(b"an image" * 1000)
 driver = target_factory.drivers["CopyDriver"]
 writer = __import__("boardlab_example.writer").writer.CopyWriter(Path("medium"))
-plan = writer.plan(Content(image=Image(source="image")), WriteTarget("b", "am62xx_sk", "sd"))
+plan = writer.plan(Content(image=Image(source="image", sha256=hashlib.sha256(Path("image").read_bytes()).hexdigest())), WriteTarget("b", "am62xx_sk", "sd"))
 writer.write(plan, lambda _progress: None)
 print(writer.verify(plan).bytes, Path("medium").read_bytes() == Path("image").read_bytes())
 

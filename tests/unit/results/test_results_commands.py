@@ -210,7 +210,8 @@ def test_show_has_each_metric_once_with_all_its_media(recorded: Recorded) -> Non
     for metric in ("boot.time", "boot.power_on_to_prompt"):
         after = out.partition(f"\n{metric}\n")[2].splitlines()
         assert [line.split()[0] for line in after[1:4]] == ["sd", "emmc", "ospi"]
-    assert out.count("\nboot.") == 2
+    assert out.count("\nboot.") == 3
+    assert "\nboot.failure_rate\n  sd 2 of" in out
 
 
 def test_show_has_the_stages_in_the_order_of_the_boot(recorded: Recorded) -> None:
