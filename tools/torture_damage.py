@@ -227,6 +227,8 @@ def insert(boot: GoodBoot, rng: Random) -> Mutated:
     where = boot.line_place(rng) if rng.randrange(8) else boot.place(rng)
     if name not in (boot.end, boot.start, "first_printk") and where < end:
         where = boot.line_after(end)  # the first of these counts by definition, whoever prints it
+    if name == "first_printk" and boot.at[boot.start] <= where < end:
+        where = boot.line_after(end)  # nothing that could print it runs before the kernel does
     text = form.replace(b"%s", marker)
     pause_ns = round(rng.choice([0, 0, rng.uniform(0, 0.2), rng.uniform(0.5, 4)]) * NS_PER_S)
     if pause_ns:  # the board waits in the text, and all that follows comes later
