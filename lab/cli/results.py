@@ -11,7 +11,8 @@ from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.builds import remarks
-from lab.results import artifacts, formatting, listing, schema
+from lab.metrics import declared
+from lab.results import artifacts, exports, formatting, imports, listing, schema
 from lab.results.artifacts import write_recordings
 from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
 from lab.results.formatting import status as status_of
@@ -19,7 +20,7 @@ from lab.results.listing import overview
 from lab.results.location import locate
 from lab.results.records import LAST_ID, RunStatus
 from lab.results.snapshot import watch
-from lab.results.store import Store, open_store
+from lab.results.store import Store, open_store, record_runs
 from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 
 STATUSES: Final = get_args(RunStatus)
@@ -128,16 +129,39 @@ def export(
         bool, typer.Option("--json", help="Everything, with the failed attempts (the default).")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line a sample; failed attempts have none.")] = False,
+    as_junit: Annotated[bool, typer.Option("--junit", help="JUnit's XML, with the numbers as properties.")] = False,
+    as_openmetrics: Annotated[
+        bool, typer.Option("--openmetrics", help="Averages with their times, as the exporter names them.")
+    ] = False,
+    origin: Annotated[
+        str, typer.Option("--kcidb", metavar="ORIGIN", help="KCIDB's JSON, of this origin of yours.")
+    ] = "",
+    build_id: Annotated[
+        str, typer.Option(metavar="ID", help="With --kcidb: the kernel's build (default: named after the release).")
+    ] = "",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
     db: Database = None,
 ) -> None:
-    """Write runs with all their samples as JSON or CSV."""
-    if as_json and as_csv:
-        raise ConfigurationError("--json or --csv, not both")
+    """Write runs for other programs; JSON and CSV have all their samples."""
+    if as_json + as_csv + as_junit + as_openmetrics + bool(origin) > 1:
+        raise ConfigurationError("--json, --csv, --junit, --openmetrics or --kcidb: one of them")
+    if build_id and not origin:
+        raise ConfigurationError("--build-id belongs to --kcidb")
     with open_store(db, create=False) as store:
         wanted = run_ids or [run.id for run in reversed(store.runs())]
         runs = [overview(store, run_id) for run_id in wanted]
-    text = formatting.export_csv(runs) if as_csv else json_text(formatting.export_document(runs)) + "\n"
+    if as_openmetrics:
+        from exporters.openmetrics import openmetrics  # noqa: PLC0415 - prometheus_client, which no other command here uses
+
+        text = openmetrics(runs)
+    elif as_csv:
+        text = formatting.export_csv(runs)
+    elif as_junit:
+        text = exports.junit(runs)
+    elif origin:
+        text = exports.kcidb(runs, origin, build_id)
+    else:
+        text = json_text(formatting.export_document(runs)) + "\n"
     if output is None:
         echo_text(text, end="")
         return
@@ -145,6 +169,47 @@ def export(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LabStableError(f"cannot write {output}: {error.strerror}; choose another file with -o") from error
+
+
+@app.command("import")
+def import_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="fio's JSON, iperf3's JSON, or CSV.")],
+    *,
+    board: Annotated[str, typer.Option(metavar="BOARD", help="The board's name, where the file has none.")] = "",
+    board_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Its type, in the same way.")] = "",
+    release: Annotated[str, typer.Option(metavar="R", help="Its release, in the same way.")] = "",
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="FORMAT", help=f"{', '.join(imports.FORMATS)} (default: by the contents)."),
+    ] = "",
+    one_run: Annotated[
+        bool, typer.Option("--one-run", help="The files are the cycles of one run, not a run each.")
+    ] = False,
+    metrics: Annotated[
+        Path, typer.Option(metavar="FILE", help="Declares the metrics of a CSV that boardlab lacks.")
+    ] = Path(declared.FILE),
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """Record numbers that other programs measured, as runs of their own.
+
+    Nothing of any file is recorded if one of them is wrong.
+    """
+    if form and form not in imports.FORMATS:
+        raise ConfigurationError(f"--format {form}: there are: {', '.join(imports.FORMATS)}")
+    declarations = declared.load(metrics) if metrics.is_file() else declared.Declarations()
+    target = imports.ImportTarget(board, board_type, release, one_run, declarations)
+    runs = imports.read_runs(files, target, form)
+    with open_store(db) as store:
+        ids = record_runs(store, runs)
+    if as_json:
+        echo_json({"runs": ids})
+        return
+    for run_id, run in zip(ids, runs, strict=True):
+        numbers = sum(len(attempt.samples) for attempt in run.attempts)
+        echo(
+            f"run {run_id}: {numbers} numbers of {run.board}, release {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC"
+        )
 
 
 @app.command()

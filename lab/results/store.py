@@ -365,7 +365,7 @@ def _find(session: Session, run_id: int) -> RunRow:
 
 @frozen
 class WholeRun:
-    """A complete run to record; attributes as of `Run`."""
+    """A complete run to record; attributes as of `Run`; without `started_at` it is of now."""
 
     kind: str
     board_type: str
@@ -374,6 +374,7 @@ class WholeRun:
     plan: Json
     provenance: Json
     attempts: tuple[AttemptRecord, ...]
+    started_at: dt.datetime | None = None
 
 
 def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
@@ -387,12 +388,12 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
         ids, now = [], database.now(session)
         for run in runs:
             row = RunRow(
-                **rows.columns_of(run, "plan", "provenance", "attempts"),
+                **rows.columns_of(run, "plan", "provenance", "attempts", "started_at"),
                 status="completed",
                 plan=rows.json_of("plan", run.plan),
                 provenance=rows.json_of("provenance", run.provenance),
-                started_at=now,
-                finished_at=now,
+                started_at=run.started_at or now,
+                finished_at=run.started_at or now,
                 job_id=None,
             )
             session.add(row)

@@ -1,0 +1,168 @@
+"""Runs for other programs: JUnit's XML, and KCIDB's JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from lab.errors import ConfigurationError
+from lab.metrics import Measurement, summarise
+from lab.metrics.declared import Outcome
+from lab.results.formatting import label, limit_checks
+from lab.results.listing import Overview
+from lab.results.records import Attempt
+from lab.shown import plain_text
+
+# --- JUnit ---
+
+
+def junit(runs: Sequence[Overview]) -> str:
+    """JUnit's XML: a suite per run, a case per number and per cycle that failed.
+
+    A number's value, ± and samples are its properties; a number beyond a limit is a failure, as is a cycle that the board
+    failed; one that the lab, the test or the configuration failed is an error.
+    """
+    root = ET.Element("testsuites", name="boardlab")
+    for run in runs:
+        r, lost = run.run, _lost_cycles(run)
+        suite = ET.SubElement(root, "testsuite", name=_text(f"run {r.id}: {r.kind} of {r.board}"))
+        suite.set("timestamp", r.started_at.isoformat())
+        about = {
+            "run": r.id,
+            "board": r.board,
+            "board_type": r.board_type,
+            "release": r.release,
+            "virtual": run.virtual,
+        }
+        _properties(suite, {**about, "status": r.status})
+        broken = {id(m): found for m, found in limit_checks(run) if found.outcome is Outcome.FAIL}
+        for m in run.measurements:
+            case = ET.SubElement(
+                suite, "testcase", classname=m.metric.name, name=_text(label(m.params) or m.metric.name), time="0"
+            )
+            _properties(case, _number(m) | {"samples": " ".join(f"{s.value:.9g}" for s in m.samples)})
+            if found := broken.get(id(m)):
+                ET.SubElement(case, "failure", type="limit", message=_text(found.sentence(m.metric, m.metric.name)))
+        for attempt in lost:
+            name = f"{label(attempt.params)} cycle {attempt.cycle}"
+            case = ET.SubElement(
+                suite, "testcase", classname=r.kind, name=_text(name), time=f"{attempt.duration_s:.3f}"
+            )
+            kind = "failure" if attempt.fault == "board" else "error"
+            ET.SubElement(case, kind, type=_text(attempt.outcome), message=_text(attempt.message))
+        suite.set("tests", str(len(suite.findall("testcase"))))
+        suite.set("failures", str(len(suite.findall("testcase/failure"))))
+        suite.set("errors", str(len(suite.findall("testcase/error"))))
+    ET.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _properties(parent: ET.Element, values: dict[str, Any]) -> None:
+    found = ET.SubElement(parent, "properties")
+    for name, value in values.items():
+        ET.SubElement(found, "property", name=name, value=_text(str(value)))
+
+
+def _text(text: str) -> str:
+    """Text without what XML 1.0 forbids."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", plain_text(text))
+
+
+def _number(m: Measurement) -> dict[str, Any]:
+    s = summarise(m.samples)
+    return {
+        "value": s.mean,
+        "unit": m.metric.unit,
+        "uncertainty": s.uncertainty,
+        "n": s.n,
+        "min": s.min,
+        "max": s.max,
+        "flags": " ".join(sorted(m.flags)),
+        "better": m.metric.better,
+        "definition_version": m.metric.version,
+    }
+
+
+def _lost_cycles(run: Overview) -> list[Attempt]:
+    """The last attempt of each cycle that has no good one."""
+    last: dict[tuple[frozenset[tuple[str, str]], int], Attempt] = {}
+    for attempt in run.attempts:
+        key = (frozenset(attempt.params.items()), attempt.cycle)
+        if key not in last or not last[key].ok:
+            last[key] = attempt
+    return [attempt for attempt in last.values() if not attempt.ok]
+
+
+# --- KCIDB ---
+
+
+KCIDB_VERSION: Final = {"major": 5, "minor": 3}  # of March 2025; `number` came with 4.4
+_ORIGIN: Final = re.compile(r"[a-z0-9_]+")
+_STATUSES: Final = {"lab": "MISS", "board": "FAIL"}  # by fault; any other is ERROR
+_EXCERPT: Final = 16_384  # characters of a log_excerpt at most
+
+
+def kcidb(runs: Sequence[Overview], origin: str, build_id: str = "") -> str:
+    """KCIDB's JSON: a test per number and per cycle that failed. The file is to be posted by a person.
+
+    A measurement is DONE: only a verdict would pass or fail it. Its path begins with `boardlab`, since KernelCI takes each
+    path `boot` for a boot test.
+
+    Args:
+        origin: as KernelCI has given it. build_id: of the kernel, `ORIGIN:...`; empty: named after the release.
+
+    Raises:
+        ConfigurationError: `origin` or `build_id` is none.
+    """
+    if not _ORIGIN.fullmatch(origin):
+        raise ConfigurationError(f"--kcidb {origin!r}: lower-case letters, digits and _, as KernelCI has given it")
+    if build_id and not build_id.startswith(f"{origin}:"):
+        raise ConfigurationError(f"--build-id {build_id!r}: begins with {origin}:")
+    tests = [test for run in runs for test in _kcidb_tests(run, origin, build_id)]
+    return json.dumps({"version": KCIDB_VERSION, "tests": tests}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _kcidb_tests(run: Overview, origin: str, build_id: str) -> Iterator[dict[str, Any]]:
+    r = run.run
+    common = {
+        "build_id": build_id or f"{origin}:boardlab-{_word(r.release)}",
+        "origin": origin,
+        "environment": {"comment": r.board, "misc": {"platform": r.board_type, "virtual": run.virtual}},
+        "start_time": r.started_at.isoformat(),
+    }
+    for number, m in enumerate(run.measurements):
+        found = _number(m)
+        value: dict[str, Any] = {"value": found.pop("value"), "prefix": "metric"}
+        if unit := found.pop("unit"):
+            value["unit"] = unit
+        yield {
+            **common,
+            "id": f"{origin}:boardlab-run-{r.id}-number-{number}",
+            "path": _path(m.metric.name.replace(".", "_"), label(m.params)),
+            "status": "DONE",
+            "number": value,
+            "misc": {**found, "params": dict(m.params), "run": r.id, "release": r.release, "metric": m.metric.name},
+        }
+    for attempt in _lost_cycles(run):
+        yield {
+            **common,
+            "id": f"{origin}:boardlab-run-{r.id}-attempt-{attempt.id}",
+            "path": _path("cycle", r.kind, label(attempt.params)),
+            "status": _STATUSES.get(attempt.fault or "", "ERROR"),
+            "start_time": attempt.started_at.isoformat(),
+            "duration": attempt.duration_s,
+            "log_excerpt": plain_text(attempt.message)[:_EXCERPT],
+            "misc": {"outcome": attempt.outcome, "cycle": attempt.cycle, "run": r.id, "release": r.release},
+        }
+
+
+def _path(*parts: str) -> str:
+    return ".".join(["boardlab", *(word for part in parts if (word := _word(part)))])
+
+
+def _word(text: str) -> str:
+    """Letters, digits, _ and - alone."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")

@@ -1,0 +1,440 @@
+"""Numbers of other programs for the store: fio's and iperf3's JSON, and CSV.
+
+A file becomes runs of its own, marked as imported; nothing of a wrong file is recorded.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import hashlib
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host.clock import utc_now
+from lab.metrics import Flag, Metric, SampleRecord, catalogue
+from lab.metrics.declared import Declarations
+from lab.metrics.model import sample_of
+from lab.results.records import LAST_ID, OK, AttemptRecord
+from lab.results.store import WholeRun
+
+KIND: Final = "imported"  # of the runs, where the file names none
+PARAMETER: Final = "imported"  # of the attempts: what wrote the file
+_LARGEST: Final = 256 << 20  # bytes of a file
+_MOST_CYCLES: Final = 100_000
+
+
+@frozen
+class ImportTarget:
+    """What a file does not say of itself; empty: it must say it.
+
+    Attributes:
+        one_run: the files are the cycles of one run, in their order.
+    """
+
+    board: str = ""
+    board_type: str = ""
+    release: str = ""
+    one_run: bool = False
+    declarations: Declarations = field(factory=Declarations)
+
+
+@frozen
+class _Reading:
+    """A number of a file.
+
+    Attributes:
+        run: the file's name of its run; empty: the file is one.
+        run_fields: what the file says of the run. at: when it was measured.
+    """
+
+    sample: SampleRecord
+    cycle: int = 1
+    run: str = ""
+    run_fields: Mapping[str, str] = field(factory=dict)
+    at: dt.datetime | None = None
+    virtual: bool = False
+
+
+def read_runs(files: Sequence[Path], target: ImportTarget, form: str = "") -> list[WholeRun]:
+    """The runs of these files, the oldest first.
+
+    Args:
+        form: one of `FORMATS`; empty: by the contents.
+
+    Raises:
+        ConfigurationError: a file is wrong, says nothing that can be recorded, or lacks what `target` does not say.
+    """
+    found: list[tuple[dt.datetime, WholeRun]] = []
+    together: dict[str, list[tuple[Path, str, bytes, list[_Reading]]]] = {}
+    for file in files:
+        data = _bytes(file)
+        name = form or _form(file, data)
+        try:
+            readings = list(FORMATS[name](data, target.declarations))
+        except _WrongError as error:
+            raise ConfigurationError(f"{file}{error}") from error
+        except BoardlabError as error:
+            raise ConfigurationError(f"{file}: {error}") from error
+        if not readings:
+            raise ConfigurationError(
+                f"{file}: {name} measured nothing in it: every job failed, or the file is of something else"
+            )
+        key = name if target.one_run else str(file)
+        together.setdefault(key, []).append((file, name, data, readings))
+    for group in together.values():
+        found += _runs(group, target)
+    return [run for _, run in sorted(found, key=lambda each: each[0])]
+
+
+def _runs(
+    group: Sequence[tuple[Path, str, bytes, list[_Reading]]], target: ImportTarget
+) -> Iterator[tuple[dt.datetime, WholeRun]]:
+    by_run: dict[str, list[tuple[int, _Reading]]] = {}
+    for number, (_, _, _, readings) in enumerate(group):
+        for reading in readings:
+            by_run.setdefault(reading.run, []).append(
+                (number + reading.cycle if target.one_run else reading.cycle, reading)
+            )
+    file, name, _, _ = group[0]
+    digests = {path.name: hashlib.sha256(data).hexdigest() for path, _, data, _ in group}
+    for run, numbered in by_run.items():
+        first = numbered[0][1]
+        at = min((each.at for _, each in numbered if each.at is not None), default=None) or utc_now()
+        fields = {
+            key: getattr(target, key) or first.run_fields.get(key, "") for key in ("board", "board_type", "release")
+        }
+        for key, value in fields.items():
+            if not value:
+                raise ConfigurationError(
+                    f"{file}: nothing says the {key.replace('_', ' ')} of its numbers: give --{key.removeprefix('board_')}"
+                )
+        virtual = any(each.virtual for _, each in numbered)
+        record = WholeRun(
+            kind=first.run_fields.get("kind") or KIND,
+            **fields,
+            plan={"imported": sorted(digests)},
+            provenance={"virtual": virtual, "imported": {"format": name, "files": digests, "run": run}},
+            attempts=tuple(_attempts(numbered, name, at)),
+            started_at=at,
+        )
+        yield at, record
+
+
+def _attempts(numbered: Sequence[tuple[int, _Reading]], name: str, at: dt.datetime) -> Iterator[AttemptRecord]:
+    cycles: dict[int, list[_Reading]] = {}
+    for cycle, reading in numbered:
+        cycles.setdefault(cycle, []).append(reading)
+    for cycle, readings in sorted(cycles.items()):
+        yield AttemptRecord(
+            cycle=cycle,
+            number=1,
+            params={PARAMETER: name},
+            outcome=OK,
+            fault=None,
+            transient=None,
+            message="",
+            started_at=next((each.at for each in readings if each.at is not None), at),
+            duration_s=0.0,
+            samples=tuple(each.sample for each in readings),
+        )
+
+
+class _WrongError(Exception):
+    """What is wrong in a file, from its place on, e.g. ":3: ..."."""
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ConfigurationError(f"{file}: larger than {_LARGEST >> 20} MiB; split it")
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _form(file: Path, data: bytes) -> str:
+    head = data[:4096]
+    if b"{" not in head and b"," in head:
+        return "csv"
+    if b'"fio version"' in data:
+        return "fio"
+    if b'"intervals"' in data or b'"test_start"' in data or b'"iperf' in data:
+        return "iperf3"
+    raise ConfigurationError(
+        f"{file}: neither fio's JSON, nor iperf3's, nor a CSV with a header; say which with --format {'|'.join(FORMATS)}"
+    )
+
+
+# --- JSON ---
+
+
+def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects of a file, one after the other; warnings before one are left out, as fio prints them.
+
+    Raises:
+        _WrongError: no object, or a broken one.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _WrongError(f": not UTF-8 at byte {error.start}") from error
+    decoder, at = json.JSONDecoder(parse_constant=_no_constant), text.find("{")
+    if at < 0:
+        raise _WrongError(": no JSON object in it; run fio with --output-format=json, iperf3 with -J")
+    while at >= 0:
+        try:
+            found, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
+            raise _WrongError(
+                f":{line}: broken JSON: {getattr(error, 'msg', error)}; was the program killed?"
+            ) from error
+        yield found
+        at = text.find("{", end)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _object(document: object, key: str, where: str) -> Mapping[str, Any]:
+    found = document.get(key) if isinstance(document, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise _WrongError(f": {where} has no {key!r}; this is no output of a test that ended")
+    return found
+
+
+def _figure(document: Mapping[str, Any], key: str, where: str) -> float:
+    value = document.get(key)
+    try:
+        found = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found) or found < 0:
+        raise _WrongError(f": {where}.{key} is {str(value)[:40]!r}, and has to be a number from 0 on")
+    return found
+
+
+def _instant(seconds: object) -> dt.datetime | None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return None
+    try:
+        return dt.datetime.fromtimestamp(seconds, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _metric(name: str, unit: str, better: str, definition: str, resolution: float, source: str) -> Metric:
+    return Metric(name, unit, "lower" if better == "lower" else "higher", definition, resolution, source)
+
+
+FIO: Final = {
+    "throughput": _metric(
+        "fio.throughput", "MB/s", "higher", "Bytes of a job over its time, as fio reports them.", 1e-3, "fio, bw_bytes"
+    ),
+    "iops": _metric(
+        "fio.iops", "1/s", "higher", "Requests of a job over its time, as fio reports them.", 1e-3, "fio, iops"
+    ),
+    "latency": _metric(
+        "fio.latency",
+        "us",
+        "lower",
+        "Mean time from a request to its completion, as fio reports it.",
+        1e-3,
+        "fio, lat_ns.mean",
+    ),
+}
+_FIO_OPTIONS: Final = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct")  # that tell jobs of one name apart
+
+
+def _fio(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
+    for document in _documents(data):
+        jobs = document.get("jobs")
+        if not isinstance(jobs, list):
+            raise _WrongError(": no 'jobs' in it; run fio with --output-format=json")
+        shared = document.get("global options") or {}
+        at = _instant(document.get("timestamp"))
+        for number, job in enumerate(jobs):
+            yield from _fio_job(job, shared if isinstance(shared, Mapping) else {}, f"jobs[{number}]", at)
+
+
+def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime | None) -> Iterator[_Reading]:
+    if not isinstance(job, Mapping) or not isinstance(job.get("jobname"), str):
+        raise _WrongError(f": {where} has no jobname")
+    if job.get("error"):
+        return  # it failed on the way: its rates are of a part
+    given = job.get("job options")
+    options = {**shared, **(given if isinstance(given, Mapping) else {})}
+    params = {"job": str(job["jobname"])} | {name: str(options[name]) for name in _FIO_OPTIONS if name in options}
+    for direction in ("read", "write"):
+        found = _object(job, direction, where)
+        place = f"{where}.{direction}"
+        if not _figure(found, "total_ios", place):
+            continue
+        rate = _figure(found, "bw_bytes", place) if "bw_bytes" in found else 1024 * _figure(found, "bw", place)
+        values = {"throughput": rate / 1e6, "iops": _figure(found, "iops", place)}
+        latency = found.get("lat_ns")
+        if isinstance(latency, Mapping):
+            values["latency"] = _figure(latency, "mean", f"{place}.lat_ns") / 1e3
+        for name, value in values.items():
+            yield _Reading(sample_of(FIO[name], params | {"direction": direction}, value, declared=True), at=at)
+
+
+IPERF3: Final = {
+    "throughput": _metric("iperf3.throughput", "Mbit/s", "higher", "Payload that the receiver got over the time of the test, as iperf3 reports it.", 1e-3, "iperf3, sum_received"),
+    "loss": _metric("iperf3.loss", "%", "lower", "Datagrams that did not arrive, as iperf3 reports them.", 1e-4, "iperf3, lost_packets"),
+    "jitter": _metric("iperf3.jitter", "ms", "lower", "Jitter of datagrams (RFC 1889), as iperf3 reports it.", 1e-3, "iperf3, jitter_ms"),
+}  # fmt: skip
+_REVERSE: Final = "_bidir_reverse"
+
+
+def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
+    for document in _documents(data):
+        if document.get("error"):
+            continue  # the test failed: its rates are of a part
+        start, end = _object(document, "start", "it"), _object(document, "end", "it")
+        test = _object(start, "test_start", "start")
+        stamp = start.get("timestamp")
+        at = _instant(stamp.get("timesecs")) if isinstance(stamp, Mapping) else None
+        protocol = str(test.get("protocol", "TCP"))
+        params = {"protocol": protocol, "streams": str(test.get("num_streams", 1))}
+        reverse = bool(test.get("reverse"))
+        for suffix in ("", _REVERSE) if test.get("bidir") else ("",):
+            direction = "ingress" if reverse or suffix else "egress"
+            for name, value in _iperf3_values(end, suffix, protocol):
+                yield _Reading(sample_of(IPERF3[name], params | {"direction": direction}, value, declared=True), at=at)
+
+
+def _iperf3_values(end: Mapping[str, Any], suffix: str, protocol: str) -> Iterator[tuple[str, float]]:
+    received = end.get(f"sum_received{suffix}")
+    if protocol != "UDP":
+        received = _object(end, f"sum_received{suffix}", "end")
+    if isinstance(received, Mapping) and "bits_per_second" in received:
+        yield "throughput", _figure(received, "bits_per_second", f"end.sum_received{suffix}") / 1e6
+    if protocol == "UDP":
+        place = f"sum{suffix}"
+        its = received if isinstance(received, Mapping) and "lost_packets" in received else _object(end, place, "end")
+        packets, lost = _figure(its, "packets", f"end.{place}"), its.get("lost_packets")
+        if packets and isinstance(lost, int) and lost <= packets:  # fewer than none: some came twice
+            yield "loss", 100 * max(lost, 0) / packets
+        yield "jitter", _figure(its, "jitter_ms", f"end.{place}")
+
+
+# --- CSV ---
+
+
+_PARAMS: Final = "params."
+_REQUIRED: Final = ("metric", "value", "unit")
+
+
+def _csv(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
+    """Lines of `lab results export --csv`, or of a table with some of its columns."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _WrongError(f": not UTF-8 at byte {error.start}") from error
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        lacks = [name for name in _REQUIRED if name not in (rows.fieldnames or ())]
+        if lacks:
+            raise _WrongError(
+                f":1: the header has no {', '.join(lacks)}; `lab results export --csv` shows the columns"
+            )
+        for row in rows:
+            yield _csv_row(row, f":{rows.line_num}", declarations)
+    except csv.Error as error:
+        raise _WrongError(f":{rows.line_num}: {error}") from error
+
+
+def _csv_row(row: Mapping[str | None, Any], where: str, declarations: Declarations) -> _Reading:
+    if None in row or None in row.values():
+        raise _WrongError(f"{where}: the line has not as many fields as the header")
+    cells: dict[str, str] = {str(key): str(value).strip() for key, value in row.items()}
+    try:
+        metric = _csv_metric(cells, declarations)
+    except BoardlabError as error:
+        raise _WrongError(f"{where}: {error}") from error
+    version = _number(cells, "definition_version", where, metric.version)
+    if cells["unit"] != metric.unit or version != metric.version:
+        raise _WrongError(
+            f"{where}: {metric.name} is in {cells['unit'] or 'no unit'}, version {version:g}, and is declared in {metric.unit}, version "
+            f"{metric.version}; numbers of two definitions are never compared"
+        )
+    flags = frozenset(cells.get("flags", "").split())
+    if unknown := sorted(flags - set(Flag)):
+        raise _WrongError(f"{where}: unknown flags {', '.join(unknown)}")
+    params = {key.removeprefix(_PARAMS): value for key, value in cells.items() if key.startswith(_PARAMS) and value}
+    uncertainty = _number(cells, "uncertainty", where) if cells.get("uncertainty") else None
+    if uncertainty is not None and uncertainty < 0:
+        raise _WrongError(f"{where}: uncertainty {uncertainty:g} is negative")
+    cycle = _number(cells, "cycle", where, 1)
+    if not (cycle.is_integer() and 1 <= cycle <= min(_MOST_CYCLES, LAST_ID)):
+        raise _WrongError(f"{where}: cycle {cells['cycle']!r} is no whole number from 1 to {_MOST_CYCLES}")
+    own = catalogue.find(metric.name) is None
+    return _Reading(
+        sample_of(metric, params, _number(cells, "value", where), uncertainty, flags, declared=own),
+        int(cycle),
+        cells.get("run", ""),
+        {key: cells[key] for key in ("kind", "board", "board_type", "release") if cells.get(key)},
+        _csv_instant(cells.get("run_started_at", ""), where),
+        cells.get("virtual", "").lower() in {"true", "1"},
+    )
+
+
+def _csv_metric(cells: Mapping[str, str], declarations: Declarations) -> Metric:
+    found = catalogue.find(cells["metric"])
+    if found is not None:
+        return found
+    known = cells["metric"] in declarations.metrics
+    given: dict[str, Any] = {"unit": cells["unit"]} if not known else {}
+    for key, read in (("better", str), ("resolution", _exact)):
+        if cells.get(key):
+            given[key] = read(cells[key])
+    return declarations.metric(cells["metric"], **given)
+
+
+def _exact(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigurationError(f"resolution {text[:40]!r} is no number") from error
+
+
+def _number(cells: Mapping[str, str], key: str, where: str, default: float | None = None) -> float:
+    text = cells.get(key, "")
+    if not text and default is not None:
+        return float(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _WrongError(f"{where}: {key} {text[:40]!r} is no finite number")
+    return value
+
+
+def _csv_instant(text: str, where: str) -> dt.datetime | None:
+    if not text:
+        return None
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _WrongError(
+            f"{where}: run_started_at {text[:40]!r} is no instant; give e.g. 2026-11-20T14:00:00+00:00"
+        ) from error
+    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+
+
+FORMATS: Final[Mapping[str, Callable[[bytes, Declarations], Iterator[_Reading]]]] = {
+    "fio": _fio,
+    "iperf3": _iperf3,
+    "csv": _csv,
+}

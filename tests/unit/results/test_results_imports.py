@@ -1,0 +1,208 @@
+"""Numbers of other programs: fio, iperf3, CSV."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import recorded_run
+
+from lab.cli import main
+from lab.errors import ConfigurationError
+from lab.judge.run_judge import judge_run
+from lab.metrics import Flag
+from lab.results import Store, open_store
+from lab.results.formatting import export_csv
+from lab.results.imports import FORMATS, ImportTarget, read_runs
+from lab.results.listing import overview
+from lab.results.store import WholeRun, record_runs
+
+FILES = Path(__file__).parents[2] / "fixtures" / "imports"
+METRIC = "camera.first_frame"
+TARGET = ImportTarget("b1", "am62xx_sk", "11.01")
+
+
+def numbers(runs: list[WholeRun]) -> dict[tuple[str, ...], float]:
+    """Metric and parameters -> value, of a run."""
+    (run,) = runs
+    (attempt,) = run.attempts
+    return {(s.metric, *(text for _, text in sorted(s.params.items()))): s.value for s in attempt.samples}
+
+
+def test_fios_jobs_are_numbers_and_a_failed_job_is_none() -> None:
+    runs = read_runs([FILES / "fio.json"], TARGET)
+    found = numbers(runs)
+    # bs, direct, direction, ioengine, iodepth, job, rw
+    assert found["fio.throughput", "1m", "1", "read", "4", "libaio", "seqread", "read"] == 89.40032
+    assert found["fio.latency", "1m", "1", "read", "4", "libaio", "seqread", "read"] == pytest.approx(46912.3455)
+    assert found["fio.iops", "4k", "1", "write", "libaio", "mixed", "randrw"] == 500.0
+    assert len(found) == 9
+    assert not any("broken" in key for key in found)
+    assert runs[0].started_at is not None
+    assert runs[0].started_at.isoformat() == "2025-11-24T16:00:00+00:00"
+
+
+def test_iperf3s_receivers_count() -> None:
+    assert numbers(read_runs([FILES / "iperf3_tcp_bidir.json"], TARGET)) == {
+        ("iperf3.throughput", "egress", "TCP", "1"): pytest.approx(938.353882),
+        ("iperf3.throughput", "ingress", "TCP", "1"): 748.5,
+    }
+    # An older one names the sender's rate of UDP alone: that is no throughput.
+    assert numbers(read_runs([FILES / "iperf3_udp.json"], TARGET)) == {
+        ("iperf3.loss", "ingress", "UDP", "2"): 0.25,
+        ("iperf3.jitter", "ingress", "UDP", "2"): 0.021,
+    }
+
+
+def test_files_are_runs_in_the_order_of_their_times_or_the_cycles_of_one(tmp_path: Path) -> None:
+    text = (FILES / "fio.json").read_text()
+    for number, seconds in enumerate((1764200000, 1764100000, 1764300000)):
+        (tmp_path / f"{number}.json").write_text(text.replace("1764000000,", f"{seconds},"))
+    files = sorted(tmp_path.glob("*.json"))
+    runs = read_runs(files, TARGET)
+    assert [list(run.provenance["imported"]["files"]) for run in runs] == [["1.json"], ["0.json"], ["2.json"]]
+    (together,) = read_runs(files, ImportTarget("b1", "am62xx_sk", "11.01", one_run=True))
+    assert [attempt.cycle for attempt in together.attempts] == [1, 2, 3]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "results.db"))
+
+
+def test_an_exported_csv_comes_back_as_the_same_numbers(store: Store, tmp_path: Path) -> None:
+    run = recorded_run.record(store, virtual=True).id
+    file = tmp_path / "history.csv"
+    file.write_text(export_csv([overview(store, run)]))
+    (again,) = record_runs(store, read_runs([file], ImportTarget()))
+    was, now = store.run(run), store.run(again)
+    assert (now.kind, now.board, now.board_type, now.release, now.started_at) == (
+        *(was.kind, was.board, was.board_type, was.release, was.started_at),
+    )
+    assert now.provenance["virtual"] is True
+    told = [
+        {
+            (m.metric.name, m.metric.version, tuple(sorted(m.params.items()))): sorted(
+                (s.cycle, s.value, s.uncertainty, s.flags) for s in m.samples
+            )
+            for m in store.measurements(each)
+        }
+        for each in (run, again)
+    ]
+    assert told[0] == told[1]
+    assert overview(store, again).virtual
+
+
+def test_a_table_of_ones_own_is_a_history_that_the_judge_reads_on_the_first_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dice = random.Random(7)
+    lines = ["run,run_started_at,metric,unit,better,resolution,params.camera,cycle,value"]
+    for run in range(12):
+        base = 0.41 if run < 9 else 0.62
+        lines += [
+            f"{run},2026-11-{run + 1:02}T02:00:00,camera.first_frame,s,lower,0.001,left,{cycle},{dice.gauss(base, 0.003):.4f}"
+            for cycle in range(1, 11)
+        ]
+    (tmp_path / "history.csv").write_text("\n".join(lines))
+    url = str(tmp_path / "results.db")
+    words = ("--board", "b1", "--type", "camera", "--release", "1", "--db", url)
+    assert main(["results", "import", str(tmp_path / "history.csv"), *words]) == 0
+    assert "run 12: 10 numbers of b1, release 1, 2026-11-12 02:00 UTC" in capsys.readouterr().out
+    with open_store(url) as store:
+        (judged,) = judge_run(store, 11, remember=tmp_path / "judge").judged
+        assert (judged.verdict.metric, judged.verdict.direction, judged.verdict.since_run) == (METRIC, 1, 10), judged
+        assert judged.verdict.effect == pytest.approx(0.21 / 0.41, abs=0.03)
+        assert len(store.runs()) == 12
+
+
+FRAME = "metric,unit,better,resolution,value"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.csv", "metric,value\nboot.time,3\n", r"a.csv:1: the header has no unit"),
+        (
+            "a.csv",
+            "metric,unit,value\nboot.time,ms,3\n",
+            r"a.csv:2: boot.time is in ms, version 1, and is declared in s",
+        ),
+        ("a.csv", "metric,unit,value\nboot.time,s,three\n", r"a.csv:2: value 'three' is no finite number"),
+        ("a.csv", "metric,unit,value\nboot.time,s,nan\n", r"a.csv:2: value 'nan' is no finite number"),
+        ("a.csv", "metric,unit,value\nboot.time,s,3,4\n", r"a.csv:2: the line has not as many fields"),
+        ("a.csv", "metric,unit,value\nboot.time,s\n", r"a.csv:2: the line has not as many fields"),
+        ("a.csv", "metric,unit,value\ncamera.frame,s,3\n", r"a.csv:2: .*lacks better, resolution"),
+        ("a.csv", f"{FRAME}\ncamera.frame,s,less,0.1,3\n", r"a.csv:2: .*better 'less'"),
+        ("a.csv", f"{FRAME},cycle\ncamera.frame,s,lower,0.1,3,0\n", r"a.csv:2: cycle '0' is no whole number"),
+        ("a.csv", f"{FRAME},flags\ncamera.frame,s,lower,0.1,3,odd\n", r"a.csv:2: unknown flags odd"),
+        ("a.csv", f"{FRAME},uncertainty\ncamera.frame,s,lower,0.1,3,-1\n", r"a.csv:2: uncertainty -1 is negative"),
+        ("a.csv", f"{FRAME},run_started_at\ncamera.frame,s,lower,0.1,3,soon\n", r"a.csv:2: run_started_at 'soon'"),
+        ("a.csv", f"{FRAME}\n", r"a.csv: csv measured nothing in it"),
+        ("a.json", '{"fio version": "3", "jobs": [', r"a.json:1: broken JSON: .*; was the program killed"),
+        ("a.json", '{"fio version": "3"}', r"a.json: no 'jobs' in it"),
+        ("a.json", '{"fio version": "3", "jobs": [{"error": 1, "jobname": "x"}]}', r"a.json: fio measured nothing"),
+        ("a.json", '{"fio version": "3", "jobs": [{"jobname": "x"}]}', r"a.json: jobs\[0\] has no 'read'"),
+        ("a.json", '{"intervals": [], "start": {}, "end": {}}', r"a.json: start has no 'test_start'"),
+        ("a.json", '{"intervals": [], "error": "unable to connect"}', r"a.json: iperf3 measured nothing"),
+        ("a.log", "boot took 3 s", r"a.log: neither fio's JSON, nor iperf3's, nor a CSV"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_place_and_nothing_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, told: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    good, url = str(FILES / "fio.json"), str(tmp_path / "results.db")
+    words = ["--board", "b1", "--type", "t", "--release", "1", "--db", url]
+    with pytest.raises(ConfigurationError, match=told):
+        read_runs([tmp_path / name], TARGET)
+    assert main(["results", "import", good, str(tmp_path / name), *words]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert not Path(url).exists()
+
+
+def test_a_file_that_does_not_name_its_board_asks_for_it(tmp_path: Path) -> None:
+    for target, option in (
+        (ImportTarget(), "--board"),
+        (ImportTarget("b1"), "--type"),
+        (ImportTarget("b1", "t"), "--release"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"give {option}$"):
+            read_runs([FILES / "fio.json"], target)
+
+
+KEYS = (
+    *("jobs", "read", "write", "total_ios", "bw_bytes", "bw", "iops", "lat_ns", "mean", "jobname", "error"),
+    *("start", "end", "test_start", "protocol", "sum", "sum_received", "packets", "lost_packets", "jitter_ms"),
+    *("bits_per_second", "timestamp", "timesecs", "bidir", "global options", "job options"),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=8),
+    max_leaves=40,
+)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(
+    data=st.binary(max_size=100)
+    | JSON.map(lambda document: json.dumps(document).encode())
+    | st.text(max_size=80).map(
+        lambda text: b"metric,unit,value,cycle,flags,run_started_at\nboot.time,s," + text.encode("utf-8", "replace")
+    )
+)
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, form: str, data: bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "any"
+    file.write_bytes(data)
+    try:
+        runs = read_runs([file], TARGET, form)
+    except ConfigurationError as error:
+        assert str(error).startswith(str(file))  # noqa: PT017 - either is good
+    else:
+        assert all(
+            Flag.SIMULATED in s.flags or s.value == s.value for run in runs for a in run.attempts for s in a.samples
+        )
