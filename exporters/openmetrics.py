@@ -49,4 +49,5 @@ def openmetrics(runs: Sequence[Overview]) -> str:
     """The numbers of runs in OpenMetrics 1.0; `promtool tsdb create-blocks-from openmetrics` reads it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Runs(runs))
-    return generate_latest(registry).decode()
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text.decode()

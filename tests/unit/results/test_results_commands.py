@@ -313,7 +313,7 @@ def test_a_damaged_log_is_the_labs_fault(
         (["show", "1", "--log", "--json"], "leave out --log"),
         (["export", "9"], "no run 9"),
         (["list", "--status", "done"], "--status done: there are: running, completed, interrupted, failed"),
-        (["export", "--csv", "--json"], "--json or --csv, not both"),
+        (["export", "--csv", "--json"], "--kcidb: one of them"),
     ],
 )
 def test_a_wrong_word_is_answered_by_one_line(recorded: Recorded, words: list[str], says: str) -> None:
