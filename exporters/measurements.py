@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from typing import Final
 
 from attrs import frozen
 
+from lab.judge.latest import MEDIUM, BootVariant
 from lab.metrics import Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 
@@ -134,24 +135,6 @@ def _plain(name: str) -> str:
 
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
-MEDIUM: Final = "medium"
-INIT: Final = "init"
-
-
-@frozen
-class BootVariant:
-    """Medium and init of a number.
-
-    A later run replaces the numbers of its variant only.
-    """
-
-    medium: str
-    init: str = ""
-
-    @classmethod
-    def of(cls, params: Mapping[str, str]) -> Self:
-        """Variant of a number with these parameters."""
-        return cls(params.get(MEDIUM, ""), params.get(INIT, ""))
 
 
 @frozen

@@ -19,8 +19,9 @@ from exporters.farm.build import LabelledValue as BuildLabelledValue
 from exporters.farm.build import gauge
 from exporters.measurements import ExportedMeasurement, Labels, LatestRun, RunKey, clean
 from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
-from exporters.verdicts import MetricChange, Reference
+from exporters.verdicts import MetricChange
 from lab.host.clock import utc_now
+from lab.judge.latest import Reference
 from lab.judge.store import Standing, standing
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
 from lab.results.formatting import label

@@ -11,8 +11,6 @@ from attrs import define, evolve, field, frozen
 
 from exporters.measurements import (
     BASE_UNITS,
-    INIT,
-    BootVariant,
     FigureMaker,
     Labels,
     LatestRun,
@@ -24,6 +22,7 @@ from exporters.verdicts import Judge, MetricChange
 from lab.failures import CATALOGUE, OTHER
 from lab.judge.baseline import COMPLETED
 from lab.judge.builds import Build, builds
+from lab.judge.latest import INIT, BootVariant
 from lab.metrics import Measurement
 from lab.results.records import OK, PUBLISHED
 from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot

@@ -38,7 +38,7 @@ class OptionalSources:
     Attributes:
         due: scheduled runs. pdudaemon, coordinator: their addresses; empty: none. usb: required devices.
         evidence: address of runs' reports. rule: of boards' health. reference: the reference board; empty:
-        none.
+        none. boards: reads the boards' states; None: nothing does.
     """
 
     due: Sequence[ScheduledRun] = ()
@@ -48,6 +48,7 @@ class OptionalSources:
     evidence: EvidenceLinks = field(factory=lambda: EvidenceLinks(""))
     rule: QuarantineRule = DEFAULT_RULE
     reference: str = ""
+    boards: Callable[[], list[Metric]] | None = None
 
 
 @frozen
@@ -100,6 +101,8 @@ def sources(
         "verdicts": StandingVerdicts(watcher, optional.evidence).read,
         **_of_host(runtime, folders, optional),
     }
+    if optional.boards is not None:
+        live["boards"] = optional.boards
     if optional.due:
         live["schedules"] = Schedules(watcher, list(optional.due)).read
     pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Final
 
 import typer
+from attrs import evolve
 from prometheus_client import Metric
 
 from exporters.farm.host import UsbDevice
@@ -19,17 +21,23 @@ from exporters.sources import OptionalSources, Sources, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
 from lab.farm import job_request, services
+from lab.farm.board_state import families
 from lab.farm.config import Exporter, Farm, Schedule
 from lab.farm.loaded_config import record_loaded, restart_process
+from lab.farm.services import HostFile
+from lab.farm.status import boards_of
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.http.access import check_address, load
+from lab.judge.latest import LatestJudge
 from lab.judge.text import EvidenceLinks
+from lab.results.listing import LatestEnded
 from lab.results.location import locate
-from lab.results.snapshot import watch
+from lab.results.snapshot import SharedStore, watch
 from lab.shown import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
+_JUDGING_S: Final = 5.0  # of a look, for comparisons; the next look goes on
 SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or read: a tenth of Python's own interval
 
 app = typer.Typer(help="Results and farm for Prometheus.", no_args_is_help=False)
@@ -101,7 +109,8 @@ def exporter(
     """
     if host and farm is None:
         raise ConfigurationError(f"--host {host}: say of which farm: --farm FILE")
-    host_config = services.host_file(farm, host).farm if farm else None
+    its_file = services.host_file(farm, host) if farm else HostFile(None, installed=False)
+    host_config = its_file.farm
     from_farm = host_config.exporter if host_config else Exporter()
     config_file = web_config or (Path(from_farm.web_config) if from_farm.web_config else None)
     protection = load(config_file) if config_file else None
@@ -111,7 +120,7 @@ def exporter(
     log_to(sys.stderr)
     database = db or (host_config.database if host_config else None)
     folder = runtime or runtime_dir()
-    asked, newer = _sources(host_config, host, database, folder, interval), Event()
+    asked, newer = _sources(its_file, host, database, folder, interval), Event()
     if farm is not None and host_config is not None:
         loaded = record_loaded("exporter", farm, host_config, folder)
 
@@ -139,11 +148,19 @@ def exporter(
     echo("ending")
 
 
-def _sources(farm: Farm | None, host: str, database: str | None, runtime: Path, interval_s: float) -> Sources:
+def _sources(its_file: HostFile, host: str, database: str | None, runtime: Path, interval_s: float) -> Sources:
+    farm = its_file.farm
     if farm is not None and host not in {"", farm.first_host}:
         data = locate(database).artifacts
         return host_sources(data, runtime, optional_sources(farm, host), interval_s, MonotonicRaw())
-    return sources(watch(database), runtime, optional_sources(farm), interval_s, MonotonicRaw())
+    optional = evolve(optional_sources(farm), boards=_boards(its_file, database, runtime))
+    return sources(watch(database), runtime, optional, interval_s, MonotonicRaw())
+
+
+def _boards(host: HostFile, database: str | None, runtime: Path) -> Callable[[], list[Metric]]:
+    """A reader of the boards' states, as `lab status` has them."""
+    ended, judge, results = LatestEnded(), LatestJudge(_JUDGING_S), SharedStore()
+    return lambda: families(boards_of(host, database, runtime, ended, judge, results.opened))
 
 
 def address(text: str, option: str = "--listen") -> tuple[str, int]:

@@ -18,7 +18,7 @@ from attrs import asdict
 
 from lab.cli.options import Database, Json, RunName
 from lab.errors import ConfigurationError
-from lab.judge import builds, summary, text
+from lab.judge import builds, latest, summary, text
 from lab.judge.baseline import JudgedNumber, JudgedRun, document, judge_run
 from lab.judge.builds import remarks
 from lab.judge.records import CALLED, UNSURE, Decision
@@ -33,7 +33,7 @@ from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.standing_failures import FailureReader
 from lab.results.store import Store, open_store
-from lab.shown import echo, echo_json, echo_text, table
+from lab.shown import doubtful, echo, echo_json, echo_text, table
 
 app = typer.Typer(help="Numbers that moved: by how much, and what else moved with them.", no_args_is_help=True)
 
@@ -42,6 +42,7 @@ app = typer.Typer(help="Numbers that moved: by how much, and what else moved wit
 
 
 LATEST: Final = "latest"
+_JUDGING_S: Final = 10.0  # for comparisons of all boards' latest runs
 
 OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Only this board.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
@@ -112,6 +113,7 @@ def run_command(
         judged = judge_run(store, number_of(store, run))
         verdicts = verdicts_with(store, judged.run.id)
         failed = summary.failed_cycles(store, judged.run.id)
+        worse = () if any(verdict.alarms for verdict in verdicts) else latest.worse_of_run(store, judged.run.id)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
@@ -124,6 +126,8 @@ def run_command(
             echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
         _show(verdicts if everything else [verdict for verdict in verdicts if reportable(verdict)])
         echo(_counted(verdicts))
+        if worse:
+            echo(doubtful(f"worse, but not confirmed by a history: {latest.described(worse)}"))
         if failed:
             echo(f"{summary.all_failed(failed)}; look at their logs: lab results show {about.id} --log")
         if judged.asked:
@@ -156,7 +160,8 @@ def list_command(
     outcomes = (*CALLED, UNSURE)
     with open_store(db, create=False) as store:
         found = read_verdicts(store, board=board, metric=metric, since=began, outcomes=outcomes)
-        where = store.url
+        where, judge = store.url, latest.LatestJudge(_JUDGING_S)
+        worse = {} if as_json else judge.of(store, store.now()).worse
     verdicts = [verdict for verdict in found if everything or verdict.open]
     if as_json:
         echo_json([text.document(verdict) for verdict in verdicts])
@@ -166,6 +171,16 @@ def list_command(
     for each in failures:
         if board in {None, each.board}:
             echo(f"failing: {text.failing_title(each)}")
+    for name, numbers in sorted(worse.items()):
+        its = [
+            each
+            for each in numbers
+            if metric in {None, each.metric} and (began is None or (each.at or began) >= began)
+        ]
+        if its and board in {None, name}:
+            echo(
+                doubtful(f"worse: {name}: {latest.described(its)}; `lab judge accept` or `reject` of that run decides")
+            )
     if verdicts:
         _show(verdicts)
     else:
@@ -319,7 +334,7 @@ def _rates(judged: JudgedRun) -> list[dict[str, object]]:
 def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumber]) -> None:
     head = judged.head
     echo(
-        f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.against}"
+        f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.base}"
     )
     echo(*(f"note: {note}" for note in notes))
     if listed:

@@ -14,7 +14,7 @@ from attrs import asdict, field, fields, frozen, validators
 from lab.console.client import ConsoleClient, ensure_server
 from lab.console.model import Chunk, Event, RecordKind
 from lab.console.recording import MAX_HEADER_BYTES, RECORD, parse_header, paths, unpack
-from lab.console.status import PortInfo
+from lab.console.status import PortInfo, ports_of
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import time_line
 from lab.host.runtime import runtime_dir, socket_path
@@ -114,7 +114,7 @@ def _is_open(wanted: str, runtime: Path | None) -> bool:
 def _named(client: ConsoleClient, wanted: str) -> tuple[str, str]:
     """Device and name of an open port."""
     ports = client.status().ports
-    names = [*(port for port in ports if port.info.name == wanted), *(port for port in ports if port.board == wanted)]
+    names = ports_of(ports, wanted)
     if not names:
         known = {port.info.name for port in ports} | {port.board for port in ports if port.board}
         raise LabStableError(

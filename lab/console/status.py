@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from attrs import NOTHING, AttrsInstance, fields, frozen
@@ -63,6 +64,23 @@ class PortStatus:
     lateness_max_ns: int
     recording_broken: str
     board: str = ""
+
+
+def ports_of(ports: Iterable[PortStatus], wanted: str) -> list[PortStatus]:
+    """The ports with a name or of a board, the one in use first.
+
+    A board that was measured at another adapter before has two.
+    """
+    its = [port for port in ports if wanted in {port.info.name, port.board}]
+    return sorted(
+        its,
+        key=lambda port: (
+            port.info.name != wanted,
+            port.state != "open",
+            port.writer is None,
+            math.inf if port.last_byte_age_s is None else port.last_byte_age_s,
+        ),
+    )
 
 
 @frozen

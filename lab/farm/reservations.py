@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from lab.errors import ConfigurationError
-from lab.farm.status import BoardNow
+from lab.farm.board_state import BoardNow
 from lab.jobs.reservations import Hold, Kind, ReservationBook
 from lab.results.audit import Act
 from lab.results.store import Store

@@ -10,18 +10,19 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, evolve, frozen
 
 from exporters.farm.places import MissingResource
 from lab import shipped, yamlfile
-from lab.console.status import PortStatus
-from lab.errors import BoardlabError, ConfigurationError
+from lab.console.status import PortStatus, ServerStatus
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import services
+from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, counted
 from lab.farm.labgrid_place import held_by_others
-from lab.farm.services import Service
-from lab.health import DEFAULT_RULE, Health, QuarantineRule
+from lab.farm.services import HostFile, Service
+from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.health.book import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
@@ -30,74 +31,19 @@ from lab.jobs import listing as jobs_listing
 from lab.jobs.listing import JobView
 from lab.jobs.records import call, seems_dead
 from lab.jobs.reservations import QUARANTINE, Hold, ReservationBook
+from lab.judge.latest import LabComparison, LatestJudge
+from lab.judge.text import plain_document
 from lab.results import listing
-from lab.results.formatting import status
+from lab.results.formatting import end as end_of
 from lab.results.listing import LatestEnded, ListedRun
 from lab.results.store import Store, open_store
 from lab.shown import Marked, bad, doubtful, table
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
+OpenStore: TypeAlias = Callable[[str | None], AbstractContextManager[Store]]
 _READ: Final = functools.partial(open_store, create=False)
+_ONE_LOOK_S: Final = 10.0  # for the comparisons of a look that no other one follows
 SEEN_LATELY: Final = dt.timedelta(days=30)  # a board without an environment is listed if it was measured since
-
-
-@frozen
-class JobNow:
-    """A job that waits for a board, or has it.
-
-    Attributes:
-        state: "queued" or "running". who: the person and the program. since: start of its lease or its wait.
-        died: its process is gone, or its host gives no sign of life.
-        planned: cycles of its runs, over all media, modes or sections; 0: unknown. expected_end: None: unknown.
-        good: those of them that gave their samples; an attempt at a row of a section is none.
-    """
-
-    id: int
-    state: str
-    suites: str
-    who: str
-    since: dt.datetime
-    died: bool
-    planned: Mapping[int, int] = field(factory=dict)
-    expected_end: dt.datetime | None = None
-    good: Mapping[int, int] = field(factory=dict)
-
-
-@frozen
-class BoardNow:
-    """Current state of a board.
-
-    Attributes:
-        job: that has it. waiting: number of waiting jobs. console: its writer; empty: none. port: problem of its port or exporter.
-        current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class, the last one's first. holds: its reservation, maintenance
-            or quarantine.
-        place: "host/user" that acquired its place by hand; empty: none known.
-        health: result of its checks and failures; None: unknown.
-    """
-
-    board: str
-    board_type: str = ""
-    env: str = ""
-    job: JobNow | None = None
-    waiting: int = 0
-    console: str = ""
-    port: str = ""
-    current: ListedRun | None = None
-    last: ListedRun | None = None
-    failures: Mapping[str, int] = field(factory=dict)
-    holds: tuple[Hold, ...] = ()
-    place: str = ""
-    health: Health | None = None
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Good and planned cycles of the current run; 0 planned: unknown."""
-        if self.current is None:
-            return 0, 0
-        run, job = self.current.run.id, self.job
-        planned = job.planned.get(run, 0) if job is not None else 0
-        return job.good.get(run, self.current.good) if job is not None and planned else self.current.good, planned
 
 
 @frozen
@@ -115,6 +61,16 @@ class LabNow:
     boards: tuple[BoardNow, ...]
     services: tuple[Service, ...]
 
+    @property
+    def by_state(self) -> list[BoardNow]:
+        """The boards, problems first, then by name."""
+        return sorted(self.boards, key=lambda board: (STATES.index(board.state.name), board.board))
+
+    @property
+    def counts(self) -> dict[StateName, int]:
+        """The number of boards in each state."""
+        return counted(board.state.name for board in self.boards)
+
 
 def look(
     db: str | None = None,
@@ -122,8 +78,9 @@ def look(
     runtime: Path | None = None,
     folder: Path | None = None,
     ended: LatestEnded | None = None,
+    judge: LatestJudge | None = None,
     *,
-    opened: Callable[[str | None], AbstractContextManager[Store]] = _READ,
+    opened: OpenStore = _READ,
 ) -> LabNow:
     """Look at everything once.
 
@@ -132,20 +89,49 @@ def look(
     Args:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
         runtime: the console server's folder. folder: of the lab, with `envs/`; None: farm.yaml's, else here.
-        ended: of the looks before; runs that had ended then are not read again. opened: how the results are opened.
+        ended, judge: of the looks before; runs that had ended then are neither read nor judged again.
+        opened: how the results are opened.
 
     Raises:
         ConfigurationError: the farm.yaml is wrong.
     """
-    now = utc_now()
     host = services.host_file(farm)
-    boards = {board.board: board for board in described(folder or host.folder)}
+    server, ports = services.console_server(runtime or runtime_dir())
+    found = _boards_of(host, db, ports, folder or host.folder, ended or LatestEnded(), judge, opened)
+    return evolve(found, services=(server, *services.listening(host)))
+
+
+def boards_of(
+    host: HostFile, db: str | None, runtime: Path, ended: LatestEnded, judge: LatestJudge, opened: OpenStore
+) -> tuple[BoardNow, ...]:
+    """Boards with results, a job, a port or a place, for a program that looks often.
+
+    Raises:
+        LabTransientError: the results cannot be read.
+    """
+    found = _boards_of(host, db, services.console_server(runtime)[1], host.folder, ended, judge, opened)
+    if found.trouble:
+        raise LabTransientError(found.trouble, failure="results")
+    return found.boards
+
+
+def _boards_of(
+    host: HostFile,
+    db: str | None,
+    ports: ServerStatus | None,
+    folder: Path,
+    ended: LatestEnded,
+    judge: LatestJudge | None,
+    opened: OpenStore,
+) -> LabNow:
+    """The boards and the results; no services."""
+    now = utc_now()
+    boards = {board.board: board for board in described(folder)}
     for name, env in host.farm.environments.items() if host.farm else ():
         if name not in boards:
             its = next((each for each in _described_at(Path(env)) if each.board == name), BoardNow(name))
             boards[name] = evolve(its, env=env)
-    server, status = services.console_server(runtime or runtime_dir())
-    for port in status.ports if status else ():
+    for port in ports.ports if ports else ():
         if port.board:
             boards[port.board] = _at_port(boards.get(port.board, BoardNow(port.board)), port)
     name, trouble = "", ""
@@ -154,15 +140,15 @@ def look(
             name = store.url
             rule = host.farm.health.rule if host.farm else DEFAULT_RULE
             now = store.now()
-            boards = _measured(store, boards, now, (ended or LatestEnded()).of(store), rule)
+            boards = _measured(store, boards, now, ended.of(store), rule)
+            boards = _judged(store, boards, (judge or LatestJudge(_ONE_LOOK_S)).of(store, now))
     except BoardlabError as error:
         trouble = str(error)
     for board, holder in (held_by_others(host.farm) if host.farm else {}).items():
         away, its = MissingResource.of(holder), boards.get(board, BoardNow(board))
-        boards[board] = evolve(its, place=holder) if away is None else evolve(its, port=its.port or away.described)
-    found = (server, *services.listening(host))
+        boards[board] = evolve(its, place=holder) if away is None else evolve(its, away=its.away or away.described)
     ordered = tuple(boards[board] for board in sorted(boards))
-    return LabNow(now, socket.gethostname(), name, trouble, ordered, found)
+    return LabNow(now, socket.gethostname(), name, trouble, ordered, ())
 
 
 def described(folder: Path) -> Iterator[BoardNow]:
@@ -205,9 +191,11 @@ def _strategies(data: object) -> Iterator[dict[str, Any]]:
 
 def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
     writer = "" if port.writer is None else process.described(port.writer)
-    troubles = [] if port.state == "open" else [f"port {port.info.name}: {port.state}"]
-    troubles += [f"not recorded: {port.recording_broken}"] if port.recording_broken else []
-    return evolve(board, console=board.console or writer, port="; ".join(filter(None, [board.port, *troubles])))
+    away = "" if port.state == "open" else f"port {port.info.name}: {port.state}"
+    trouble = f"not recorded: {port.recording_broken}" if port.recording_broken else ""
+    both = (filter(None, pair) for pair in ((board.port, trouble), (board.away, away)))
+    broken, gone = ("; ".join(pair) for pair in both)
+    return evolve(board, console=board.console or writer, port=broken, away=gone)
 
 
 def _measured(
@@ -257,6 +245,21 @@ def _measured(
     return found
 
 
+def _judged(store: Store, boards: Mapping[str, BoardNow], found: LabComparison) -> dict[str, BoardNow]:
+    """The boards with their worse numbers, and the cause of a failed run."""
+    failed = [each.last.run.id for each in boards.values() if each.last is not None and each.last.run.end == "failed"]
+    causes = listing.last_failures(store, failed) if failed else {}
+    return {
+        name: evolve(
+            board,
+            worse=found.worse.get(name, ()),
+            is_judged=name not in found.left,
+            failed_by=causes.get(board.last.run.id) if board.last is not None else None,
+        )
+        for name, board in boards.items()
+    }
+
+
 def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
     """Boards with a recent run -> it has good attempts since then."""
     found: dict[str, bool] = {}
@@ -294,6 +297,7 @@ def _job(seen: JobView, now: dt.datetime) -> JobNow:
 
 
 _MOST_FAILURES: Final = 8
+_MANY: Final = 24  # boards, above which free ones are only named: the screen of a large lab is for the others
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
@@ -308,13 +312,49 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
         found += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
     found.append("")
     if now.boards:
-        rows = [[board.board, _doing(board, now.at), _last(board, now.at)] for board in now.boards]
-        found += table(["board", "now", "last result"], rows, "<<<", room=room)
+        found += _boards(now, room)
     else:
         found.append("no boards: run this in a lab's folder (`lab init` writes one)")
     found += ["", *_failures(now, room), ""]
     found += table(["service", "", ""], [_service(each) for each in now.services], "<<<", room=room)
     return [line for number, line in enumerate(found) if line or number != 1]
+
+
+def _boards(now: LabNow, room: int | None) -> list[str]:
+    """The boards, problems first; free ones of a large lab are only named."""
+    found = [", ".join(f"{count} {name}" for name, count in now.counts.items() if count), ""]
+    ordered, free = now.by_state, list[BoardNow]()
+    if len(ordered) > _MANY:
+        free = [board for board in ordered if _is_idle(board)]
+        ordered = [board for board in ordered if not _is_idle(board)]
+    rows = [[board.board, _shown(board, now.at), _doing(board, now.at), _last(board, now.at)] for board in ordered]
+    found += table(["board", "state", "now", "last result"], rows, "<<<<", room=room) if rows else []
+    if free:
+        found += [
+            "",
+            *table(["", ""], [[f"{len(free)} free", ", ".join(board.board for board in free)]], "<<", room=room)[1:],
+        ]
+    left = [board.board for board in now.boards if not board.is_judged]
+    if left:
+        found += [
+            "",
+            doubtful(
+                f"not compared with earlier runs yet: {len(left)} boards; `lab results show RUN` compares one run"
+            ),
+        ]
+    return found
+
+
+def _is_idle(board: BoardNow) -> bool:
+    return board.state.name == "free" and not (board.failures or _suspect(board))
+
+
+def _shown(board: BoardNow, at: dt.datetime) -> str:
+    """The state, its age, and whose fault it is."""
+    state = board.state
+    age = f" {ago((at - state.since).total_seconds())}" if state.since is not None and state.is_problem else ""
+    text = f"{state.name}{age}{f' ({state.fault})' if state.fault else ''}"
+    return bad(text) if state.is_problem else doubtful(text) if state.name == "in maintenance" else text
 
 
 def document(now: LabNow) -> dict[str, Any]:
@@ -341,7 +381,7 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     parts: list[str] = []
     if board.job is not None:
         since = f"{board.job.suites} (job {call(board.job.id)}) for {_since(board.job, at)}"
-        parts.append(bad(f"{since}: its process is gone") if board.job.died else f"{since}, by {board.job.who}")
+        parts.append(since if board.job.died else f"{since}, by {board.job.who}")
     elif board.console:
         parts.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
     if board.current is not None:
@@ -352,15 +392,27 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
         parts.append(f"ends about {board.job.expected_end:%H:%M} UTC")
     if board.waiting:
         parts.append(f"{board.waiting} waiting")
-    parts += [bad(hold.described) if hold.kind == QUARANTINE else doubtful(hold.described) for hold in board.holds]
-    if board.health is not None and board.health.troubled and not any(h.kind == QUARANTINE for h in board.holds):
-        why = f"{board.health.state}: {board.health.gravest}"
-        parts.append(bad(why) if board.health.state == "bad" else doubtful(why))
+    parts += [doubtful(hold.described) for hold in board.holds if hold.described != board.state.cause]
+    if _suspect(board) and board.health is not None:
+        parts.append(doubtful(f"{board.health.state}: {board.health.gravest}"))
     if board.place:
         parts.append(f"place held by {board.place}")
-    if board.port:
-        parts.append(bad(board.port))
-    return _joined(parts or ["free"])
+    state = board.state
+    if (state.is_problem or state.name == "in maintenance") and state.cause:
+        parts.insert(0, bad(state.cause) if state.is_problem else doubtful(state.cause))
+    parts += [bad(each) for each in (board.port, board.away) if each and each != state.cause]
+    return _joined(parts or ["-"])
+
+
+def _suspect(board: BoardNow) -> bool:
+    """True if checks or failures speak against a board that is not out for it."""
+    health = board.health
+    return (
+        health is not None
+        and health.troubled
+        and board.state.cause != f"{health.state}: {health.gravest}"
+        and not any(hold.kind == QUARANTINE for hold in board.holds)
+    )
 
 
 def _last(board: BoardNow, at: dt.datetime) -> str:
@@ -369,7 +421,7 @@ def _last(board: BoardNow, at: dt.datetime) -> str:
     run = board.last.run
     good, failed = board.last.good, board.last.failed
     end = run.finished_at or run.started_at
-    state = doubtful("killed") if run.status == "running" else status(run)
+    state = end_of(run)
     share = f" {good}/{good + failed}"
     counted = doubtful(share) if failed else share
     return f"{run.id} {run.kind} {run.release} " + state + counted + f", {ago((at - end).total_seconds())} ago"
@@ -419,7 +471,13 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "health": None if board.health is None else {"state": board.health.state, "reasons": [*board.health.reasons]},
         "console": board.console,
         "place": board.place,
-        "port": board.port,
+        "port": "; ".join(filter(None, (board.port, board.away))),
+        "state": board.state.name,
+        "cause": board.state.cause,
+        "fault": board.state.fault,
+        "state_since": board.state.since.isoformat() if board.state.since else None,
+        "worse": [plain_document(number) for number in board.worse],
+        "is_judged": board.is_judged,
         "current": _run(board.current),
         "last": _run(board.last),
         "failures": dict(board.failures),

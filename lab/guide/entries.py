@@ -20,7 +20,7 @@ class EntryProvenance:
         excerpt: the lines that the number was read from; empty where there are none.
         note: a reason for care, or the number's own value if the printed one mixes two.
         is_broken: the run failed, the number is no result.
-        is_simulated: no real board gave it.
+        is_simulated: no real board gave it. incomplete: its run did not complete, as `run 47 did not complete (failed)`.
     """
 
     source: str
@@ -32,6 +32,7 @@ class EntryProvenance:
     note: str = ""
     is_broken: bool = False
     is_simulated: bool = False
+    incomplete: str = ""
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from attrs import define, field
@@ -92,9 +93,9 @@ def _written(release: GuideRelease) -> _Writer:
     writer.lines.append("")
     writer.rubric("Read This First")
     writer.lines += [*_READ_FIRST, ""]
-    simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
-    if simulated:
-        writer.lines += [".. warning::", "", f"   {escaped(_simulated(simulated))}", ""]
+    warnings = _warnings(release)
+    for text in warnings:
+        writer.lines += [".. warning::", "", f"   {escaped(text)}", ""]
     if release.modules:
         writer.modules(release.modules)
     about = layout.load().about
@@ -107,12 +108,20 @@ def _written(release: GuideRelease) -> _Writer:
         following = composed[number + 1].chapter[:1] if number + 1 < len(composed) else ()
         if following != chapter[:1]:
             statements = release.conditions.get(chapter[0] if chapter else "", ())
-            writer.conditions((*statements, *([_simulated(simulated)] if simulated else [])))
+            writer.conditions((*statements, *warnings))
     return writer
 
 
-def _simulated(boards: Sequence[str]) -> str:
-    return f"Simulated, and no measurement of a real board: all numbers of {', '.join(boards)}."
+def _warnings(release: GuideRelease) -> list[str]:
+    """Sentences on numbers of simulated boards and of runs that did not complete."""
+    boards = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
+    found = [f"Simulated, and no measurement of a real board: all numbers of {', '.join(boards)}."] if boards else []
+    counts = Counter(
+        (entry.board, entry.evidence.incomplete) for entry in release.entries if entry.evidence.incomplete
+    )
+    for (board, why), count in sorted(counts.items()):
+        found.append(f"Incomplete, since {why}: {count} number{'s' * (count > 1)} of {board}.")
+    return found
 
 
 def _csv(cells: Sequence[str]) -> str:

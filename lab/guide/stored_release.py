@@ -48,7 +48,7 @@ def open_existing(url: str | None) -> Store:
 def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     """Collect the numbers of some boards in a release.
 
-    Measured numbers go before published ones, newer ones before older ones. Rejected runs do not count, and neither do
+    Measured numbers go before published ones, those of completed runs before others, newer ones before older ones. Rejected runs do not count, and neither do
     numbers with a failed cycle; `failed` names their runs.
 
     Args:
@@ -221,7 +221,8 @@ def _entries(store: Store, own: Sequence[Run], board: str) -> tuple[list[GuideEn
     found: dict[object, GuideEntry] = {}
     published = [run for run in own if run.kind == PUBLISHED]
     runs = [measured(store, run) for run in own if run.kind != PUBLISHED]
-    candidates = [e for run, _ in runs for e in _measured(store, run, board)]
+    whole_first = sorted(runs, key=lambda pair: bool(incomplete(pair[0].run)))
+    candidates = [e for run, _ in whole_first for e in _measured(store, run, board)]
     candidates += [e for run in published for e in _published(store, run, board)]
     for entry in candidates:
         place = entry.origin if not entry.metric else None
@@ -229,12 +230,17 @@ def _entries(store: Store, own: Sequence[Run], board: str) -> tuple[list[GuideEn
     return list(found.values()), [text for _, failed in runs for text in failed]
 
 
+def incomplete(run: Run) -> str:
+    """The remark on numbers of a run that did not complete; else empty."""
+    return "" if run.status == "completed" else f"run {run.id} did not complete ({run.status})"
+
+
 def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
     for measurement in run.measurements:
         summary = summarise(measurement.samples)
         attempts = attempts_of(run.attempts, measurement)
         name = guide_name(measurement.metric.name, measurement.params, run.run.board_type)
-        note = "virtual board; " * run.virtual + ", ".join(sorted(measurement.flags))
+        about = ("virtual board" * run.virtual, incomplete(run.run), ", ".join(sorted(measurement.flags)))
         yield GuideEntry(
             board=board,
             metric=name.metric,
@@ -249,8 +255,9 @@ def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
                 uncertainty=summary.uncertainty,
                 values=tuple(sample.value for sample in measurement.samples),
                 excerpt=_excerpt(store, attempts, measurement),
-                note=note.strip("; "),
+                note="; ".join(filter(None, about)),
                 is_simulated=run.virtual,
+                incomplete=incomplete(run.run),
             ),
         )
 
@@ -465,6 +472,6 @@ def _measured_points(
         if name.metric == metric:
             summary = summarise(measurement.samples)
             values = [sample.value for sample in measurement.samples]
-            bounds = (min(values), max(values)) if len(values) > 1 else (None, None)
-            point = TrendPoint(release, summary.mean, *bounds)
+            low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+            point = TrendPoint(release, summary.mean, low, high, incomplete(run))
             yield PublishedPoint(board, boards.product_of(run.board_type), name.params, point)

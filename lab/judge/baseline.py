@@ -66,6 +66,7 @@ class JudgedRun:
         is_accepted: a person accepted its numbers.
         missing: numbers of the compared runs that this one lacks, with their last averages.
         rates: how often its board failed, by parameters, beside the compared runs.
+        releases: of the compared runs, the oldest first.
     """
 
     head: RunHead
@@ -74,6 +75,13 @@ class JudgedRun:
     is_accepted: bool = False
     missing: tuple[Average, ...] = ()
     rates: tuple[tuple[Mapping[str, str], RateChange], ...] = ()
+    releases: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """The baseline with its releases: `the last accepted runs (11.00, 11.01)`."""
+        named = any(release in self.against for release in self.releases)
+        return self.against if named or not self.releases else f"{self.against} ({', '.join(self.releases)})"
 
     def of(self, verdict: Verdict) -> list[JudgedNumber]:
         """The numbers with this verdict."""
@@ -212,7 +220,8 @@ def judge(
     had = [average for each in last for average in found.get(each.id, ())]
     flows = flows_of(average for each in wanted[-most:] for average in found.get(each.id, ()))
     explained = tuple(_explained(number, flows) for number in numbers)
-    return JudgedRun(head, against, explained, missing=_missing(own, had, model))
+    releases = tuple(dict.fromkeys(each.release for each in wanted[-model.history.window :]))
+    return JudgedRun(head, against, explained, missing=_missing(own, had, model), releases=releases)
 
 
 def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:

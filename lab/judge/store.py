@@ -163,7 +163,7 @@ def read_verdicts(
     at = at or utc_now()
     with store._read() as session:
         rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-        reviews, mutes, latest = newest_reviews(session), _mutes(session), _latest(session, rows)
+        reviews, mutes, latest = newest_reviews(session), mutes_of(session), _latest(session, rows)
         return [_verdict(row, reviews, mutes, latest, at) for row in rows]
 
 
@@ -221,14 +221,14 @@ def mute(
 def mutes(store: Store) -> list[Mute]:
     """All mutes, also those that have ended, the oldest first."""
     with store._read() as session:
-        return _mutes(session)
+        return mutes_of(session)
 
 
 def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[StoredVerdict]:
     """The verdicts with these ids in order, as of an instant."""
     wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
     rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-    decided, muted = newest_reviews(session), _mutes(session)
+    decided, muted = newest_reviews(session), mutes_of(session)
     found = {row.id: _verdict(row, decided, muted, _latest(session, rows), at) for row in rows}
     return [found[one] for one in ids if one in found]
 
@@ -239,7 +239,8 @@ def newest_reviews(session: Session) -> dict[int, Review]:
     return {row.run_id: _review(row) for row in session.scalars(select(ReviewRow).where(ReviewRow.id.in_(newest)))}
 
 
-def _mutes(session: Session) -> list[Mute]:
+def mutes_of(session: Session) -> list[Mute]:
+    """All mutes, the oldest first."""
     return [_mute(row) for row in session.scalars(select(MuteRow).order_by(MuteRow.id))]
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError, LabStableError
+from lab.judge.latest import WorseNumber, described, worse_of_run
 from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
@@ -35,6 +36,7 @@ class VerdictSummary:
         changes: the unmuted ones. muted: number of muted changes.
         failed: number of failed cycles of a run without a good one; 0: some were good.
         others: other outcomes by label -> their count. needs: runs that numbers without a history need.
+        worse: numbers that are worse than in the runs before, see `lab.judge.latest`.
     """
 
     run: Run
@@ -43,6 +45,7 @@ class VerdictSummary:
     others: Mapping[str, int]
     needs: str = ""
     failed: int = 0
+    worse: tuple[WorseNumber, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -56,6 +59,8 @@ class VerdictSummary:
         found += [_counted(outcome, counts[outcome]) for outcome in _WEIGHTS if counts[outcome]]
         if found:
             text = "; ".join(found)
+        elif self.worse:
+            text = f"worse, but not confirmed by a history{f' ({self.needs})' if self.needs else ''}: {described(self.worse)}"
         elif self.muted or _UNCHANGED in self.others:
             text = "Nothing moved"
         else:
@@ -80,7 +85,8 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     verdicts = verdicts_with(store, run_id)
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
     began = {run.id: Began(run.id, run.started_at, run.release) for run in runs}
-    return summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
+    made = summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
+    return evolve(made, worse=worse_of_run(store, run_id))
 
 
 def failed_cycles(store: Store, run_id: int) -> int:

@@ -372,7 +372,7 @@ _BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}
 NOT_MEASURED: Final = "not measured"
 UNCHANGED: Final = "unchanged"
 UNCOMPARED: Final = "with nothing to compare"
-WORDS: Final = ("worse", "better", UNCOMPARED, UNCHANGED, "not comparable", NOT_MEASURED)
+WORDS: Final = ("worse", NOT_MEASURED, "not comparable", "better", UNCOMPARED, UNCHANGED)  # in the order of a sentence
 _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
@@ -471,7 +471,7 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
     new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
     by_word = _by_word(counts, same) | ({NOT_MEASURED: len(judged.missing)} if judged.missing else {})
     return ComparisonView(
-        against=judged.against,
+        against=judged.base,
         line=line(by_word),
         counts=by_word,
         rows=tuple(_comparison_row(each, names) for each in reported),
@@ -487,7 +487,7 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
 def line(counts: Mapping[str, int]) -> str:
     """The counts as a sentence, always in the same order.
 
-    E.g. `2 worse, 96 unchanged, 3 not measured`.
+    E.g. `2 worse, 3 not measured, 96 unchanged`.
     """
     return ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word)) or "no numbers"
 

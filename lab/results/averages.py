@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 from sqlalchemy import Double, Executable, Select, Text, case, func, select, type_coerce
@@ -16,6 +16,8 @@ from lab.results import rows as results_rows
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow, SampleRow
 from lab.results.records import PUBLISHED
 from lab.results.store import Store
+
+_COMPLETED: Final = "completed"
 
 
 @frozen
@@ -114,7 +116,11 @@ def last_details(run_ids: Sequence[int]) -> Executable:
 
 @frozen
 class AveragePoint:
-    """The average of a metric in a run."""
+    """The average of a metric in a run.
+
+    Attributes:
+        status: of the run; the number is whole only where it was completed.
+    """
 
     run_id: int
     board_type: str
@@ -122,6 +128,13 @@ class AveragePoint:
     release: str
     started_at: dt.datetime
     average: Average
+    status: str = _COMPLETED
+
+    @property
+    def incomplete(self) -> str:
+        """`of a run that was interrupted`; empty: the run was completed."""
+        ends = {"interrupted": "was interrupted", "failed": "failed", "running": "goes on, or was killed"}
+        return "" if self.status == _COMPLETED else f"of a run that {ends.get(self.status, self.status)}"
 
 
 def metrics(store: Store) -> list[tuple[str, str, str]]:
@@ -143,9 +156,9 @@ def points(store: Store, metric: str, board: str = "", board_type: str = "", run
         heads = {
             row.id: row
             for row in session.execute(
-                select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.release, RunRow.started_at).where(
-                    RunRow.id.in_(ids)
-                )
+                select(
+                    RunRow.id, RunRow.board_type, RunRow.board, RunRow.release, RunRow.started_at, RunRow.status
+                ).where(RunRow.id.in_(ids))
             )
         }
         definitions = {
@@ -154,7 +167,7 @@ def points(store: Store, metric: str, board: str = "", board_type: str = "", run
         }
         rows = session.execute(query(ids).where(MeasurementRow.metric == metric)).all()
     found = [
-        AveragePoint(head.id, head.board_type, head.board, head.release, head.started_at, average)
+        AveragePoint(head.id, head.board_type, head.board, head.release, head.started_at, average, head.status)
         for average in averages(rows, definitions)
         for head in [heads[average.run_id]]
     ]

@@ -62,7 +62,16 @@ def head_lines(run: Overview) -> list[str]:
 
 def status(run: Run) -> str:
     """Format the run's status; highlight bad ones."""
-    return {"failed": bad, "interrupted": doubtful}.get(run.status, str)(run.status)
+    return _status(run.status)
+
+
+def end(run: Run) -> str:
+    """Format the status of a run that does not go on; highlight bad ones."""
+    return _status(run.end)
+
+
+def _status(word: str) -> str:
+    return {"failed": bad, "interrupted": doubtful, "killed": doubtful}.get(word, str)(word)
 
 
 def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> list[str]:

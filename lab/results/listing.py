@@ -144,6 +144,24 @@ def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
         return {(board, outcome): count for board, outcome, count in session.execute(query)}
 
 
+@frozen
+class FailedAttempt:
+    """The outcome of a failed attempt, by whose fault, and its message."""
+
+    outcome: str
+    fault: str
+    message: str
+
+
+def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAttempt]:
+    """The last failed attempt of each of these runs, by run."""
+    last = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome != OK)
+    columns = (AttemptRow.run_id, AttemptRow.outcome, AttemptRow.fault, AttemptRow.message)
+    with store._read() as session:
+        rows = session.execute(select(*columns).where(AttemptRow.id.in_(last.group_by(AttemptRow.run_id))))
+        return {run: FailedAttempt(outcome, fault or "", message or "") for run, outcome, fault, message in rows}
+
+
 def known(store: Store, column: str) -> list[str]:
     """The values that runs have: of `board`, `board_type`, `release` or `kind`."""
     wanted: InstrumentedAttribute[str] = getattr(RunRow, column)

@@ -179,6 +179,11 @@ class Run:
     finished_at: dt.datetime | None
     job_id: int | None = None
 
+    @property
+    def end(self) -> str:
+        """The status of a run that does not go on; `killed`: nothing ended it."""
+        return "killed" if self.status == "running" else self.status
+
 
 @frozen
 class RunContents:

@@ -129,7 +129,7 @@ def board_router(site: Site) -> APIRouter:
 
     @routes.get("/wall")
     def tiles() -> list[dict[str, Any]]:
-        """The wall: a tile for each board, what needs a person first."""
+        """The wall: a tile for each board, problems first."""
         seen = site.seen()
         return [text.plain_document(tile) for tile in wall.tiles(seen.lab, seen.lines, sparks=seen.sparks)]
 
@@ -200,6 +200,7 @@ def _point(point: AveragePoint) -> dict[str, Any]:
         "board": point.board,
         "release": point.release,
         "started_at": point.started_at.isoformat(),
+        "status": point.status,
         "params": dict(average.params),
         "version": average.metric.version,
         "unit": average.metric.unit,

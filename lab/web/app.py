@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -54,6 +53,7 @@ def create(
     """
     access = access or Access(open=True)
     renderer, consoles = Renderer(), LiveConsoles(site.runtime)
+    parts = pages.WallParts(site, renderer)
     judge = releasepages.background_judge(site, renderer)
 
     @contextlib.asynccontextmanager
@@ -66,7 +66,7 @@ def create(
             judge.end()
 
     app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json", lifespan=serves)
-    app.include_router(pages.router(site, renderer))
+    app.include_router(pages.router(site, renderer, parts))
     app.include_router(pages.file_router(site))
     app.include_router(api.router(site))
     app.include_router(api.board_router(site))
@@ -83,8 +83,7 @@ def create(
         streams.tail_router(site, renderer),
     ):
         app.include_router(router)
-    wall = functools.partial(pages.wall_part, site, renderer)
-    app.include_router(streams.router(consoles, wall, lambda board: pages.type_of(site, board)))
+    app.include_router(streams.router(consoles, parts.of, lambda board: pages.type_of(site, board)))
     app.include_router(rails.router(LiveRails(site.runtime)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 

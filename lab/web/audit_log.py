@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import reservations
-from lab.farm.status import BoardNow
+from lab.farm.board_state import BoardNow
 from lab.http.access import WINDOW_S, Window, origin
 from lab.results.audit import Act, Audit, Entry, as_csv, document
 from lab.results.records import LAST_ID

@@ -31,7 +31,8 @@ class History:
     """A series of runs.
 
     Attributes:
-        now: the last average with its ±. changes: what the judge called.
+        now: the last average with its ±, of a completed run where there is one. changes: what the judge called.
+        incomplete: runs that did not complete, e.g. `run 47: of a run that was interrupted`.
     """
 
     title: str
@@ -39,6 +40,7 @@ class History:
     runs: int
     changes: tuple[str, ...]
     chart: LineChart
+    incomplete: tuple[tuple[int, str], ...] = ()
 
 
 def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[History]:
@@ -89,15 +91,22 @@ def _history(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> Hist
         least=_LEAST_RANGE,
         changes=[(at, changes[point.run_id]) for at, point in enumerate(points) if point.run_id in changes],
     )
+    now = next((point for point in reversed(points) if not point.incomplete), points[-1])
     return History(
-        title, _value_text(points[-1]), len(points), tuple(each.text for each in chart.panels[0].changes), chart
+        title,
+        f"{_value_text(now)}{f', {now.incomplete}' if now.incomplete else ''}",
+        len(points),
+        tuple(each.text for each in chart.panels[0].changes),
+        chart,
+        tuple((point.run_id, point.incomplete) for point in points if point.incomplete),
     )
 
 
 def _point(at: int, point: AveragePoint) -> LinePoint:
     value, about = point.average.value, point.average.uncertainty
     text = f"run {point.run_id}, {point.release}: {_value_text(point)}"
-    return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run_id}")
+    text += f", {point.incomplete}" if point.incomplete else ""
+    return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run_id}", bool(point.incomplete))
 
 
 def _value_text(point: AveragePoint) -> str:

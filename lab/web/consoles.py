@@ -20,6 +20,7 @@ from typing import Final
 from attrs import define, evolve, field, frozen
 
 from lab import boards
+from lab.benchmarks.boot.records import ENDS
 from lab.console.client import ConsoleClient
 from lab.console.lookup import attached, last_events, last_lines
 from lab.console.model import Chunk, Event, Moment
@@ -79,6 +80,7 @@ class ConsoleParser:
     """Converts a port's output to text with stamps and moments."""
 
     finder: MomentFinder
+    _boot: set[str] = field(factory=set, init=False)  # names of the last boot's moments
     _text: LiveText = field(factory=LiveText, init=False)
     _begun_ns: int | None = field(default=None, init=False)  # of the line that is open
 
@@ -93,7 +95,7 @@ class ConsoleParser:
 
     def moments(self, received: Event) -> list[tuple[Moment, int]]:
         """The moments of an event, without its text."""
-        found = self.finder.feed(received)
+        found = [each for each in self.finder.feed(received) if self._is_of_a_boot(each)]
         if not isinstance(received, Chunk):
             return []
         newline, open_ns = received.data.find(b"\n"), self._begun_ns or received.t_ns
@@ -106,6 +108,15 @@ class ConsoleParser:
         else:
             self._begun_ns = open_ns if newline < 0 else received.t_ns
         return lines
+
+    def _is_of_a_boot(self, moment: Moment) -> bool:
+        """False for a prompt without a boot before it: somebody pressed Enter."""
+        if moment.name in ENDS and (not self._boot or moment.name in self._boot):
+            return False
+        if moment.name in self._boot:
+            self._boot.clear()
+        self._boot.add(moment.name)
+        return True
 
 
 def recorded_text(data: bytes, events: Iterable[Event]) -> ConsoleText:

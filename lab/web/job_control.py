@@ -26,7 +26,7 @@ from fastapi.responses import PlainTextResponse, Response
 from lab.console.terminal import LiveText
 from lab.errors import ConfigurationError, LabTransientError
 from lab.farm import lease, reference_board
-from lab.farm.status import BoardNow
+from lab.farm.board_state import BoardNow
 from lab.host.clock import utc_now
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import threading
+from collections import OrderedDict
 from typing import Annotated, Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
+from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.status import BoardNow
+from lab.farm.board_state import BoardNow, counted
 from lab.judge.builds import remarks
 from lab.report import view
 from lab.report.page import render
@@ -35,6 +38,8 @@ from lab.web.site import Site, UncachedPage
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
+TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall's part: at a desk, at a distance
+_PARTS: Final = 64  # filters whose parts are kept
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
 
@@ -58,10 +63,50 @@ class WatchedArtifacts(ArtifactStore):
             raise
 
 
-def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
-    """The part of the wall that follows the lab."""
+@define
+class WallParts:
+    """The parts of the wall that follow the lab, made once for each look and filter.
+
+    While one is made, other viewers get the one before.
+    """
+
+    site: Site
+    renderer: Renderer
+    _made: OrderedDict[tuple[wall.Filter, str], tuple[float, str]] = field(factory=OrderedDict, init=False)
+    _making: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def of(self, request: Request, template: str = "") -> str:
+        """The part that a request asks for.
+
+        Args:
+            template: of TEMPLATES; empty: as the request says.
+        """
+        wanted = _filter(request)
+        key = wanted, template or TEMPLATES["kiosk" in request.query_params]
+        seen = self.site.seen()
+        last = self._made.get(key)
+        if last is not None and last[0] == seen.at_s:
+            return last[1]
+        if not self._making.acquire(blocking=last is None) and last is not None:
+            return last[1]
+        try:
+            shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
+            counts = counted(tile.state for tile in shown)
+            text = self.renderer.text(
+                key[1], tiles=shown, counts=counts, lab=seen.lab, columns=wall.columns(len(shown))
+            )
+            self._made[key] = seen.at_s, text
+            self._made.move_to_end(key)
+            if len(self._made) > _PARTS:
+                self._made.popitem(last=False)
+            return text
+        finally:
+            self._making.release()
+
+
+def _filter(request: Request) -> wall.Filter:
     asked = request.query_params
-    wanted = wall.Filter(
+    return wall.Filter(
         asked.get("board", ""),
         asked.get("type", ""),
         asked.get("release", ""),
@@ -69,9 +114,6 @@ def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
         "failed" in asked,
         request.state.person.name if "mine" in asked else "",
     )
-    seen = site.seen()
-    shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
-    return renderer.text("tiles.html.j2", tiles=shown, counts=wall.counted(shown), lab=seen.lab)
 
 
 def type_of(site: Site, board: str) -> str:
@@ -79,14 +121,20 @@ def type_of(site: Site, board: str) -> str:
     return next((each.board_type for each in site.seen().lab.boards if each.board == board), "")
 
 
-def router(site: Site, renderer: Renderer) -> APIRouter:
+def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     """The pages' addresses."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/")
     def wall_page(request: Request) -> Response:
-        part = Markup(wall_part(site, renderer, request))  # noqa: S704 - of a template that escapes
+        part = Markup(parts.of(request, TEMPLATES[False]))  # noqa: S704 - of a template that escapes
         return renderer.page("wall.html.j2", part=part, asked=dict(request.query_params), query=request.url.query)
+
+    @routes.get("/wall")
+    def kiosk_page(request: Request) -> Response:
+        part = Markup(parts.of(request, TEMPLATES[True]))  # noqa: S704 - of a template that escapes
+        query = "&".join(filter(None, ("kiosk", request.url.query)))
+        return renderer.page("kiosk.html.j2", part=part, query=query)
 
     @routes.get("/boards/{board:path}")
     def board_page(board: Name) -> Response:
@@ -107,14 +155,15 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
         (tile,) = wall.tiles(evolve(found, boards=(now or BoardNow(board),)))
-        port = next((each for each in seen.ports if each.board == board), None)
+        ports = ports_of(seen.ports, board)
         wired, unread = wires(site.home(), tile.board, now.env if now else "")
         return renderer.page(
             "board.html.j2",
             board=now or BoardNow(board),
             tile=tile,
             rows=_rows(runs),
-            port=port,
+            port=ports[0] if ports else None,
+            others=ports[1:],
             trouble=trouble,
             comments=comments,
             line=line,

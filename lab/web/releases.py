@@ -304,6 +304,7 @@ _SIZES: Final = (
 )  # rows, and numbers not measured, of a comment: the first that fits
 _MOVED: Final = ("worse", "better")
 _BOARDS: Final = 8  # of a cause that are named
+_BASES: Final = 4  # releases before that are named
 _RUNS: Final = 5  # with failed attempts that are named
 _TITLES: Final = 3  # numbers of a cause that are named
 _MOST_TEXT: Final = 400  # characters of a cause
@@ -367,7 +368,7 @@ class ComparedRelease:
     def line(self) -> str:
         """The verdict in a line.
 
-        E.g. `3 of 40 attempts failed (kernel_panic 3); 2 worse, 96 unchanged, 12 not measured`.
+        E.g. `3 of 40 attempts failed (kernel_panic 3); 2 worse, 12 not measured, 96 unchanged`.
         """
         return _line(self.runs)
 
@@ -396,8 +397,18 @@ class ComparedRelease:
         """The name of the other release."""
         if self.against:
             return f"release {self.against}"
-        found = {run.document["against"] for run in self.runs if run.document.get("against")}
-        return found.pop() if len(found) == 1 and not self.left else "the release before of each board"
+        found: dict[str, set[str]] = {}
+        for run in self.runs:
+            if run.document.get("against"):
+                found.setdefault(run.document["against"], set()).add(run.head.board)
+        if self.left or not found:
+            return "the release before of each board"
+        if len(found) == 1:
+            return next(iter(found))
+        by_boards = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
+        named = [f"{name} ({len(boards)} board{'s' * (len(boards) > 1)})" for name, boards in by_boards[:_BASES]]
+        more = f" and {len(found) - _BASES} more" if len(found) > _BASES else ""
+        return f"the release before of each board: {', '.join(named)}{more}"
 
     @property
     def failures(self) -> list[tuple[RunHead, str]]:

@@ -18,6 +18,7 @@ from lab.farm import services
 from lab.farm import status as farm_status
 from lab.farm.status import LabNow
 from lab.host.runtime import runtime_dir
+from lab.judge.latest import LatestJudge
 from lab.results import snapshot
 from lab.results.listing import LatestEnded
 from lab.results.revision import revision
@@ -75,6 +76,7 @@ class Site:
     _fresh_s: float = field(default=LOOK_S, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
     _ended: LatestEnded = field(factory=LatestEnded, init=False)
+    _judge: LatestJudge = field(factory=LatestJudge, init=False)
     _results: SharedStore = field(factory=SharedStore, init=False)
     _sparks: Sparks = field(factory=Sparks, init=False)
 
@@ -86,11 +88,20 @@ class Site:
         Raises:
             ConfigurationError: the farm.yaml is wrong.
         """
-        with self._looking:
+        last = self._seen
+        if not self._looking.acquire(blocking=last is None) and last is not None:
+            return last  # while somebody looks, nobody else waits for it
+        try:
             if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
                 began_s = time.monotonic()
                 found = farm_status.look(
-                    self.db, self.farm, self.runtime, self.folder, self._ended, opened=self._results.opened
+                    self.db,
+                    self.farm,
+                    self.runtime,
+                    self.folder,
+                    self._ended,
+                    self._judge,
+                    opened=self._results.opened,
                 )
                 sparks = self._sparks.of(found.boards, self.store)
                 self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))
@@ -98,11 +109,13 @@ class Site:
                 ports = tuple(status.ports) if status else ()
                 self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports), sparks)
             return self._seen
+        finally:
+            self._looking.release()
 
     def refresh(self) -> None:
-        """Drop the current look after a change, for the next page."""
+        """Drop the current look after a change: the next page waits for a new one."""
         with self._looking:
-            self._fresh_s = 0.0
+            self._seen = None
 
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator[Store]:

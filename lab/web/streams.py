@@ -14,7 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.console.lookup import last_events
-from lab.console.status import PortInfo
+from lab.console.status import PortInfo, ports_of
 from lab.errors import ConfigurationError
 from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, boot_starts, earlier_text, parser_of
 from lab.web.rendering import Renderer
@@ -114,7 +114,7 @@ def tail_router(site: Site, renderer: Renderer) -> APIRouter:
     @routes.get("/consoles/{board:path}")
     def tail(board: Annotated[str, Path(max_length=200)]) -> Response:
         seen = site.seen()
-        port = next((each for each in seen.ports if each.board == board), None)
+        port = next(iter(ports_of(seen.ports, board)), None)
         if port is None:
             raise ConfigurationError(f"no console of {board!r} is open; the wall shows the boards that there are")
         board_type = next((each.board_type for each in seen.lab.boards if each.board == board), "")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
 from lab.console.lookup import last_lines
-from lab.console.status import PortStatus
+from lab.console.status import PortStatus, ports_of
 from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
-from lab.farm.status import BoardNow, LabNow, ago
-from lab.jobs.records import call
-from lab.jobs.reservations import QUARANTINE, Hold
+from lab.farm.board_state import PROBLEMS, BoardNow, StateName
+from lab.farm.status import LabNow, ago
+from lab.jobs.reservations import Hold
 from lab.results import listing
 from lab.results.averages import Average
 from lab.results.formatting import label, number
@@ -91,8 +91,6 @@ def spark(boots: Sequence[Average]) -> Spark:
     return Spark(" ".join(points), f"{what}{', ' if what else ''}last {len(values)}: {between} {last.metric.unit}")
 
 
-State = Literal["needs a person", "measures", "held", "waiting", "free"]
-STATES: Final[tuple[State, ...]] = ("needs a person", "measures", "held", "waiting", "free")
 _LONGEST_LINE: Final = 120
 
 
@@ -103,15 +101,16 @@ class Tile:
     Attributes:
         who: holds it; empty: nobody. since: for how long, e.g. `5 min`. doing: suites or the kind of the run.
         run: that goes on, else the last one; None: none. release: of that run.
+        fault: whose the problem is; state_for: how long it lasts; both empty: unknown.
         medium: that was booted last in the run that goes on. good, planned: its cycles; planned is 0 where nobody knows.
-        eta: UTC, e.g. `14:05`. trouble: what needs a person. failed: attempts of 24 h that failed; failure: the class of the last one.
+        eta: UTC, e.g. `14:05`. trouble: the problem, or why it is in maintenance. failed: attempts of 24 h that failed; failure: the class of the last one.
         last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
         spark: its last boot times.
     """
 
     board: str
     board_type: str
-    state: State
+    state: StateName
     who: str = ""
     since: str = ""
     doing: str = ""
@@ -128,6 +127,13 @@ class Tile:
     line: str = ""
     holds: tuple[Hold, ...] = ()
     spark: Spark | None = None
+    fault: str = ""
+    state_for: str = ""
+
+    @property
+    def is_problem(self) -> bool:
+        """True if a person is to look at the board."""
+        return self.state in PROBLEMS
 
     @property
     def share(self) -> int:
@@ -163,54 +169,51 @@ class Filter:
             *(word.rstrip(",") for word in tile.who.split()[:1]),
             *(hold.person for hold in tile.holds),
         }
-        return named and own and (not self.failed or tile.failed > 0 or tile.state == "needs a person")
+        return named and own and (not self.failed or tile.failed > 0 or tile.is_problem)
 
 
 def tiles(
     found: LabNow, lines: Mapping[str, str] = {}, wanted: Filter = Filter(), sparks: Mapping[str, Spark] = {}
 ) -> list[Tile]:
-    """The tiles, what needs a person first, then by name.
+    """The tiles, problems first, then by name.
 
     Args:
         lines: board -> the last line of its console. sparks: board -> its last boot times.
     """
-    made = [_tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.boards]
-    shown = [tile for tile in made if wanted.takes(tile)]
-    return sorted(shown, key=lambda tile: (tile.state != "needs a person", tile.board))
+    made = (_tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.by_state)
+    return [tile for tile in made if wanted.takes(tile)]
 
 
-def counted(shown: Iterable[Tile]) -> dict[State, int]:
-    """The number of tiles in each state."""
-    counts: dict[State, int] = dict.fromkeys(STATES, 0)
-    for tile in shown:
-        counts[tile.state] += 1
-    return counts
+COLUMNS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)  # that kiosk.css knows
+
+
+def columns(tiles: int) -> int:
+    """Columns of a screen with so many tiles, as wide as high."""
+    return next((count for count in COLUMNS if count * count >= tiles), COLUMNS[-1])
 
 
 def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
     """Board -> its console's last line, without control characters."""
     found: dict[str, str] = {}
-    for port in ports:
-        if port.board:
+    for board in dict.fromkeys(port.board for port in ports if port.board):
+        for port in ports_of(ports, board)[:1]:
             try:
                 text = LiveText().feed(last_lines(port.info, 2)).strip()
             except BoardlabError:
                 continue
-            found[port.board] = text.splitlines()[-1][:_LONGEST_LINE] if text else ""
+            found[board] = text.splitlines()[-1][:_LONGEST_LINE] if text else ""
     return found
 
 
 def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> Tile:
     job, run = board.job, board.current or board.last
     good, planned = board.progress
-    troubles = [board.port] if board.port else []
-    troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
-    troubles += [f"bad: {board.health.gravest}"] if board.health is not None and board.health.state == "bad" else []
-    troubles += [f"run {board.last.run.id} {board.last.run.status}"] if _ended_badly(board) and board.last else []
+    state = board.state
+    explains = state.is_problem or state.name == "in maintenance"
     return Tile(
         board=board.board,
         board_type=board.board_type,
-        state=_state(board, troubles),
+        state=state.name,
         who=job.who if job is not None else board.console or (f"{board.place} (labgrid)" if board.place else ""),
         since=ago((at - job.since).total_seconds()) if job is not None else "",
         doing=job.suites if job is not None else board.current.run.kind if board.current else "",
@@ -220,28 +223,16 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         good=good,
         planned=planned,
         eta=f"{job.expected_end:%H:%M}" if job is not None and job.expected_end is not None else "",
-        trouble="; ".join(troubles),
+        trouble=state.cause if explains else "",
         failed=sum(board.failures.values()),
         failure=next(iter(board.failures), ""),
         last=_last(board.last, at),
         line=line,
-        holds=tuple(hold for hold in board.holds if hold.kind != QUARANTINE),  # which is among the troubles
+        holds=tuple(hold for hold in board.holds if not explains or hold.described != state.cause),
         spark=spark,
+        fault=state.fault,
+        state_for=ago((at - state.since).total_seconds()) if explains and state.since is not None else "",
     )
-
-
-def _state(board: BoardNow, troubles: Sequence[str]) -> State:
-    if troubles:
-        return "needs a person"
-    if board.current is not None:
-        return "measures"
-    if board.job is not None or board.console or board.holds or board.place:
-        return "held"
-    return "waiting" if board.waiting else "free"
-
-
-def _ended_badly(board: BoardNow) -> bool:
-    return board.last is not None and board.current is None and board.last.run.status in {"failed", "running"}
 
 
 def _medium(run: ListedRun | None) -> str:
@@ -254,7 +245,6 @@ def _last(listed: ListedRun | None, at: dt.datetime) -> str:
         return ""
     run = listed.run
     end = run.finished_at or run.started_at
-    status = "killed" if run.status == "running" else run.status
     return (
-        f"run {run.id}, {run.kind}: {status}, {listed.good} of {listed.tried}, {ago((at - end).total_seconds())} ago"
+        f"run {run.id}, {run.kind}: {run.end}, {listed.good} of {listed.tried}, {ago((at - end).total_seconds())} ago"
     )

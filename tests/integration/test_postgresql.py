@@ -20,9 +20,9 @@ from support.recorded_run import record
 from support.store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
 
 from exporters.results import ResultsReader
-from exporters.verdicts import Reference
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
+from lab.judge.latest import Reference
 from lab.judge.store import review
 from lab.results import Store, open_store
 from lab.results.snapshot import watch

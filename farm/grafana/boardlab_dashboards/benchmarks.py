@@ -9,7 +9,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from boardlab_dashboards.changes import changed, regressed
 from boardlab_dashboards.panels import Column, lines, rows, top
-from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, query_variable, regressions, to
+from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, query_variable, to
 
 _OWN: Final = "job, instance, board_type, kind, version, stat"
 # Ending of a family's name -> Grafana's unit; other endings are plain numbers. A metric has one of them.
@@ -47,7 +47,6 @@ def build() -> builders.Dashboard:
         single=True,
     )
     made.with_variable(names.regex("/boardlab_(.+)_samples/"))
-    made.annotation(regressions())
     to_board = ("Board ${__value.text}", to("board", board="${__value.text}"))
     columns = (
         Column("board", "Board", 260, link=to_board),

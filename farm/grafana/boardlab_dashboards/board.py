@@ -8,8 +8,8 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 
-from boardlab_dashboards.changes import MINE, changed, undecided
-from boardlab_dashboards.overview import FAILED, since
+from boardlab_dashboards.changes import changed, undecided
+from boardlab_dashboards.overview import FAILED, since, success_age
 from boardlab_dashboards.panels import Column, bars, lines, number, rows
 from boardlab_dashboards.parts import (
     BOARD,
@@ -23,7 +23,7 @@ from boardlab_dashboards.parts import (
     regressions,
     to,
 )
-from boardlab_dashboards.thresholds import GREEN, NONE_IS_GOOD, ORANGE, RED, texts, thresholds
+from boardlab_dashboards.thresholds import GREEN, NEVER, NONE_IS_GOOD, ORANGE, RED, texts, thresholds
 
 _NONE: Final = texts({"0": ("none", GREEN)})
 
@@ -62,9 +62,9 @@ def build() -> builders.Dashboard:
         ),
         number(
             "Regressions",
-            "Numbers that are worse in the newest release than in the one before.",
+            "Numbers of its latest runs that are worse than in the last accepted runs or the release before, and wait for a decision.",
             "none",
-            (f"sum(boardlab_release_regression{{{MINE}}})", ""),
+            (f"sum(boardlab_board_worse_numbers{{{BOARD}}})", ""),
             look=NONE_IS_GOOD,
             mappings=_NONE,
         ),
@@ -89,9 +89,10 @@ def build() -> builders.Dashboard:
             "Since the last success",
             "Of any run.",
             "s",
-            (f"time() - max(boardlab_last_success_timestamp_seconds{{{BOARD}}})", ""),
+            (f"min({success_age(BOARD, 'board, board_type')})", ""),
             look=thresholds(GREEN, (8 * 86400, ORANGE), (15 * 86400, RED)),
-            nothing="never",
+            mappings=NEVER,
+            nothing="no such board",
         ),
         number(
             "Flagged samples",

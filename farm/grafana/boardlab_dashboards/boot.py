@@ -5,13 +5,12 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as builders
 
 from boardlab_dashboards.panels import Column, bars, buckets, lines, rows, top
-from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, regressions, to
+from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, to
 
 
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard("boot", "boardlab: boot time", "From Starting kernel to the Linux prompt.", FOR_BOARDS)
-    made.annotation(regressions())
     boot, cycles = "boardlab_boot_duration_seconds", "boardlab_boot_cycle_duration_seconds"
     by = "max by (board, medium, release, init)"
     series = "{{board}} {{release}} {{init}}"

@@ -6,7 +6,7 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.changes import MINE, regressed, undecided
+from boardlab_dashboards.changes import regressed, undecided
 from boardlab_dashboards.panels import Column, lines, number, rows, top
 from boardlab_dashboards.parts import (
     BOARD,
@@ -17,12 +17,24 @@ from boardlab_dashboards.parts import (
     RUNBOOK,
     dashboard,
     filled,
-    regressions,
     to,
 )
-from boardlab_dashboards.thresholds import ANY_IS_BAD, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
+from boardlab_dashboards.thresholds import (
+    ANY_IS_BAD,
+    GREEN,
+    NEVER,
+    NEVER_S,
+    NONE_IS_GOOD,
+    ORANGE,
+    PLAIN_TEXT,
+    RED,
+    STATES,
+    texts,
+    thresholds,
+)
 
 FAILED: Final = 'outcome!="ok"'
+_PROBLEM: Final = f'{BOARD},state=~"needs a person|failed|worse|away"'
 _SCHEDULED: Final = f'{HOST},board=~"$board"'
 _NONE: Final = texts({"0": ("none", GREEN)})
 _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
@@ -39,12 +51,21 @@ def since(period: str, selected: str, by: str = "") -> str:
     return f"(sum {by}({series}) - ({before} or 0 * sum {by}({series})))"
 
 
+def success_age(selected: str, by: str) -> str:
+    """Seconds since the last success; NEVER_S of what has ended or has a state, but no success."""
+    success = f"max by ({by}) (boardlab_last_success_timestamp_seconds{{{selected}}})"
+    ended = f"max by ({by}) (boardlab_last_completion_timestamp_seconds{{{selected}}})"
+    known = f"max by (board, board_type) (boardlab_board_state{{{selected}}})"
+    of_board = f"max by (board, board_type) (boardlab_last_completion_timestamp_seconds{{{selected}}})"
+    found = f"(time() - {success}) or (0 * ({ended} unless {success}) + {NEVER_S:.0f})"
+    return f"({found} or (0 * ({known} unless {of_board}) + {NEVER_S:.0f}))"
+
+
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard(
         "overview", "boardlab: farm overview", "Failures, regressions, missing and late results.", FOR_BOARDS
     )
-    made.annotation(regressions())
     alerts = 'ALERTS{alertname=~"Boardlab.+",alertstate="firing",job=~"$job|",instance=~"$instance|",board=~"$board|"}'
     what = (
         '"what", " ", "device", "port", "outcome", "schedule", "collector", "metric", "pdu", "outlet", "rail", "what"'
@@ -73,9 +94,9 @@ def build() -> builders.Dashboard:
         ),
         number(
             "Regressions",
-            "Numbers that are worse in a board's newest release than in the one before.",
+            "Numbers of boards' latest runs that are worse than in the last accepted runs or the release before, and wait for a decision.",
             "none",
-            (f"sum(boardlab_release_regression{{{MINE}}})", ""),
+            (f"sum(boardlab_board_worse_numbers{{{BOARD}}})", ""),
             look=NONE_IS_GOOD,
             mappings=_NONE,
             span=6,
@@ -118,12 +139,29 @@ def build() -> builders.Dashboard:
             span=6,
         ),
         number(
-            "To decide",
-            "Undecided changes that the judge of histories calls a regression.",
+            "Boards with a problem",
+            "Boards that need a person, failed, are worse or away, as on the wall and in lab status.",
             "none",
-            (f'count(boardlab_verdict_change{{{BOARD},outcome="regression"}})', ""),
+            (f"count(boardlab_board_state{{{_PROBLEM}}}) or 0 * count(boardlab_board_state{{{BOARD}}})", ""),
             look=NONE_IS_GOOD,
+            mappings=_NONE,
             span=6,
+        ),
+        rows(
+            "Boards with a problem, by cause",
+            "The state of each, the same as on the wall and in lab status, and for how long.",
+            (
+                Column("board", "Board", 230, link=_BOARD),
+                Column("state", "State", 140, mappings=STATES),
+                Column("cause", "Cause"),
+                Column("Value", "For", 110, "s", decimals=0),
+            ),
+            f"max by (board, state, cause) (boardlab_board_state_info{{{_PROBLEM}}})"
+            f" * on (board) group_left () (time() - max by (board) (boardlab_board_state_since_timestamp_seconds{{{BOARD}}}))"
+            f" or max by (board, state, cause) (boardlab_board_state_info{{{_PROBLEM}}}) * 0",
+            by=[("State", False), ("For", True)],
+            nothing="no board has a problem",
+            height=6,
         ),
         rows(
             "Needs action",
@@ -170,7 +208,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Since the last success",
-            "Of each board and kind of run: the 50 longest ago. Orange: no such run of any release in eight days; red: in fifteen.",
+            "Of each board and kind of run: the 50 longest ago, those without any first. Orange: no such run of any release in eight days; red: in fifteen.",
             (
                 Column("board", "Board", 0, link=_BOARD),
                 Column("board_type", "Type", 160),
@@ -181,10 +219,11 @@ def build() -> builders.Dashboard:
                     160,
                     "s",
                     thresholds(PLAIN_TEXT, (8 * 86400, ORANGE), (15 * 86400, RED)),
+                    NEVER,
                     decimals=1,
                 ),
             ),
-            f"topk(50, time() - max by (board, board_type, kind) (boardlab_last_success_timestamp_seconds{{{BOARD}}}))",
+            f"topk(50, {success_age(BOARD, 'board, board_type, kind')})",
             by=[("Ago", True)],
             nothing="no run has completed yet",
         ),

@@ -18,11 +18,12 @@ BOARD: Final = f'{HOST},board_type=~"$board_type",board=~"$board"'
 NUMBER: Final = f'{BOARD},release=~"$release",medium=~"$medium"'
 DOCS: Final = DOCUMENTS  # `lab farm files` writes another host's into the JSON
 _ALL: Final = models.VariableOption(text="All", value="$__all", selected=True)
+_KNOWN: Final = '__name__=~"boardlab_attempts_total|boardlab_board_state"'  # also boards without a run
 _LABELS: Final = {
     "job": ("Job", "boardlab_collector_up", ".+"),
     "instance": ("Instance", 'boardlab_collector_up{job=~"$job"}', ".+"),
-    "board_type": ("Board type", f"boardlab_attempts_total{{{HOST}}}", ".+"),
-    "board": ("Board", f'boardlab_attempts_total{{{HOST},board_type=~"$board_type"}}', ".+"),
+    "board_type": ("Board type", f"{{{_KNOWN},{HOST}}}", ".+"),
+    "board": ("Board", f'{{{_KNOWN},{HOST},board_type=~"$board_type"}}', ".+"),
     "release": ("Release", f"boardlab_attempts_total{{{BOARD}}}", ".+"),
     "medium": ("Medium", f"boardlab_attempts_total{{{BOARD}}}", ".*"),
 }

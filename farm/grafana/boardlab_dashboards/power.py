@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as builders
 
 from boardlab_dashboards.panels import Column, bars, buckets, lines, rows, top
-from boardlab_dashboards.parts import FOR_BOARDS, HOST, NUMBER, dashboard, filled, regressions, to
+from boardlab_dashboards.parts import FOR_BOARDS, HOST, NUMBER, dashboard, filled, to
 from boardlab_dashboards.thresholds import GREEN, RED, thresholds
 
 
@@ -14,7 +14,6 @@ def build() -> builders.Dashboard:
     made = dashboard(
         "power", "boardlab: low power", "Power of the rails in each sleep mode, and resume latency.", FOR_BOARDS
     )
-    made.annotation(regressions())
     cycles = "boardlab_resume_cycle_latency_seconds"
     by = "max by (board, release, mode)"
     board = Column("board", "Board", 0, link=("Board ${__value.text}", to("board", board="${__value.text}")))

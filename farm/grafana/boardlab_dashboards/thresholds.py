@@ -42,6 +42,26 @@ def texts(found: Mapping[str, tuple[str, str]], *, absent: tuple[str, str] | Non
     return made
 
 
+NEVER_S: Final = 1e10  # three centuries, which no age reaches
+_NEVER_RESULT: Final = models.ValueMappingResult(text="never", color=RED, index=0)
+NEVER: Final[Mappings] = [
+    models.RangeMap(options=models.DashboardRangeMapOptions(from_val=NEVER_S / 10, to=None, result=_NEVER_RESULT))
+]
+STATES: Final = texts(
+    {
+        "needs a person": ("needs a person", RED),
+        "failed": ("failed", RED),
+        "worse": ("worse", ORANGE),
+        "away": ("away", PLAIN_TEXT),
+        "in maintenance": ("in maintenance", PLAIN_TEXT),
+        "measuring": ("measuring", BLUE),
+        "held": ("held", BLUE),
+        "waiting": ("waiting", BLUE),
+        "free": ("free", GREEN),
+    }
+)
+
+
 def open_page() -> Mappings:
     """Any address: the word `open`."""
     opens = models.ValueMappingResult(text="open", color=BLUE, index=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import json
 import os
 import pty
@@ -21,10 +22,11 @@ from lab import shipped
 from lab.cli import main
 from lab.cli.watch import moved, view
 from lab.console.recording import RecordingMeta
-from lab.console.status import PortInfo, PortStatus
+from lab.console.status import PortInfo, PortStatus, ports_of
 from lab.farm import services, status
+from lab.farm.board_state import BoardNow, JobNow
 from lab.farm.services import Service
-from lab.farm.status import BoardNow, JobNow, LabNow
+from lab.farm.status import LabNow
 from lab.health import Health
 from lab.host import process
 from lab.jobs.queue import JobQueue, Order
@@ -99,7 +101,7 @@ def test_a_lab_without_results_shows_its_boards_and_why_there_are_none(
 ) -> None:
     assert main(["status"]) == 0
     out = capsys.readouterr().out
-    assert "am62x-1  free  -" in out
+    assert re.search(r"am62x-1 +free +- +-", out)
     assert "results:  there are no results in" in out
     assert "failed attempts in 24 h: none" in out
     assert re.search(r"^console server +- +does not run; the first measurement starts it$", out, re.MULTILINE)
@@ -220,9 +222,22 @@ def test_a_console_that_is_held_names_the_person_and_a_lost_port_is_bad() -> Non
     held = status._at_port(BoardNow("am62x-1"), port())
     assert held.console.endswith(f"pid {os.getpid()})")
     lost = status._at_port(BoardNow("am62x-1"), port(writer=None, state="Input/output error"))
-    assert (lost.console, lost.port) == ("", "port ttyUSB0: Input/output error")
+    assert (lost.console, lost.port, lost.away) == ("", "", "port ttyUSB0: Input/output error")
     shown = status.lines(LabNow(AT, "h", "db", "", (lost,), ()), 80)
     assert any(isinstance(line, Marked) and "Input/output error" in line for line in shown)
+
+
+def test_of_two_ports_of_a_board_the_one_in_use_is_shown_whichever_comes_first() -> None:
+    def of(name: str, **other: object) -> PortStatus:
+        its = port(writer=None, last_byte_age_s=5.0)
+        return evolve(its, info=evolve(its.info, meta=evolve(its.info.meta, name=name)), **other)
+
+    lost, quiet = of("lost", state="Input/output error", last_byte_age_s=0.1), of("quiet", last_byte_age_s=None)
+    heard, written = of("heard", last_byte_age_s=2.0), of("written", writer=os.getpid())
+    another = of("another", board="am62x-2")
+    for ports in itertools.permutations([lost, quiet, heard, written, another]):
+        assert [each.info.name for each in ports_of(ports, "am62x-1")] == ["written", "heard", "quiet", "lost"]
+    assert ports_of([written, of("am62x-1", board="")], "am62x-1")[0].info.name == "am62x-1"
 
 
 def test_what_an_installed_farm_yaml_names_must_run_and_what_a_draft_names_need_not(lab: Path) -> None:

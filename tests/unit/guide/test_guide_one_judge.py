@@ -14,9 +14,10 @@ from support.scraped import Scrape, scrape
 from exporters.measurements import FigureMaker
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
-from exporters.verdicts import MetricChange, Reference
+from exporters.verdicts import MetricChange
 from lab.guide.compare import Change, Comparison
 from lab.judge.baseline import judge_run
+from lab.judge.latest import Reference
 from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
 from lab.results.snapshot import watch

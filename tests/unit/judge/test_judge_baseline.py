@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from exporters.results import ResultsReader
-from exporters.verdicts import MetricChange, Reference
+from exporters.verdicts import MetricChange
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge import noise
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
 from lab.judge.labels import same_release
+from lab.judge.latest import Reference
 from lab.judge.store import review
 from lab.judge.verdicts import Verdict
 from lab.metrics import summarise

@@ -437,7 +437,7 @@ def test_new_numbers_among_others_are_named(two_runs: Path, tmp_path: Path) -> N
     assert main(["report", str(run.id), "--against", "2", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
     said = (tmp_path / "a.html").read_text(encoding="utf-8").partition('id="verdict"')[2].partition("</section>")[0]
     assert "New: Boot time, eMMC (NVMe)." in said
-    assert "<strong>1 with nothing to compare, 1 unchanged, 2 not measured</strong>" in said
+    assert "<strong>2 not measured, 1 with nothing to compare, 1 unchanged</strong>" in said
     assert "Not measured: Stage, medium=sd, stage=Kernel; Stage, medium=sd, stage=User space." in said
     assert "<tbody>" not in said
 

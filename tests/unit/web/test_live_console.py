@@ -42,6 +42,25 @@ async def heard(pieces: Viewer, until: str) -> list[tuple[str, dict[str, object]
     return found
 
 
+def test_an_enter_at_the_prompt_is_no_boot_and_the_next_boot_is_one(bench: ConsoleBench) -> None:
+    adapter = bench.adapter()
+    with bench.client() as client:
+        client.open(adapter.link, name="uart0", board="b")
+    prompt = BOOT.rsplit(b"\r\n", 1)[-1]
+
+    async def look() -> list[tuple[str, dict[str, object]]]:
+        live, viewer = LiveConsoles(bench.runtime), Viewer(asyncio.get_running_loop())
+        await asyncio.to_thread(live.attach, "b", viewer, "qemu-virt")
+        adapter.say(b"\r\n" + prompt + b"\r\n" + BOOT + (b"\r\n" + prompt) * 3 + b"\r\n" + BOOT + b"\r\nend\r\n")
+        events = await heard(viewer, "end")
+        live.leave("b", viewer)
+        return events
+
+    found = asyncio.run(look())
+    assert b"login" in prompt
+    assert [said["name"] for name, said in found if name == "moment"] == BOOT_MOMENTS * 2
+
+
 def test_a_second_viewer_misses_nothing_and_the_stamps_are_the_consoles(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     with bench.client() as client:

@@ -20,7 +20,7 @@ from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
 from support.web_serving import serving
 
 from lab.farm import lease
-from lab.farm.status import BoardNow
+from lab.farm.board_state import BoardNow
 from lab.health import QuarantineRule
 from lab.host import process
 from lab.host.clock import utc_now

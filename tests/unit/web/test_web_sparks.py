@@ -12,7 +12,7 @@ import requests
 from support.web_serving import serving
 
 from lab.errors import LabStableError
-from lab.farm.status import BoardNow
+from lab.farm.board_state import BoardNow
 from lab.host.clock import utc_now
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, listing, open_store

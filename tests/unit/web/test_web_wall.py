@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from lab.farm.status import BoardNow, JobNow, LabNow
+from lab.farm.board_state import BoardNow, JobNow
+from lab.farm.status import LabNow
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
@@ -17,7 +18,7 @@ from lab.web.wall import Filter, Tile, tiles
 
 TILES = [
     Tile("am62-1", "am62xx_sk", "free", release="11.01"),
-    Tile("am62-2", "am62xx_sk", "measures", who="lena, since 12:00", release="11.00", failed=1),
+    Tile("am62-2", "am62xx_sk", "measuring", who="lena, since 12:00", release="11.00", failed=1),
     Tile("j7-1", "j721e_evm", "needs a person", release="11.01", trouble="no console"),
     Tile("j7-2", "j721e_evm", "held", who="helena, since 12:00"),
 ]
@@ -53,17 +54,17 @@ def test_a_tile_says_cycle_and_expected_end_and_what_needs_a_person_stands_on_to
     found = tiles(LabNow(at, "host", "", "", boards, ()))
     assert [(each.board, each.state) for each in found] == [
         ("z", "needs a person"),
+        ("one", "measuring"),
         ("a", "free"),
-        ("one", "measures"),
     ]
-    shown = found[-1]
+    shown = found[1]
     assert (shown.good, shown.planned, shown.share, shown.eta) == (7, 20, 35, "13:25")
     assert found[0].trouble == "its console port is lost"
 
 
 def test_how_much_of_a_run_is_done_is_at_most_all_of_it() -> None:
     assert [
-        Tile("b", "t", "measures", good=good, planned=planned).share for good, planned in ((7, 20), (3, 0), (9, 8))
+        Tile("b", "t", "measuring", good=good, planned=planned).share for good, planned in ((7, 20), (3, 0), (9, 8))
     ] == [35, 0, 100]
 
 

@@ -1,0 +1,224 @@
+"""The state of a board: one function for web, terminal, exporter and dashboards."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Literal
+
+from attrs import field, frozen
+from prometheus_client import Metric
+
+from exporters.farm.build import gauge
+from lab.health import Health
+from lab.jobs.records import call
+from lab.jobs.reservations import QUARANTINE, Hold
+from lab.judge.latest import WorseNumber, described
+from lab.results.listing import FailedAttempt, ListedRun
+
+StateName = Literal[
+    "needs a person", "failed", "worse", "away", "in maintenance", "measuring", "held", "waiting", "free"
+]
+STATES: Final[tuple[StateName, ...]] = (
+    *("needs a person", "failed", "worse", "away", "in maintenance"),
+    *("measuring", "held", "waiting", "free"),
+)  # in the order of lists: a problem comes first
+PROBLEMS: Final = frozenset(STATES[:4])
+UNKNOWN: Final = "unknown"  # board type of a board that was never measured: dashboards' choices match no empty label
+_LONGEST: Final = 120  # characters of a message in a cause
+
+
+@frozen
+class JobNow:
+    """A job that waits for a board, or has it.
+
+    Attributes:
+        state: "queued" or "running". who: the person and the program. since: start of its lease or its wait.
+        died: its process is gone, or its host gives no sign of life.
+        planned: cycles of its runs, over all media, modes or sections; 0: unknown. expected_end: None: unknown.
+        good: those of them that gave their samples; an attempt at a row of a section is none.
+    """
+
+    id: int
+    state: str
+    suites: str
+    who: str
+    since: dt.datetime
+    died: bool
+    planned: Mapping[int, int] = field(factory=dict)
+    expected_end: dt.datetime | None = None
+    good: Mapping[int, int] = field(factory=dict)
+
+
+@frozen
+class BoardState:
+    """The state of a board in a word, with its cause.
+
+    Attributes:
+        cause: of a problem, or whose hold; empty: none. fault: "board", "lab", "release", ...; empty: unknown, or none.
+        since: its begin; None: unknown.
+    """
+
+    name: StateName
+    cause: str = ""
+    fault: str = ""
+    since: dt.datetime | None = None
+
+    @property
+    def is_problem(self) -> bool:
+        """True if a person is to look at the board."""
+        return self.name in PROBLEMS
+
+
+@frozen
+class BoardNow:
+    """Facts on a board at this moment, and its state.
+
+    Attributes:
+        job: that has it. waiting: number of waiting jobs. console: its writer; empty: none.
+        port: problem of its port or its recording. away: its port or its exporter is gone, and the remedy.
+        current: the run that is being measured. last: the last one before.
+        failures: of its attempts in the last 24 h, by class, the last one's first. holds: its reservation, maintenance
+            or quarantine.
+        place: "host/user" that acquired its place by hand; empty: none known.
+        health: result of its checks and failures; None: unknown.
+        worse: numbers that no person decided on, see `lab.judge.latest`. is_judged: its latest runs are.
+        failed_by: the last failed attempt of `last`; None: none, or `last` did not fail.
+    """
+
+    board: str
+    board_type: str = ""
+    env: str = ""
+    job: JobNow | None = None
+    waiting: int = 0
+    console: str = ""
+    port: str = ""
+    current: ListedRun | None = None
+    last: ListedRun | None = None
+    failures: Mapping[str, int] = field(factory=dict)
+    holds: tuple[Hold, ...] = ()
+    place: str = ""
+    health: Health | None = None
+    away: str = ""
+    worse: tuple[WorseNumber, ...] = ()
+    is_judged: bool = True
+    failed_by: FailedAttempt | None = None
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Good and planned cycles of the current run; 0 planned: unknown."""
+        if self.current is None:
+            return 0, 0
+        run, job = self.current.run.id, self.job
+        planned = job.planned.get(run, 0) if job is not None else 0
+        return job.good.get(run, self.current.good) if job is not None and planned else self.current.good, planned
+
+    @property
+    def state(self) -> BoardState:
+        """The state of the board.
+
+        A problem comes before an activity, but a failed run that is measured again counts no more, and a person who
+        has the board in maintenance knows its problems.
+        """
+        hold = next((each for each in self.holds if each.kind == "maintenance"), None)
+        if hold is not None:
+            return BoardState("in maintenance", hold.described, since=hold.at)
+        return self._broken or self._failed or self._worse or self._activity
+
+    @property
+    def _broken(self) -> BoardState | None:
+        """A problem of the lab around the board."""
+        quarantine = next((each for each in self.holds if each.kind == QUARANTINE), None)
+        if quarantine is not None:
+            return BoardState("needs a person", quarantine.described, "lab", quarantine.at)
+        if self.job is not None and self.job.died:
+            return BoardState("needs a person", f"job {call(self.job.id)}: its process is gone", "lab", self.job.since)
+        if self.port:
+            return BoardState("needs a person", self.port, "lab")
+        if self.health is not None and self.health.state == "bad":
+            return BoardState("needs a person", f"bad: {self.health.gravest}", "lab", self.health.since)
+        return BoardState("away", self.away, "lab") if self.away else None
+
+    @property
+    def _failed(self) -> BoardState | None:
+        """A last run that failed or was killed, and is not repeated now."""
+        if self.last is None or self.current is not None or self.last.run.end not in {"failed", "killed"}:
+            return None
+        run, attempt = self.last.run, self.failed_by
+        since = run.finished_at or run.started_at
+        if run.end == "killed":
+            return BoardState(
+                "failed", f"run {run.id} was killed; `lab run --resume {run.id}` continues it", "lab", since
+            )
+        if attempt is None:
+            return BoardState("failed", f"run {run.id} failed", since=since)
+        message = attempt.message[:_LONGEST]
+        return BoardState(
+            "failed",
+            f"run {run.id} failed: {attempt.outcome}{f', {message}' if message else ''}",
+            attempt.fault,
+            since,
+        )
+
+    @property
+    def _worse(self) -> BoardState | None:
+        """Worse numbers without a person's decision."""
+        if not self.worse:
+            return None
+        ends = [each.at for each in self.worse if each.at is not None]
+        fault = "release" if any(each.is_release for each in self.worse) else ""
+        return BoardState("worse", described(self.worse), fault, min(ends, default=None))
+
+    @property
+    def _activity(self) -> BoardState:
+        """The use of a board without a problem."""
+        if self.current is not None:
+            return BoardState("measuring", since=self.job.since if self.job else self.current.run.started_at)
+        reserved = next(iter(self.holds), None)
+        if self.job is not None:
+            return BoardState("held", f"job {call(self.job.id)} of {self.job.who}", since=self.job.since)
+        if reserved is not None:
+            return BoardState("held", reserved.described, since=reserved.at)
+        if self.console or self.place:
+            by = f"console held by {self.console}" if self.console else f"place held by {self.place}"
+            return BoardState("held", by)
+        return BoardState("waiting", f"{self.waiting} waiting") if self.waiting else BoardState("free")
+
+
+def counted(states: Iterable[StateName]) -> dict[StateName, int]:
+    """The number of boards in each state, in the order of STATES."""
+    counts: dict[StateName, int] = dict.fromkeys(STATES, 0)
+    for name in states:
+        counts[name] += 1
+    return counts
+
+
+def families(boards: Collection[BoardNow]) -> list[Metric]:
+    """Families of Prometheus: the state of each board, and its worse numbers."""
+    named = [((board.board, board.board_type or UNKNOWN), board, board.state) for board in boards]
+    return [
+        gauge(
+            "boardlab_board_state",
+            "1: the state of the board, as `lab status` and the wall have it, and whose fault a problem is.",
+            ["board", "board_type", "state", "fault"],
+            [((*name, state.name, state.fault), 1.0) for name, _, state in named],
+        ),
+        gauge(
+            "boardlab_board_state_info",
+            "1: the cause of a board's problem or maintenance.",
+            ["board", "board_type", "state", "cause"],
+            [((*name, state.name, state.cause), 1.0) for name, _, state in named if state.cause],
+        ),
+        gauge(
+            "boardlab_board_state_since_timestamp_seconds",
+            "Begin of the state, where it is known.",
+            ["board", "board_type"],
+            [(name, state.since.timestamp()) for name, _, state in named if state.since],
+        ),
+        gauge(
+            "boardlab_board_worse_numbers",
+            "Numbers of the board's latest runs that are worse and wait for a decision.",
+            ["board", "board_type"],
+            [(name, float(len(board.worse))) for name, board, _ in named if board.is_judged],
+        ),
+    ]

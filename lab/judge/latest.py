@@ -1,0 +1,320 @@
+"""A board's newest runs against their references: one choice for web, terminal, exporter.
+
+Each board's latest run is judged against the last accepted or undecided runs of any release. The latest run of
+each kernel's newest release, by numbers (11.01 after 10.00), is judged against the previous release.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Self, TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from lab.judge import noise
+from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedRun, earlier, judge, window
+from lab.judge.labels import is_numbered, is_real_time, release_key
+from lab.judge.records import Mute, StoredVerdict
+from lab.judge.store import mutes_of, standing
+from lab.judge.verdicts import Verdict
+from lab.metrics.catalogue import BOOT_STAGE
+from lab.results.history import Item, item_of
+from lab.results.records import PUBLISHED
+from lab.results.revision import RunsRevision, runs_revision
+from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, states
+from lab.results.snapshot import RunHead, StoreSnapshot, snapshot
+from lab.results.store import Store
+
+MEDIUM: Final = "medium"
+INIT: Final = "init"
+_WHOLE: Final = 0.1  # from this relative change on, per cent have no decimals
+WORSE: Final = frozenset({Verdict.REGRESSION, Verdict.BROKEN_RUN})
+
+
+class Reference(enum.StrEnum):
+    """Reference of a change."""
+
+    RELEASE = "release"  # the release before
+    BASELINE = "baseline"  # the last accepted runs
+
+
+@frozen
+class BootVariant:
+    """Medium and init of a number.
+
+    A later run replaces the numbers of its variant only.
+    """
+
+    medium: str
+    init: str = ""
+
+    @classmethod
+    def of(cls, params: Mapping[str, str]) -> Self:
+        """Variant of a number with these parameters."""
+        return cls(params.get(MEDIUM, ""), params.get(INIT, ""))
+
+
+@frozen
+class LatestComparison:
+    """A run to judge.
+
+    Attributes:
+        wanted: its reference runs. before: its earlier runs; both are oldest first.
+        against: the older release, or "the last accepted runs".
+        variants: for which it is the latest run.
+    """
+
+    kind: Reference
+    head: RunHead
+    before: tuple[RunHead, ...]
+    wanted: tuple[RunHead, ...]
+    against: str
+    is_accepted: bool
+    variants: frozenset[BootVariant]
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """Inputs of the answer; completed runs never change."""
+        before, wanted = (tuple(each.id for each in runs) for runs in (self.before, self.wanted))
+        return self.kind, self.head.id, before, wanted, self.is_accepted
+
+    def judged(self, found: StoreSnapshot) -> JudgedRun:
+        """The verdict on every number of the run, of all variants."""
+        return judge(found, self.head, self.before, self.wanted, self.against)
+
+
+def comparisons(
+    runs: Sequence[RunHead], variants: Mapping[int, Iterable[BootVariant]], decisions: Mapping[int, str]
+) -> list[LatestComparison]:
+    """The comparisons of a series' latest runs.
+
+    Args:
+        runs: completed and not rejected, oldest first. variants: of each run. decisions: of each decided run.
+    """
+    found: dict[tuple[object, ...], LatestComparison] = {}
+    latest: dict[BootVariant, RunHead] = {}
+    by_release: dict[tuple[BootVariant, bool], dict[tuple[int, ...], list[RunHead]]] = {}
+
+    def add(variant: BootVariant, kind: Reference, head: RunHead, wanted: Sequence[RunHead], accepted: bool) -> None:
+        most = noise.load().history.longest * RUNS_BACK
+        before = earlier(runs, head, decisions)
+        chosen = window(before, decisions) if kind is Reference.BASELINE else wanted
+        against = "the last accepted runs" if kind is Reference.BASELINE else wanted[-1].release
+        made = LatestComparison(
+            kind, head, tuple(before[-most:]), tuple(chosen[-most:]), against, accepted, frozenset({variant})
+        )
+        known = found.get(made.fingerprint, made)
+        found[made.fingerprint] = evolve(known, variants=known.variants | made.variants)
+
+    for head in runs:
+        for variant in variants.get(head.id, ()):
+            latest[variant] = head
+            if is_numbered(head.release):
+                of_kernel = by_release.setdefault((variant, is_real_time(head.release)), {})
+                of_kernel.setdefault(release_key(head.release), []).append(head)
+    for variant, head in latest.items():
+        if head.kind != PUBLISHED:  # a release has one published run
+            add(variant, Reference.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
+    for (variant, _), releases in by_release.items():
+        if len(releases) > 1:
+            old, new = (releases[number] for number in sorted(releases)[-2:])
+            accepted = any(decisions.get(each.id) == ACCEPTED for each in new)
+            add(variant, Reference.RELEASE, new[-1], old, accepted)
+    return list(found.values())
+
+
+# --- The numbers of boards that are worse and that no person decided on ---
+
+
+BUDGET_S: Final = 1.0  # of a look: that of a large lab stays short, and the next one goes on
+_Key: TypeAlias = tuple[str, str, int, Item]  # kind, metric, version, parameters
+
+
+@frozen
+class WorseNumber:
+    """A number that is worse, of a run that no person accepted or rejected.
+
+    Attributes:
+        run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
+        effect: relative change; None: unknown. is_release: it is compared with another release.
+    """
+
+    run: int
+    release: str
+    kind: str
+    at: dt.datetime | None
+    against: str
+    metric: str
+    version: int
+    params: Mapping[str, str]
+    effect: float | None
+    is_release: bool
+
+    @property
+    def key(self) -> _Key:
+        """Its identity on its board."""
+        return self.kind, self.metric, self.version, item_of(self.params)
+
+    @property
+    def title(self) -> str:
+        """Metric and values of its parameters, e.g. `boot.time sd`."""
+        return " ".join([self.metric, *(value for _, value in sorted(self.params.items()))])
+
+    @property
+    def size(self) -> str:
+        """Relative change, e.g. `+23 %` or `+4.1 %`."""
+        if self.effect is None:
+            return "is broken"
+        return f"{100 * self.effect:+.{0 if abs(self.effect) >= _WHOLE else 1}f} %"
+
+
+def described(worse: Sequence[WorseNumber]) -> str:
+    """E.g. `boot.time sd +23 % in 11.01 against 11.00, and 5 more numbers (run 12)`; of at least one number."""
+    first, more = worse[0], len(worse) - 1
+    also = f", and {more} more number{'s' * (more > 1)}" if more else ""
+    runs = ", ".join(str(run) for run in dict.fromkeys(each.run for each in worse))
+    return f"{first.title} {first.size} in {first.release} against {first.against}{also} (run {runs})"
+
+
+@frozen
+class LabComparison:
+    """The worse numbers of all boards.
+
+    Attributes:
+        worse: by board, what moved most first, stages last. left: boards with runs that are not judged yet.
+    """
+
+    worse: Mapping[str, tuple[WorseNumber, ...]] = field(factory=dict)
+    left: frozenset[str] = frozenset()
+
+
+@define
+class LatestJudge:
+    """Judges each board's latest runs, cached for frequent looks.
+
+    A series is judged again when a run of it was completed or decided on.
+
+    Attributes:
+        budget_s: of a look, after which no further series is judged. now_s: a monotonic clock.
+    """
+
+    budget_s: float = BUDGET_S
+    now_s: Callable[[], float] = time.monotonic
+    _revision: RunsRevision | None = field(default=None, init=False)
+    _states: Mapping[BoardSeries, PlaceState] = field(factory=dict, init=False)
+    _known: dict[BoardSeries, tuple[PlaceState, tuple[WorseNumber, ...]]] = field(factory=dict, init=False)
+
+    def of(self, store: Store, now: dt.datetime) -> LabComparison:
+        """The worse numbers as of an instant, without muted ones.
+
+        Raises:
+            LabError: the results cannot be read.
+        """
+        revision = runs_revision(store)
+        with snapshot(store) as found:
+            if revision != self._revision:
+                every = states(found)
+                self._states = {series: state for series, state in every.items() if series.kind != PUBLISHED}
+                self._known = {series: known for series, known in self._known.items() if series in self._states}
+                self._revision = revision
+            left = self._judge(found)
+            stands = found.read(lambda session: standing(session, now))
+            mutes = found.read(mutes_of)
+        numbers: dict[str, dict[_Key, WorseNumber]] = {}
+        for series, (_, its) in self._known.items():
+            numbers.setdefault(series.board, {}).update({each.key: each for each in its})
+        for verdict in stands.unmuted:
+            if verdict.outcome == "regression":
+                number = _of_history(verdict)
+                numbers.setdefault(verdict.run.board, {}).setdefault(number.key, number)
+        return LabComparison(
+            {board: shown for board, its in numbers.items() if (shown := _ordered(board, its.values(), mutes, now))},
+            left,
+        )
+
+    def _judge(self, found: StoreSnapshot) -> frozenset[str]:
+        """Judge changed series, the last measured first; return boards left."""
+        stale = [series for series, state in self._states.items() if self._known.get(series, (None, ()))[0] != state]
+        stale.sort(key=lambda series: _seconds(self._states[series].finished_at), reverse=True)
+        ends_s = self.now_s() + self.budget_s
+        for count, series in enumerate(stale):
+            if count and self.now_s() >= ends_s:
+                return frozenset(each.board for each in stale[count:])
+            self._known[series] = self._states[series], tuple(worse_numbers(found, series))
+        return frozenset()
+
+
+def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
+    """The worse numbers of a run, where it is its board's latest; without muted ones.
+
+    Raises:
+        LabError: the results cannot be read.
+    """
+    with snapshot(store) as found:
+        head = run_head(found, run_id)
+        numbers = worse_numbers(found, BoardSeries.of(head)) if head is not None else []
+        its = [each for each in numbers if each.run == run_id]
+        return _ordered(head.board, its, found.read(mutes_of), found.now()) if head is not None else ()
+
+
+def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
+    """The worse numbers of a series' latest runs; one of both references counts once."""
+    decisions = found.decisions()
+    runs = [head for head in runs_at(found, series) if head.status == COMPLETED and decisions.get(head.id) != REJECTED]
+    variants: dict[int, set[BootVariant]] = {}
+    for run_id, params in found.params([head.id for head in runs]):
+        variants.setdefault(run_id, set()).add(BootVariant.of(params))
+    numbers: dict[_Key, WorseNumber] = {}
+    made = comparisons(runs, variants, decisions)
+    for comparison in sorted(made, key=lambda each: each.kind is not Reference.RELEASE):
+        if comparison.is_accepted or not comparison.wanted:
+            continue
+        head = comparison.head
+        for each in comparison.judged(found).numbers:
+            average, verdict = each.average, each.judgement.verdict
+            if verdict not in WORSE or BootVariant.of(average.params) not in comparison.variants:
+                continue
+            number = WorseNumber(
+                run=head.id,
+                release=head.release,
+                kind=head.kind,
+                at=head.finished_at,
+                against=comparison.against,
+                metric=average.metric.name,
+                version=average.metric.version,
+                params=average.params,
+                effect=each.judgement.effect,
+                is_release=comparison.kind is Reference.RELEASE,
+            )
+            numbers.setdefault(number.key, number)
+    return list(numbers.values())
+
+
+def _of_history(verdict: StoredVerdict) -> WorseNumber:
+    run = verdict.run
+    return WorseNumber(
+        run=run.id,
+        release=run.release,
+        kind=run.kind,
+        at=run.finished_at,
+        against="its history",
+        metric=verdict.metric,
+        version=verdict.version,
+        params=verdict.params,
+        effect=verdict.effect,
+        is_release=False,
+    )
+
+
+def _ordered(
+    board: str, numbers: Iterable[WorseNumber], mutes: Sequence[Mute], now: dt.datetime
+) -> tuple[WorseNumber, ...]:
+    shown = [each for each in numbers if not any(mute.covers(board, each.metric, each.params, now) for mute in mutes)]
+    return tuple(sorted(shown, key=lambda each: (each.metric == BOOT_STAGE.name, -abs(each.effect or 0.0), each.key)))
+
+
+def _seconds(at: dt.datetime | None) -> float:
+    return at.timestamp() if at is not None else 0.0

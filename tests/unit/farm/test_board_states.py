@@ -1,0 +1,235 @@
+"""The state of a board is the same on the wall, its page, `lab status`, the exporter, and in the dashboards' queries."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from attrs import evolve, frozen
+from support import scripted_lab
+from support.dashboards import ALL, panels
+from support.scripted_lab import NEW, STATES
+
+from lab.cli import main
+from lab.farm import services, status
+from lab.farm.board_state import PROBLEMS, BoardNow, families
+from lab.farm.board_state import STATES as ORDER
+from lab.guide import rst_writer, stored_release
+from lab.host.clock import utc_now
+from lab.judge import summary
+from lab.judge.latest import LatestJudge
+from lab.judge.store import mute, review
+from lab.results import open_store
+from lab.results.listing import LatestEnded
+from lab.web.site import Site
+
+from support.web_serving import serving  # isort: skip
+
+WORSE = sorted(board for board, state in STATES.items() if state == "worse")
+NUMBERS = 6  # of the worse board: two media, each with its boot time and two stages
+
+
+@frozen
+class ScriptedLab:
+    folder: Path
+    runs: dict[str, int]
+    url: str
+
+    @property
+    def db(self) -> str:
+        return str(self.folder / "results.db")
+
+    def page(self, path: str) -> str:
+        return requests.get(self.url + path, timeout=60).text
+
+    def tiles(self) -> dict[str, dict[str, object]]:
+        return {tile["board"]: tile for tile in json.loads(self.page("/api/v1/wall"))}
+
+    def exported(self) -> dict[str, list[tuple[dict[str, str], float]]]:
+        """Family of the exporter -> labels and value of each series."""
+        host, judge = services.host_file(self.folder / "farm.yaml"), LatestJudge(60.0)
+        boards = status.boards_of(host, self.db, self.folder / "runtime", LatestEnded(), judge, open_store)
+        return {each.name: [(one.labels, one.value) for one in each.samples] for each in families(boards)}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """A store with the lab, which no test changes."""
+    folder = tmp_path_factory.mktemp("scripted")
+    with open_store(str(folder / "results.db")) as store:
+        return folder, scripted_lab.fill(store, seed=3)
+
+
+@pytest.fixture
+def lab(filled: tuple[Path, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedLab]:
+    folder, runs = filled
+    (tmp_path / "results.db").write_bytes((folder / "results.db").read_bytes())
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    (tmp_path / "farm.yaml").write_text("pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(services, "FARM_FILES", (services.DRAFT,))
+    monkeypatch.setattr(status, "held_by_others", lambda _farm: scripted_lab.AWAY)
+    site = Site(str(tmp_path / "results.db"), tmp_path / "farm.yaml", tmp_path / "runtime", tmp_path)
+    with serving(site) as url:
+        yield ScriptedLab(tmp_path, runs, url)
+
+
+def test_every_place_has_the_same_state_of_every_board(lab: ScriptedLab, capsys: pytest.CaptureFixture[str]) -> None:
+    tiles = lab.tiles()
+    assert {board: tile["state"] for board, tile in tiles.items()} == STATES
+    assert main(["status", "--json"]) == 0
+    terminal = {each["board"]: each for each in json.loads(capsys.readouterr().out)["boards"]}
+    assert {board: each["state"] for board, each in terminal.items()} == STATES
+    exported = lab.exported()
+    assert {one["board"]: one["state"] for one, value in exported["boardlab_board_state"] if value} == STATES
+    causes = {one["board"]: one["cause"] for one, _ in exported["boardlab_board_state_info"]}
+    for board, state in STATES.items():
+        if state in PROBLEMS or state == "in maintenance":
+            assert terminal[board]["cause"] == tiles[board]["trouble"] != ""
+            assert causes[board][:90] == str(tiles[board]["trouble"])[:90], "a label is cut at 100 characters"
+        page = lab.page(f"/boards/{board}")
+        assert f"<strong>{state}</strong>" in page, board
+
+
+def test_a_regression_is_told_in_every_place_by_its_size_and_its_count(
+    lab: ScriptedLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, (board,) = lab.runs["board-worse"], WORSE
+    text = rf"boot\.time (sd|emmc) \+2[23] % in 11\.01 against 11\.00, and {NUMBERS - 1} more numbers \(run {run}\)"
+    assert re.search(text, str(lab.tiles()[board]["trouble"]))
+    assert re.search(text, lab.page(f"/boards/{board}"))
+    assert main(["judge", "list"]) == 0
+    assert re.search(text, capsys.readouterr().out)
+    found = status.look(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
+    assert any(re.search(text, line) for line in status.lines(found, 400))
+    assert {one["board"]: value for one, value in lab.exported()["boardlab_board_worse_numbers"]}[board] == NUMBERS
+    assert f"{NUMBERS} worse" in lab.page(f"/runs/{run}")
+    assert f"{NUMBERS} worse" in lab.page(f"/releases/{NEW}/comment.md")
+    main(["judge", "run", str(run)])
+    assert re.search(text, capsys.readouterr().out), "the history is too short, which does not make it unknown"
+    with open_store(lab.db) as store:
+        assert re.search(text, summary.of_run(store, run).verdict)
+
+
+def test_the_dashboards_count_what_the_exporter_has(lab: ScriptedLab) -> None:
+    exported = lab.exported()
+    expressions = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(ALL["boardlab-overview"])}
+    assert "boardlab_board_worse_numbers{" in expressions["Regressions"]
+    assert sum(value for _, value in exported["boardlab_board_worse_numbers"]) == NUMBERS
+    (asked,) = set(re.findall(r'state=~"([^"]+)"', expressions["Boards with a problem"]))
+    assert set(asked.split("|")) == PROBLEMS
+    counts = Counter(one["state"] for one, _ in exported["boardlab_board_state"])
+    assert sum(counts[state] for state in asked.split("|")) == sum(state in PROBLEMS for state in STATES.values()) == 4
+    assert all(one["board_type"] for one, _ in exported["boardlab_board_state"]), "the variables match no empty label"
+
+
+@pytest.mark.parametrize("decision", ["accepted", "rejected", "muted"])
+def test_a_decision_ends_the_state_in_every_place(
+    lab: ScriptedLab, decision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, (board,) = lab.runs["board-worse"], WORSE
+    assert lab.tiles()[board]["state"] == "worse", "it was judged before: the cache has to notice"
+    with open_store(lab.db) as store:
+        if decision == "muted":
+            until = utc_now().replace(year=utc_now().year + 1)
+            mute(store, "boot.*", board=board, params={}, until=until, reason="a new SPL", by="lena")
+        else:
+            review(store, run, decision, "lena", "a new SPL")  # type: ignore[arg-type]
+    site = Site(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
+    assert next(each for each in site.seen().lab.boards if each.board == board).state.name == "free"
+    assert main(["judge", "list"]) == 0
+    assert board not in capsys.readouterr().out
+    assert sum(value for _, value in lab.exported()["boardlab_board_worse_numbers"]) == 0
+
+
+def test_a_judge_that_looks_again_sees_a_new_run_and_a_decision_and_judges_nothing_twice(lab: ScriptedLab) -> None:
+    judge, (board,) = LatestJudge(60.0), WORSE
+    with open_store(lab.db) as store:
+        assert set(judge.of(store, utc_now()).worse) == {board}
+        known = dict(judge._known)
+        assert set(judge.of(store, utc_now()).worse) == {board}
+        assert all(judge._known[series] is its for series, its in known.items())
+        review(store, lab.runs[board], "accepted", "lena", "a new SPL")
+        assert not judge.of(store, utc_now()).worse
+        changed = {series.board for series, its in judge._known.items() if known[series] is not its}
+        assert changed == {board}
+
+
+def test_a_look_with_little_time_names_the_boards_that_are_not_judged_yet(lab: ScriptedLab) -> None:
+    judge, seen = LatestJudge(0.0), set[int]()
+    with open_store(lab.db) as store:
+        while left := judge.of(store, utc_now()).left:
+            assert len(left) not in seen
+            seen.add(len(left))
+        assert set(judge.of(store, utc_now()).worse) == set(WORSE)
+    assert len(seen) > 5
+
+
+def test_problems_are_on_top_and_a_large_lab_fits_a_screen(lab: ScriptedLab) -> None:
+    found = status.look(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
+    shown = [board.state.name for board in found.by_state]
+    assert shown == sorted(shown, key=ORDER.index)
+    many = (*found.boards, *(BoardNow(f"rack-{number}") for number in range(64)))
+    lines = status.lines(evolve(found, boards=many), 120)
+    first = next(number for number, line in enumerate(lines) if "board-failed" in line or "board-killed" in line)
+    assert first < 8
+    assert any("67 free" in line for line in lines)
+    assert len(lines) < 60
+    assert all(any(board.board in line for line in lines) for board in many)
+
+
+def test_a_number_of_a_run_that_did_not_complete_is_marked_in_every_place(
+    lab: ScriptedLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, board = lab.runs["board-stopped"], "board-stopped"
+    points = json.loads(lab.page(f"/api/v1/metrics/boot.time?board={board}"))
+    assert {point["run"] for point in points if point["status"] != "completed"} == {run}
+    page = lab.page(f"/metrics/boot.time?board={board}")
+    assert page.count(f'<a href="/runs/{run}">run {run}</a> (of a run that was interrupted)') == 2, "of each medium"
+    assert re.search(rf"run {run}, {NEW}: [\d.]+ ± [\d.]+ s, of a run that was interrupted", page)
+    now = re.findall(r"Now <strong>([\d.]+)", page)
+    assert all(float(each) < 9.3 for each in now), "an incomplete run's number is not the present one"
+    assert {one["board"]: value for one, value in lab.exported()["boardlab_board_worse_numbers"]}[board] == 0
+    assert main(["results", "export", "--csv", str(run)]) == 0
+    header, *rows = [line.split(",") for line in capsys.readouterr().out.splitlines()]
+    assert {row[header.index("status")] for row in rows} == {"interrupted"}
+
+
+def test_a_written_guide_takes_a_complete_run_and_marks_what_it_has_of_an_incomplete_one(lab: ScriptedLab) -> None:
+    board, release = "board-stopped", "11.02"
+    with open_store(lab.db) as store:
+        dice = random.Random(5)
+        scripted_lab.run(store, board, release, utc_now(), dice, status="interrupted", boots=2)
+        only = stored_release.release(store, release, [board])
+        assert only.entries
+        assert all(each.evidence.note.endswith("did not complete (interrupted)") for each in only.entries)
+        assert f"numbers of {board}." in next(
+            line for line in rst_writer.write(only).splitlines() if "Incomplete, since run" in line
+        )
+        whole = scripted_lab.run(store, board, release, utc_now(), dice)
+        scripted_lab.run(store, board, release, utc_now(), dice, status="interrupted", boots=2)
+        both = stored_release.release(store, release, [board])
+        assert {entry.evidence.run_id for entry in both.entries} == {whole}
+        assert "Incomplete" not in rst_writer.write(both)
+
+
+def test_the_wall_at_a_distance_has_each_state_as_a_colour_with_its_word(lab: ScriptedLab) -> None:
+    page = lab.page("/wall")
+    tiles = re.findall(r'<li class="([\w-]+)"><a href="/boards/([\w-]+)">', page)
+    assert {board: name.replace("-", " ") for name, board in tiles} == STATES
+    assert [ORDER.index(name.replace("-", " ")) for name, _ in tiles] == sorted(  # type: ignore[arg-type]
+        ORDER.index(state) for state in STATES.values()
+    ), "what is wrong stands first"
+    assert 'class="of-4"' in page, "11 boards on one screen"
+    style = lab.page("/static/kiosk.css")
+    assert all(f".{state.replace(' ', '-')}" in style for state in ORDER)
+    assert re.search(r'<p class="state">worse \d h</p>\s*<p class="cause"><strong>release</strong> boot.time', page)
