@@ -74,7 +74,7 @@ class BoardStrategy(Strategy):
 
     Attributes:
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
-        on_at: when it was switched on last, seconds since 1970.
+        on_at: when it was switched on last, seconds since 1970. edge: the same on the console's clock.
         from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.control.provisioning.recover_by.
         ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.linuxwriterdriver.
     """
@@ -105,6 +105,7 @@ class BoardStrategy(Strategy):
         self._off_ns = 0
         self.lives = False
         self.on_at = 0.0
+        self.edge: PowerEdge | None = None
         self._off_verified = False
         self._off_bytes = 0  # of the console's capture, when the board was off
         self.software: dict[str, str] = {}
@@ -296,7 +297,7 @@ class BoardStrategy(Strategy):
             self._set_init(init)
         else:
             with rails_at_power_on(self) as risen:
-                edge = risen(self.switch_on())
+                edge = self.edge = risen(self.switch_on())
         watch = BootWatch(self.type, self.medium, edge)
         with fairly(self.console):
             follow(self, watch, taken=0)
@@ -341,7 +342,8 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.on_at = utc_now().timestamp()
         self.power.on()
-        return attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
+        self.edge = attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
+        return self.edge
 
     def interrupt(self) -> Any:
         """Stop a starting board at U-Boot's prompt; return the UBootDriver."""

@@ -14,22 +14,29 @@ from typing import Any, Final
 
 from attrs import asdict, define, evolve, field
 
+from lab.benchmarks.boot import PowerEdge
+from lab.benchmarks.boot.poweron import Silence, doubt, silences
+from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.benchmarks.cycles import CycleAttempt
-from lab.console.model import Chunk
-from lab.errors import BoardlabError, ConfigurationError, TestStableError
-from lab.host.clock import Clock
+from lab.boards import MomentPattern
+from lab.console.model import Chunk, Moment
+from lab.console.moments import find_moments
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
+from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.declared import Declarations
 from lab.metrics.model import sample_of
+from lab.metrics.uncertainty import of_interval
 from lab.results import ArtifactRef, Run, Store
 from lab.results.records import ATTACHED, MEASURED
 from lab.run.attempts import (
     AttemptRecorder,
     AttemptResult,
     Losses,
-    RunConsole,
     base_of,
+    check_clocks,
     clocks_document,
+    moment_record,
     port_flags,
     recording,
     sample_record,
@@ -38,6 +45,8 @@ from lab.run.progress import Progress
 
 KIND: Final = "measure"
 TEST: Final = "test"  # the parameter of attempts: the test's id
+MOMENT_RESOLUTION_S: Final = 1e-4  # as boot.time's
+_POLL_S: Final = 1.0  # between two looks at the console
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
 
 
@@ -47,15 +56,19 @@ class Measure:
 
     Attributes:
         params: distinguish the test's numbers from those of its other parameters.
-        samples: what was measured. refused: what a wrong call measured, with the reason; it is kept in the attempt.
+        silence: from power on to the board's first moment, where `moment` has looked for it. moments: of `moment`. samples: what was measured. refused: what a wrong call measured, with the reason; it is kept in the attempt.
         files: attached ones by name.
     """
 
     run: Run
     _store: Store
     _declarations: Declarations
-    _console: RunConsole
+    _board: Any
+    _clock: Clock
     params: Mapping[str, str]
+    _silences: Sequence[Silence] = ()
+    silence: Silence | None = None
+    moments: list[Moment] = field(factory=list)
     samples: list[SampleRecord] = field(factory=list)
     refused: list[dict[str, object]] = field(factory=list)
     files: dict[str, bytes] = field(factory=dict)
@@ -88,15 +101,130 @@ class Measure:
             ConfigurationError: the metric is not declared, or otherwise, here or in the results.
             TestStableError: a value is no finite number.
         """
-        window, all_params = self._window(), {**self.params, **(params or {})}
-        try:
-            metric = self._declarations.metric(
-                name, unit=unit, better=better, resolution=resolution, definition=definition, version=version
+        given = {
+            "unit": unit,
+            "better": better,
+            "resolution": resolution,
+            "definition": definition,
+            "version": version,
+        }
+        self._record(name, value, uncertainty, params, self._window(), frozenset(), given)
+
+    def moment(
+        self,
+        name: str,
+        pattern: str,
+        *,
+        since: str = "",
+        timeout_s: float = 60.0,
+        definition: str | None = None,
+        version: int | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record the time to a line of the console, by the stamps that time the boots.
+
+        It waits for the line unless it has come already; the first one behind `since` counts.
+
+        Args:
+            name: of the metric, in seconds. pattern: regular expression within a line, e.g. "application ready".
+            since: regular expression of the line to count from; empty: from the power switch's acknowledgement of on.
+            definition, version, params: as of a call.
+
+        Raises:
+            ConfigurationError: a wrong pattern, another unit declared, or a board without stamps or power switch.
+            BoardTransientError: the line did not come (`moment_missing`).
+            LabTransientError: the console is gone, or its clock has jumped.
+        """
+        end = self._line(pattern, since, timeout_s)
+        edge = None if since else self._edge()
+        start = power_on(edge, self._first_byte(end)) if edge is not None else self.moments[-2]
+        check_clocks(self._board.console, edge.requested_ns if edge is not None else start.t_ns)
+        value_s = (end.t_ns - start.t_ns) / NS_PER_S
+        bound_s = of_interval(start.uncertainty_ns, end.uncertainty_ns) / NS_PER_S
+        doubts = {
+            Flag.OFF_UNVERIFIED: edge is not None and not edge.off_verified,
+            Flag.ON_UNVERIFIED: edge is not None and not self._confirmed(edge),
+            Flag.UNCERTAIN: bound_s > UNCERTAIN_SHARE * value_s,
+        }
+        flags = frozenset(flag for flag, holds in doubts.items() if holds)
+        text = f"From {f'the line {since!r}' if since else 'power on'} to the arrival of the last byte of {pattern!r}."
+        given = {
+            "unit": "s",
+            "better": "lower",
+            "resolution": None if name in self._declarations.metrics else MOMENT_RESOLUTION_S,
+            "definition": definition if definition is not None or name in self._declarations.metrics else text,
+            "version": version,
+        }
+        self._record(name, value_s, bound_s, params, (start.position, end.position), flags, given)
+
+    def _line(self, pattern: str, since: str, timeout_s: float) -> Moment:
+        """Wait for a line of the console, behind the line `since`; they become moments of the cycle."""
+        console = self._board.console
+        if not hasattr(console, "poll"):
+            raise ConfigurationError(
+                "measure.moment needs the console's stamps: an environment with a BoardStrategy and a StampedConsoleDriver"
             )
+        try:
+            wanted = [MomentPattern(text, text, times=0) for text in (since, pattern) if text]
+        except ValueError as error:
+            raise ConfigurationError(f"measure.moment: {error}") from error
+        deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
+        while True:
+            found = find_moments(console.capture, wanted, self._board.timing())
+            start = next((each for each in found if each.name == since), None)
+            after = start.position if start is not None else 0
+            end = next((each for each in found if each.name == pattern and each.position > after), None)
+            if end is not None and (start is not None or not since):
+                self.moments += [each for each in (start, end) if each is not None]
+                return end
+            left_ns = deadline_ns - self._clock.now_ns()
+            if not console.poll(max(0.0, min(left_ns / NS_PER_S, _POLL_S))) and left_ns <= 0:
+                lacks = since if since and start is None else pattern
+                raise BoardTransientError(
+                    f"no line of the console fits {lacks!r} within {timeout_s:g} s; the last it said was {self._board.tail()!r}",
+                    failure="moment_missing",
+                )
+
+    def _confirmed(self, edge: PowerEdge) -> bool:
+        """True if the rails, or the run's other boots, confirm when the power came."""
+        moments = find_moments(self._board.console.capture, self._board.type.moments, self._board.timing())
+        if not moments:
+            return False
+        self.silence = Silence.of(edge, moments[0])
+        return edge.on_verified and not doubt(edge, self.silence, self._silences)
+
+    def _edge(self) -> PowerEdge:
+        edge: PowerEdge | None = getattr(self._board, "edge", None)
+        if edge is None:
+            raise ConfigurationError(
+                "measure.moment: the board was not switched on in this session, or its strategy is older than this boardlab: bring it up "
+                "by `strategy.transition`, or say `since`, a line to count from"
+            )
+        return edge
+
+    def _first_byte(self, end: Moment) -> Moment:
+        """The first that the board printed: power was on by then."""
+        first = next((event for event in self._board.console.capture if isinstance(event, Chunk)), None)
+        return end if first is None else Moment("", first.t_ns, 0, first.position, first.data[:40].decode("latin-1"))
+
+    def _record(
+        self,
+        name: str,
+        value: float | Iterable[float],
+        uncertainty: float | None,
+        params: Mapping[str, str] | None,
+        window: tuple[int | None, int | None],
+        flags: frozenset[Flag],
+        given: Mapping[str, Any],
+    ) -> None:
+        """Record numbers; what a wrong call measured is kept with the attempt."""
+        all_params, unit = {**self.params, **(params or {})}, given["unit"]
+        try:
+            metric = self._declarations.metric(name, **given)
             self._store.check_definition(metric)
             for each in _values(name, value):
                 self.samples.append(
-                    sample_of(metric, _texts(all_params), each, uncertainty, (), window, declared=True)
+                    sample_of(metric, _texts(all_params), each, uncertainty, flags, window, declared=True)
                 )
         except BoardlabError as error:
             self.refused.append(
@@ -135,10 +263,10 @@ class Measure:
 
     def _window(self) -> tuple[int | None, int | None]:
         """The console's bytes since the call before, as positions of its stream."""
-        last = next((event for event in reversed(self._console.capture) if isinstance(event, Chunk)), None)
+        last = next((event for event in reversed(self._board.console.capture) if isinstance(event, Chunk)), None)
         if last is None:
             return None, None
-        start = max(self._window_start, base_of(self._console))
+        start = max(self._window_start, base_of(self._board.console))
         self._window_start = last.position + len(last.data)
         return start, self._window_start
 
@@ -207,7 +335,9 @@ class MeasureRun:
         self._recorder.start()
         self.board.console.capture = []
         self._losses.flags()  # earlier losses are not of this cycle
-        return Measure(self.run, self.store, self.declarations, self.board.console, params)
+        good = (each for each in self.store.attempts(self.run.id) if each.ok)
+        known = silences(each.details.get("power_on") for each in good)
+        return Measure(self.run, self.store, self.declarations, self.board, self.clock, params, known)
 
     def record(self, test: str, attempt: CycleAttempt[Measure], measure: Measure) -> None:
         """Store an attempt that has ended, with all that it measured.
@@ -238,9 +368,13 @@ class MeasureRun:
                 "port": asdict(console.info.meta) if console.info else None,
                 "software": dict(self.board.software),
                 **clocks_document(console),
+                **({"power_on": asdict(measure.silence)} if measure.silence else {}),
                 **({MEASURED: [*measured, *measure.refused]} if measured or measure.refused else {}),
             },
             samples=samples if ok else (),
+            moments=tuple(
+                moment_record(each, base_of(console)) for each in measure.moments if each.position >= base_of(console)
+            ),
         )
 
     def _files(self, measure: Measure) -> list[ArtifactRef]:

@@ -1,0 +1,118 @@
+"""`measure.moment`: the time to a line of one's own, by the stamps that time the boots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from support.simruns import SimBench, bench
+from support.simtarget import SimClock
+
+from lab.benchmarks.cycles import CycleAttempt
+from lab.errors import BoardTransientError, ConfigurationError
+from lab.metrics import Flag
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
+from lab.metrics.declared import Declarations
+from lab.pytest_plugin.labgridboard import NoConsole
+from lab.run.measurerun import Measure, MeasureRun
+from lab.run.progress import Progress
+
+
+@pytest.fixture(params=[1, 2, 3], ids=lambda seed: f"seed{seed}")
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SimBench]:
+    with bench(tmp_path, seed=request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def runs(lab: SimBench) -> MeasureRun:
+    plan = {"tests": ["test_own.py::test_ready"], "repeats": {}}
+    run = lab.store.begin_run("measure", "am62xx_sk", "sim-1", "1", plan=plan, provenance={})
+    clock = SimClock(lab.lab)
+    return MeasureRun(lab.store, run, lab.strategy, Progress(lambda _line: None, clock, 1), clock, Declarations())
+
+
+@pytest.fixture
+def measure(runs: MeasureRun) -> Measure:
+    return runs.begin({})
+
+
+def test_a_moment_of_the_guide_has_the_guides_number(lab: SimBench, measure: Measure) -> None:
+    watch = lab.strategy.boot()
+    guide = {sample.metric: sample for sample in watch.finish()}
+    measure.moment("app.login", r"am62xx-evm login: ")
+    measure.moment("app.after_the_kernel", r"am62xx-evm login: ", since=r"Starting kernel \.\.\.")
+    power_on, kernel = measure.samples
+    assert (power_on.value, power_on.uncertainty) == (
+        guide[BOOT_POWER_ON.name].value,
+        guide[BOOT_POWER_ON.name].uncertainty,
+    )
+    assert (kernel.value, kernel.uncertainty) == (guide[BOOT_TIME.name].value, guide[BOOT_TIME.name].uncertainty)
+    (true,) = lab.true_boot_times_s()
+    assert abs(kernel.value - true) <= kernel.uncertainty
+    assert kernel.log_end == power_on.log_end == guide[BOOT_TIME.name].log_end
+    assert [moment.name for moment in measure.moments[1:]] == [r"Starting kernel \.\.\.", r"am62xx-evm login: "]
+    metric = kernel.declared
+    assert metric is not None
+    assert (metric.unit, metric.better, metric.resolution) == ("s", "lower", BOOT_TIME.resolution)
+
+
+def test_a_line_behind_the_prompt_is_waited_for_from_the_first_call_on(lab: SimBench, measure: Measure) -> None:
+    lab.strategy.transition("linux")
+    lab.strategy.shell.run('echo application rea""dy')  # whose echo is not the line
+    measure.moment("app.ready", "application ready")
+    (ready,) = measure.samples
+    shown = lab.strategy.console.captured()[: ready.log_end].splitlines()[-1]
+    assert shown.endswith(b"application ready")
+    lab.strategy.transition("off")
+    lab.strategy.switch_on()
+    measure.moment("app.spl", "U-Boot SPL", timeout_s=20)
+    assert 0 < measure.samples[-1].value < 20
+
+
+def test_the_power_is_confirmed_by_the_runs_other_boots_as_a_boots_is(lab: SimBench, runs: MeasureRun) -> None:
+    test, flags = "test_own.py::test_ready", []
+    for cycle in (1, 2, 3):
+        measure = runs.begin({})
+        lab.strategy.boot()
+        if cycle == 3:
+            assert lab.strategy.edge is not None
+            lab.strategy.edge = evolve(lab.strategy.edge, off_verified=False)
+        measure.moment("app.login", "login: ")
+        measure.moment("app.since", "login: ", since="Starting kernel")
+        runs.record(test, CycleAttempt(cycle, 1, measure, None), measure)
+        flags.append([sample.flags & {Flag.OFF_UNVERIFIED, Flag.ON_UNVERIFIED} for sample in measure.samples])
+    dark = {Flag.OFF_UNVERIFIED, Flag.ON_UNVERIFIED}  # a board that was silent before it was switched off
+    assert flags == [[dark, set()], [{Flag.ON_UNVERIFIED}, set()], [{Flag.OFF_UNVERIFIED}, set()]]
+    kept = lab.store.attempts(runs.run.id)
+    assert [len(attempt.moments) for attempt in kept] == [3, 3, 3]
+    assert {sample.metric for attempt in kept for sample in attempt.samples} == {"app.login", "app.since"}
+
+
+def test_a_line_that_does_not_come_is_the_boards_failure(lab: SimBench, measure: Measure) -> None:
+    lab.strategy.boot()
+    for pattern, since, lacking in (("no such line", "", "no such line"), ("login", "no such start", "no such start")):
+        began_ns = lab.lab.now_ns
+        with pytest.raises(BoardTransientError, match=f"fits '{lacking}' within 5 s; the last it said was") as caught:
+            measure.moment("app.ready", pattern, since=since, timeout_s=5.0)
+        assert caught.value.failure == "moment_missing"
+        assert 5.0 <= (lab.lab.now_ns - began_ns) / 1e9 < 8.0
+    assert measure.samples == []
+
+
+def test_a_wrong_call_says_what_it_needs(lab: SimBench, measure: Measure) -> None:
+    with pytest.raises(ConfigurationError, match="not a regular expression"):
+        measure.moment("app.ready", "(")
+    lab.strategy.boot()
+    lab.strategy.edge = None
+    with pytest.raises(ConfigurationError, match="or say `since`"):
+        measure.moment("app.ready", "login: ")
+    measure("app.ready", 3, unit="ms", better="lower", resolution=1)
+    with pytest.raises(ConfigurationError, match="unit 's' here, 'ms' there"):
+        measure.moment("app.ready", "login: ", since="Starting kernel")
+    assert [each["metric"] for each in measure.refused] == ["app.ready"]
+    measure._board = type("Plain", (), {"console": NoConsole()})()
+    with pytest.raises(ConfigurationError, match="needs the console's stamps"):
+        measure.moment("app.ready", "login: ")
