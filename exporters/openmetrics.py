@@ -10,7 +10,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from exporters.measurements import MEDIUM, FigureMaker, MetricName, clean, name_of
+from exporters.measurements import FigureMaker, MetricName, clean, name_of
+from lab.judge.latest import MEDIUM
 from lab.metrics import summarise
 from lab.results.listing import Overview
 

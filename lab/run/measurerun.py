@@ -7,11 +7,14 @@ the state of the board.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+import requests
 from attrs import asdict, define, evolve, field
 
 from lab.benchmarks.boot import PowerEdge
@@ -47,6 +50,8 @@ KIND: Final = "measure"
 TEST: Final = "test"  # the parameter of attempts: the test's id
 MOMENT_RESOLUTION_S: Final = 1e-4  # as boot.time's
 _POLL_S: Final = 1.0  # between two looks at the console
+_PROBE_S: Final = 0.02  # between two tries of the network
+_TRY_S: Final = 0.25  # of one: a board that is not there drops what it gets
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
 
 
@@ -67,6 +72,7 @@ class Measure:
     _clock: Clock
     params: Mapping[str, str]
     _silences: Sequence[Silence] = ()
+    _earlier: PowerEdge | None = None  # of the cycle before
     silence: Silence | None = None
     moments: list[Moment] = field(factory=list)
     samples: list[SampleRecord] = field(factory=list)
@@ -139,23 +145,60 @@ class Measure:
         edge = None if since else self._edge()
         start = power_on(edge, self._first_byte(end)) if edge is not None else self.moments[-2]
         check_clocks(self._board.console, edge.requested_ns if edge is not None else start.t_ns)
-        value_s = (end.t_ns - start.t_ns) / NS_PER_S
-        bound_s = of_interval(start.uncertainty_ns, end.uncertainty_ns) / NS_PER_S
-        doubts = {
-            Flag.OFF_UNVERIFIED: edge is not None and not edge.off_verified,
-            Flag.ON_UNVERIFIED: edge is not None and not self._confirmed(edge),
-            Flag.UNCERTAIN: bound_s > UNCERTAIN_SHARE * value_s,
-        }
-        flags = frozenset(flag for flag, holds in doubts.items() if holds)
-        text = f"From {f'the line {since!r}' if since else 'power on'} to the arrival of the last byte of {pattern!r}."
-        given = {
-            "unit": "s",
-            "better": "lower",
-            "resolution": None if name in self._declarations.metrics else MOMENT_RESOLUTION_S,
-            "definition": definition if definition is not None or name in self._declarations.metrics else text,
-            "version": version,
-        }
-        self._record(name, value_s, bound_s, params, (start.position, end.position), flags, given)
+        text = f"the arrival of the last byte of {pattern!r}"
+        self._timed(name, start, end, edge, text, definition, version, params, since)
+
+    def answer(
+        self,
+        name: str,
+        address: str,
+        *,
+        timeout_s: float = 120.0,
+        definition: str | None = None,
+        version: int | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record the time from power on to the first answer of the board's network, on this host's clock.
+
+        It tries until one comes, so it is called as soon as the board is switched on (`strategy.switch_on()`). The answer came
+        between the start of the last try that failed and the end of the first that did not.
+
+        Args:
+            name: of the metric, in seconds. address: "tcp://HOST:PORT", or a URL of http or https, whose status is below 400.
+
+        Raises:
+            ConfigurationError: a wrong address, another unit declared, or stamps of another host's clock.
+            BoardTransientError: nothing answered in time (`moment_missing`).
+        """
+        tries = probe(address)
+        console, edge = self._board.console, self._edge()
+        if getattr(console, "relation", None) is not None:
+            raise ConfigurationError("measure.answer: the console is on another host, whose clock is not this one's")
+        since_ns, deadline_ns = edge.requested_ns, self._clock.now_ns() + round(timeout_s * NS_PER_S)
+        while True:
+            began_ns = self._clock.now_ns()
+            if tries():
+                break
+            since_ns = began_ns
+            if began_ns > deadline_ns:
+                raise BoardTransientError(
+                    f"{address} did not answer within {timeout_s:g} s: is the board's address right, and its service up? The last its "
+                    f"console said was {self._board.tail()!r}",
+                    failure="moment_missing",
+                )
+            console.poll(_PROBE_S)
+        came_ns = self._clock.now_ns()
+        end = Moment(name, came_ns, came_ns - since_ns, base_of(console), address)
+        self._timed(
+            name,
+            power_on(edge, self._first_byte(end)),
+            end,
+            edge,
+            f"the first answer of {address}",
+            definition,
+            version,
+            params,
+        )
 
     def _line(self, pattern: str, since: str, timeout_s: float) -> Moment:
         """Wait for a line of the console, behind the line `since`; they become moments of the cycle."""
@@ -185,6 +228,37 @@ class Measure:
                     failure="moment_missing",
                 )
 
+    def _timed(
+        self,
+        name: str,
+        start: Any,
+        end: Moment,
+        edge: PowerEdge | None,
+        text: str,
+        definition: str | None,
+        version: int | None,
+        params: Mapping[str, str] | None,
+        since: str = "",
+    ) -> None:
+        """Record an interval; `edge`: its begin is the power's."""
+        value_s = (end.t_ns - start.t_ns) / NS_PER_S
+        bound_s = of_interval(start.uncertainty_ns, end.uncertainty_ns) / NS_PER_S
+        doubts = {
+            Flag.OFF_UNVERIFIED: edge is not None and not edge.off_verified,
+            Flag.ON_UNVERIFIED: edge is not None and not self._confirmed(edge),
+            Flag.UNCERTAIN: bound_s > UNCERTAIN_SHARE * value_s,
+        }
+        flags = frozenset(flag for flag, holds in doubts.items() if holds)
+        about = f"From {f'the line {since!r}' if since else 'power on'} to {text}."
+        given = {
+            "unit": "s",
+            "better": "lower",
+            "resolution": None if name in self._declarations.metrics else MOMENT_RESOLUTION_S,
+            "definition": definition if definition is not None or name in self._declarations.metrics else about,
+            "version": version,
+        }
+        self._record(name, value_s, bound_s, params, (start.position, end.position), flags, given)
+
     def _confirmed(self, edge: PowerEdge) -> bool:
         """True if the rails, or the run's other boots, confirm when the power came."""
         moments = find_moments(self._board.console.capture, self._board.type.moments, self._board.timing())
@@ -194,10 +268,10 @@ class Measure:
         return edge.on_verified and not doubt(edge, self.silence, self._silences)
 
     def _edge(self) -> PowerEdge:
-        edge: PowerEdge | None = getattr(self._board, "edge", None)
-        if edge is None:
+        edge = _edge_of(self._board)
+        if edge is None or edge is self._earlier:
             raise ConfigurationError(
-                "measure.moment: the board was not switched on in this session, or its strategy is older than this boardlab: bring it up "
+                "the board was not switched on in this cycle, or its strategy is older than this boardlab: bring it up "
                 "by `strategy.transition`, or say `since`, a line to count from"
             )
         return edge
@@ -271,6 +345,42 @@ class Measure:
         return start, self._window_start
 
 
+def probe(address: str) -> Callable[[], bool]:
+    """A try whether an address answers, within `_TRY_S`.
+
+    Raises:
+        ConfigurationError: the address is none.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"measure.answer: {address!r}: {error}") from error
+    if not host or parts.scheme not in {"tcp", "http", "https"} or (parts.scheme == "tcp" and port is None):
+        raise ConfigurationError(f"measure.answer: {address!r}: tcp://HOST:PORT, or a URL of http or https")
+
+    def connects() -> bool:
+        try:
+            socket.create_connection((host, port or 0), _TRY_S).close()
+        except OSError:
+            return False
+        return True
+
+    def responds() -> bool:
+        try:
+            return requests.get(address, timeout=_TRY_S, stream=True).ok
+        except requests.RequestException:
+            return False
+
+    return connects if parts.scheme == "tcp" else responds
+
+
+def _edge_of(board: Any) -> PowerEdge | None:
+    """The board's last power on; None: none in this session, or its strategy is an older boardlab's."""
+    edge: PowerEdge | None = getattr(board, "edge", None)
+    return edge
+
+
 def _values(name: str, value: object) -> list[float]:
     """The numbers of a call.
 
@@ -337,7 +447,9 @@ class MeasureRun:
         self._losses.flags()  # earlier losses are not of this cycle
         good = (each for each in self.store.attempts(self.run.id) if each.ok)
         known = silences(each.details.get("power_on") for each in good)
-        return Measure(self.run, self.store, self.declarations, self.board, self.clock, params, known)
+        return Measure(
+            self.run, self.store, self.declarations, self.board, self.clock, params, known, _edge_of(self.board)
+        )
 
     def record(self, test: str, attempt: CycleAttempt[Measure], measure: Measure) -> None:
         """Store an attempt that has ended, with all that it measured.

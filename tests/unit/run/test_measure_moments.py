@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.metrics.declared import Declarations
 from lab.pytest_plugin.labgridboard import NoConsole
+from lab.run import measurerun
 from lab.run.measurerun import Measure, MeasureRun
 from lab.run.progress import Progress
 
@@ -91,6 +93,57 @@ def test_the_power_is_confirmed_by_the_runs_other_boots_as_a_boots_is(lab: SimBe
     assert {sample.metric for attempt in kept for sample in attempt.samples} == {"app.login", "app.since"}
 
 
+@pytest.mark.parametrize("opens_s", [0.4, 3.0, 7.5])
+def test_the_first_answer_of_the_network_is_between_the_last_try_that_failed_and_the_first_that_did_not(
+    lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch, opens_s: float
+) -> None:
+    lab.strategy.off()
+    edge = lab.strategy.switch_on()
+
+    def answers() -> bool:
+        lab.lab.run_for(3_000_000)  # a try takes its time
+        return lab.lab.now_ns >= edge.acknowledged_ns + opens_s * 1e9
+
+    monkeypatch.setattr(measurerun, "probe", lambda _address: answers)
+    measure.answer("app.http", "http://192.168.7.2/")
+    (answer,) = measure.samples
+    assert abs(answer.value - opens_s) <= answer.uncertainty < 0.05
+    assert answer.declared is not None
+    assert answer.declared.definition == "From power on to the first answer of http://192.168.7.2/."
+
+
+def test_a_board_that_answered_before_the_first_try_has_no_sure_number(
+    lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.strategy.boot()
+    monkeypatch.setattr(measurerun, "probe", lambda _address: lambda: True)
+    measure.answer("app.http", "tcp://192.168.7.2:80")
+    (answer,) = measure.samples
+    assert Flag.UNCERTAIN in answer.flags
+    assert answer.uncertainty >= answer.value
+
+
+def test_a_network_that_does_not_answer_is_the_boards_failure(
+    lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.strategy.boot()
+    monkeypatch.setattr(measurerun, "probe", lambda _address: lambda: False)
+    with pytest.raises(BoardTransientError, match=r"tcp://192\.168\.7\.2:80 did not answer within 3 s") as caught:
+        measure.answer("app.http", "tcp://192.168.7.2:80", timeout_s=3.0)
+    assert caught.value.failure == "moment_missing"
+
+
+def test_a_port_answers_when_something_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert measurerun.probe(f"tcp://127.0.0.1:{port}")()
+    assert not measurerun.probe(f"tcp://127.0.0.1:{port}")()
+    assert not measurerun.probe(f"http://127.0.0.1:{port}/")()
+    for wrong in ("192.168.7.2", "tcp://192.168.7.2", "ftp://x", "tcp://[", "http://"):
+        with pytest.raises(ConfigurationError, match=r"measure\.answer"):
+            measurerun.probe(wrong)
+
+
 def test_a_line_that_does_not_come_is_the_boards_failure(lab: SimBench, measure: Measure) -> None:
     lab.strategy.boot()
     for pattern, since, lacking in (("no such line", "", "no such line"), ("login", "no such start", "no such start")):
@@ -100,6 +153,14 @@ def test_a_line_that_does_not_come_is_the_boards_failure(lab: SimBench, measure:
         assert caught.value.failure == "moment_missing"
         assert 5.0 <= (lab.lab.now_ns - began_ns) / 1e9 < 8.0
     assert measure.samples == []
+
+
+def test_a_cycle_that_began_warm_has_no_power_on(lab: SimBench, runs: MeasureRun) -> None:
+    lab.strategy.transition("linux")
+    warm = runs.begin({})
+    lab.strategy.shell.run('echo application rea""dy')
+    with pytest.raises(ConfigurationError, match="not switched on in this cycle"):
+        warm.moment("app.ready", "application ready")
 
 
 def test_a_wrong_call_says_what_it_needs(lab: SimBench, measure: Measure) -> None:
