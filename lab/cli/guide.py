@@ -83,6 +83,14 @@ def check(
     """Find wrong numbers in guides, with the right ones if known."""
     older = sheets.of_guide(reader.read(against, defines_of(define))) if against else None
     read_sheets, errors = read_all(files, define)
+    errors += [
+        ConfigurationError(
+            f"{sheet.guide.path}: no number of its {len(sheet.guide.tables)} tables stands for a metric of boardlab, so nothing "
+            f"was checked; is it a performance guide? `lab guide read {sheet.guide.path}` shows what was read"
+        )
+        for sheet in read_sheets
+        if not any(r.quantity is not None and r.number is not None for r in sheet.readings)
+    ]
     if history:
         read_sheets = _with_neighbours(read_sheets, db)
     found = [finding for sheet in read_sheets for finding in rulebook.run(sheet, older)]

@@ -18,6 +18,7 @@ from attrs import evolve, frozen
 from lab.guide.model import Cell, CellKind, Column, Repair, Table, Value
 from lab.guide.text import value_of
 
+_PER_CORE = re.compile(r"\bper[- ]core\b", re.IGNORECASE)  # of a column: a cell has a number for each core
 _MAX_PLACEMENTS = 1000  # of groups of cells on boards; a table with eight boards has at most 70
 
 
@@ -71,7 +72,14 @@ def _table(raw: RawTable, index: int, boards: Collection[str]) -> Table:
 def _full_row(row: RawRow, table: int, columns: Sequence[Column]) -> Iterator[Cell]:
     params = {c.text: text.strip() for c, text in zip(columns, row.cells, strict=True) if c.is_key}
     for position in range(1, len(columns)):
-        yield _cell(row, table, position, columns[position], params)
+        cell = _cell(row, table, position, columns[position], params)
+        parts = cell.value.text.split(",") if _PER_CORE.search(columns[position].metric) else []
+        values = [value_of(part) for part in parts]
+        if len(values) < 2 or any(value.number is None for value in values):
+            yield cell
+            continue
+        for core, value in enumerate(values):
+            yield evolve(cell, value=value, params={**params, "core": str(core)})
 
 
 def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequence[RawRow]) -> Iterator[Cell]:

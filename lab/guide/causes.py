@@ -23,6 +23,7 @@ from attrs import field, frozen
 from lab.guide.annotations import GuideFinding
 from lab.guide.compare import Change, Comparison
 from lab.guide.rulebook import Effect, Severity
+from lab.guide.rules.clocks import CLOCKS_MHZ
 from lab.judge import noise
 from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
@@ -304,6 +305,8 @@ def boards(named: Iterable[str | None]) -> tuple[str, ...]:
 # --- Rows that moved by one factor ---
 
 
+_ALIKE = 0.03  # logarithm: rows of one clock differ by no more
+_EXACT = 0.015  # of a clock that a core has
 _ENOUGH = 2  # benchmarks of the processor that show its clock
 
 
@@ -440,14 +443,24 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
         per_clock = math.exp(statistics.median(map(_per_clock, members)))
         return f"{per_clock:.2f} times per clock, which is {new:g} instead of {old:g} MHz"
     processor = [change for change in members if _is_processor([change])]
-    if len(_benchmarks(processor)) < _ENOUGH:
-        return ""
-    factor = math.exp(statistics.median(speed(c) or 0.0 for c in members))
-    clocks = {found.clocks.get(change.board) for change in members}
+    return _as_if(found, processor) if len(_benchmarks(processor)) >= _ENOUGH else ""
+
+
+def _as_if(found: Comparison, processor: Sequence[Change]) -> str:
+    """Name the clock that would explain a change of the processor's rows; empty: there is none."""
+    speeds = [speed(change) or 0.0 for change in processor]
+    middle = statistics.median(speeds)
+    clocks = {found.clocks.get(change.board) for change in processor}
     clock = next(iter(clocks))
-    if len(clocks) == 1 and clock:
-        return f"as if the CPU ran at {factor * clock:.0f} MHz, though both clock rows say {clock:g}"
-    return f"as if the CPU ran at {factor:.3f} times its clock, which no row states"
+    if len(clocks) > 1 or not clock or max(abs(each - middle) for each in speeds) > _ALIKE:
+        return ""
+    real = (
+        math.exp(-abs(middle)) * clock
+    )  # no CPU runs above the clock that both state: the slower release is the odd one
+    if min(abs(step / real - 1) for step in CLOCKS_MHZ) > _EXACT:
+        return ""
+    when = " in the older release" if middle > 0 else ""
+    return f"as if the CPU ran at {real:.0f} MHz{when}, though both clock rows say {clock:g}"
 
 
 def _returns(members: Sequence[Change]) -> str:

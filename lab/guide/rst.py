@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from attrs import define
 from docutils import frontend, nodes
@@ -21,6 +22,7 @@ from lab.guide import csvtable
 from lab.guide.assemble import RawRow, RawTable
 from lab.guide.document import Builder, Document
 from lab.guide.model import Unread
+from lab.guide.text import plain
 
 _ERROR = 3  # docutils' level of a construct that it could not read
 _LONGEST_LINE = 10_000  # docutils gives up the whole document above it
@@ -57,16 +59,49 @@ def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Docu
     settings.boardlab_defines = dict(defines or {})
     tree = new_document(path, settings)
     shortened, lost = _without_long_lines(text)
+    apart, titles = _titles_apart(shortened)
     try:
         with only_ours():
-            Parser(inliner=_NoInline()).parse(shortened, tree)
+            Parser(inliner=_NoInline()).parse(apart, tree)
         walker = _Walker(Builder(Document(unread=lost)))
         walker.visit_children(tree)
     except RecursionError:
         raise ConfigurationError(
             f"{path}: its blocks are nested more than 100 deep, so this is no performance guide; check the file's origin"
         ) from None
+    for line in titles:
+        walker.builder.repaired(line, "a table has no blank line between its title and it")
     return walker.builder.finish()
+
+
+_TABLE: Final = re.compile(r"( *)\.\. (?:csv-table|list-table|table)::[ \t]*(.*)")
+_NO_TITLE: Final = re.compile(
+    r" *(?:\.\. |[-*+] |\"|(?P<line>[^\w\s])(?P=line){2,}\s*$)"
+)  # docutils reads on by itself
+
+
+def _titles_apart(text: str) -> tuple[str, list[int]]:
+    """Move a title into the table that begins right below it.
+
+    docutils takes such a table for a part of the title's paragraph. No line is added.
+
+    Returns:
+        The text, and the lines of those tables.
+    """
+    lines = text.split("\n")
+    found = []
+    for i in range(1, len(lines)):
+        match, above = _TABLE.fullmatch(lines[i]), lines[i - 1]
+        if match is None or not above.strip() or _NO_TITLE.match(above) or not above.startswith(match[1]):
+            continue
+        if above[len(match[1])] == " " or (i > 1 and lines[i - 2].strip() and match[2]):
+            continue
+        if match[2]:
+            lines[i - 2 : i] = [above, ""]
+        else:
+            lines[i - 1], lines[i] = "", f"{lines[i].rstrip()} {plain(above.strip().removeprefix('Table:'))}"
+        found.append(i + 1)
+    return "\n".join(lines), found
 
 
 def _without_long_lines(text: str) -> tuple[str, list[Unread]]:

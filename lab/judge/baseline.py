@@ -6,6 +6,8 @@ parameters; those of a virtual board are never compared with a real one's.
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -344,6 +346,7 @@ def _by_key(found: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dic
 # number moves by itself, whether a change only goes back to where it was, and whether small changes of one direction have added up.
 
 
+_MOST_OF_WAY = 0.7  # share of one step in what crept
 _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
@@ -384,11 +387,18 @@ def _crept(before: Sequence[Number], new: Number, noise: Noise, judgement: Judge
             break
         steps.insert(0, number)
     first = compare(steps[0], new, noise)
-    if not first.verdict.moved or first.effect is None:
+    if not first.verdict.moved or first.effect is None or _is_one_step(steps):
         return judgement
     change = f"{1 + first.effect:.2f} times {steps[0].source}, beyond noise, in steps that are none alone"
     reason = f"{judgement.reason}; {change}"
     return evolve(judgement, verdict=first.verdict, reason=reason, rule="crept", crept_from=steps[0].source)
+
+
+def _is_one_step(steps: Sequence[Number]) -> bool:
+    """True if most of a way is a single step, as behind an outlier: nothing crept."""
+    way = [math.log(number.value) for number in steps if number.value and number.value > 0]
+    moves = [abs(later - earlier) for earlier, later in itertools.pairwise(way)]
+    return len(way) < len(steps) or max(moves) > _MOST_OF_WAY * sum(moves)
 
 
 def _difference(one: Number, other: Number) -> float:

@@ -104,7 +104,7 @@ _SPREAD = 0.01  # of the ratios: they are one
 _EXACT = 0.01  # of a ratio of clocks
 _MOVED = 0.05
 # Clocks at which the family's cores run, in MHz; a guide's own clocks come first.
-_STEPS_MHZ = (200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1250, 1300, 1400, 1500, 1700, 1800, 2000)
+CLOCKS_MHZ = (200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1250, 1300, 1400, 1500, 1700, 1800, 2000)
 _JUDGED = ("nbench.", "coremark_pro.", "multibench.", "openssl.throughput", "lmbench.lat_ops")
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -158,7 +158,7 @@ def _compared(
     speed = math.exp(-middle if lower else middle)  # this board's clock over the other's
     if speed > 1 - _MOVED or abs(speed * their_clock / clock - 1) <= _MOVED:
         return None  # it is the faster one, or the printed clocks explain it
-    real = min(_STEPS_MHZ, key=lambda step: abs(step / (speed * their_clock) - 1))
+    real = min(CLOCKS_MHZ, key=lambda step: abs(step / (speed * their_clock) - 1))
     if abs(real / (speed * their_clock) - 1) > _EXACT:
         return None
     return Remark(

@@ -38,7 +38,7 @@ _LEAST_TABLES = 2
 _ABOVE = 3.0  # percent: what the lightest test adds
 
 
-@rule("load-floor", "One core is always busy", Severity.SUSPECT)
+@rule("load-floor", "One core is always busy", Severity.NOTE)
 def load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find boards where one core is always busy.
 

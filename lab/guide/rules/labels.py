@@ -81,11 +81,14 @@ def _unit(reading: CellReading) -> str:
 def alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find aliases that differ from their row.
 
-    Both rows come from one line of output, so they are equal to the last digit.
+    Both rows of a table come from one line of output, so they are equal to the last digit. Another table of the board is
+    of another run.
     """
-    first = {(r.board, r.key): r for r in sheet.of("lmbench.")}
+    rows = {(r.cell.table, r.cell.column, r.cell.row): r for r in sheet.readings}
+    named = group((r for r in sheet.of("lmbench.")), lambda r: (r.board, r.key))
     for alias in sheet.readings:
-        other = first.get((alias.board, alias.key)) if alias.is_alias else None
+        both = named.get((alias.board, alias.key), ()) if alias.is_alias else ()
+        other = rows.get((alias.cell.table, alias.cell.column, both[0].cell.row)) if both else None
         if other is None or alias.number is None or other.number is None or alias.cell.value.low == 0:
             continue  # a minimum of zero is lmbench-false-zero's
         if alias.number != other.number:

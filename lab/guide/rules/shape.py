@@ -165,6 +165,7 @@ def foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterato
 
     Such a table was likely copied from that family's guide.
     """
+    beside = {c.board[:_FAMILY_LETTERS] for t in sheet.guide.tables if _is_mixed(t) for c in t.columns if c.board}
     tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
     counts = Counter(board for boards in tables for board in boards)
     families = Counter(board[:_FAMILY_LETTERS] for board, count in counts.items() for _ in range(count))
@@ -172,12 +173,19 @@ def foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterato
         return
     for table, boards in zip(sheet.guide.tables, tables, strict=True):
         for board in sorted(boards):
-            if families[board[:_FAMILY_LETTERS]] <= _FEW_TABLES * len(tables):
+            if board[:_FAMILY_LETTERS] not in beside and families[board[:_FAMILY_LETTERS]] <= _FEW_TABLES * len(
+                tables
+            ):
                 yield Remark(
                     f"table {table.name!r} is of {board}, a board that only this part of the guide knows: likely copied from "
                     "another guide, unless that board was measured here on purpose",
                     line=table.line,
                 )
+
+
+def _is_mixed(table: Table) -> bool:
+    """True if boards of several families stand side by side: the guide is of both."""
+    return len({column.board[:_FAMILY_LETTERS] for column in table.columns if column.board}) > 1
 
 
 @rule("identifier", "A name printed as a number", Severity.INFO)

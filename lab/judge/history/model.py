@@ -228,9 +228,9 @@ class Constants:
     # Drift: many small changes, of which none is called alone
     creep_block: int = 7  # runs whose mean level is compared; it is reported at most once in so many
     creep_blocks: int = 52  # looks back a year
-    creep_gap: int = 4  # blocks between the compared ones: what came within fewer is a step, or an odd week
+    creep_gap: int = 6  # blocks between the compared ones: what came within fewer is a step, or an odd week
     creep_least: float = 0.03  # boards age and seasons pass by 2 % a year
-    creep_noise: float = 5.0  # times the median difference of neighbouring blocks
+    creep_noise: float = 8.0  # times the median difference of neighbouring blocks
     creep_more: float = 0.006  # of growth since the last report
     creep_step: float = 0.02  # a called step of less is one of the small ones
     creep_untold: float = 0.01  # so much of it was not called as steps
