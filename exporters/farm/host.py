@@ -241,7 +241,7 @@ class Usb:
 
 @frozen
 class Disks:
-    """The file systems of some folders.
+    """The file systems of some folders; folders of one disk are one series.
 
     Attributes:
         folders: by their content.
@@ -255,17 +255,30 @@ class Disks:
         Raises:
             LabTransientError: a folder is not there.
         """
-        rows = []
-        for what, folder in self.folders.items():
+        on_disk: dict[int, list[str]] = {}
+        usage: dict[int, tuple[int, int]] = {}  # size and free bytes
+        for what, folder in sorted(self.folders.items()):
             try:
-                rows.append((what, shutil.disk_usage(folder)))
+                device = folder.stat().st_dev
+                total, _, free = shutil.disk_usage(folder)
             except OSError as error:
                 raise LabTransientError(f"{folder} ({what}): {error.strerror}; is its disk mounted?") from error
+            usage[device] = total, free
+            on_disk.setdefault(device, []).append(what)
+        rows = [(", ".join(whats), usage[device]) for device, whats in on_disk.items()]
         return [
             gauge(
-                "boardlab_disk_size_bytes", "Size of the file system.", ["what"], [((w,), u.total) for w, u in rows]
+                "boardlab_disk_size_bytes",
+                "Size of the file system.",
+                ["what"],
+                [((what,), size) for what, (size, _) in rows],
             ),
-            gauge("boardlab_disk_free_bytes", "Free for this user.", ["what"], [((w,), u.free) for w, u in rows]),
+            gauge(
+                "boardlab_disk_free_bytes",
+                "Free for this user.",
+                ["what"],
+                [((what,), free) for what, (_, free) in rows],
+            ),
         ]
 
 

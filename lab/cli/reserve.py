@@ -63,12 +63,12 @@ def reserve(
         book = Audit(store)
         if end:
             action = reservations.MAINTAINED if maintenance else reservations.RELEASE
-            with book.acting(Act(), action, person=person, address=host, board=board) as act:
+            with book.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
                 hold = reservations.end(store, act, board, kind, person)
             lines = [f"{board} is free again; it was {hold.described}"]
         else:
             action = reservations.MAINTAIN if maintenance else reservations.RESERVE
-            with book.acting(Act(), action, person=person, address=host, board=board) as act:
+            with book.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
                 known = reservations.board_of(status.look(db, farm).boards, board, "`lab status`")
                 if maintenance:
                     hold = reservations.maintain(store, act, known, person, reason)

@@ -47,8 +47,20 @@ def person() -> str:
 
     The one that `lab web` names, else the user's name or number.
     """
-    if asked := os.environ.get(PERSON_VARIABLE):
-        return asked
+    return os.environ.get(PERSON_VARIABLE) or own_user()
+
+
+def actor() -> str:
+    """The person for the audit: the user, and whom it says to work for.
+
+    The variable is anybody's to set, so it proves nothing: `lena (BOARDLAB_PERSON of root)`.
+    """
+    asked, user = os.environ.get(PERSON_VARIABLE), own_user()
+    return user if asked in {None, "", user} else f"{asked} ({PERSON_VARIABLE} of {user})"
+
+
+def own_user() -> str:
+    """Name or number of this process's user."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

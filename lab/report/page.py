@@ -88,6 +88,7 @@ def render(
                     _inside("application/json", json_text(formatting.export_document([run]))),
                 ),
             ],
+            failure_causes=view.failure_causes(groups) if run.run.status != "completed" else [],
             failed=[entry for group in groups for entry in group.entries if not entry.ok],
             groups=groups,
             facts=view.facts(run),

@@ -286,6 +286,31 @@ def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[Attemp
     ]
 
 
+@frozen
+class FailureCause:
+    """A class of failed attempts, with the last one's message and place."""
+
+    outcome: str
+    fault: str
+    count: int
+    message: str
+    link: str
+
+
+def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureCause]:
+    """The classes of failed attempts, the most frequent first."""
+    by_class: dict[str, list[AttemptEntry]] = {}
+    for group in groups:
+        for entry in group.entries:
+            if not entry.ok:
+                by_class.setdefault(entry.attempt.outcome, []).append(entry)
+    found = [
+        FailureCause(name, entries[-1].attempt.fault or "", len(entries), entries[-1].message, entries[-1].link)
+        for name, entries in by_class.items()
+    ]
+    return sorted(found, key=lambda cause: -cause.count)
+
+
 def facts(run: Overview) -> list[tuple[str, str]]:
     """Plan and provenance, a nested key as `outer.inner`."""
     return [*_flat("plan", run.run.plan), *provenance(run.run)]

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from graphlib import TopologicalSorter
+
 from grafana_foundation_sdk.builders import dashboard as builders
 
 from boardlab_dashboards.panels import Column, bars, buckets, lines, rows, top
 from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, to
+from lab import boards
+
+
+def stage_names() -> list[str]:
+    """The stages of all board types, in the order of a boot."""
+    before: dict[str, set[str]] = {}
+    for name in boards.shipped():
+        its = list(dict.fromkeys(moment.stage for moment in boards.load(name).moments if moment.stage))
+        for earlier, later in zip(["", *its], its, strict=False):
+            before.setdefault(later, set()).update({earlier} - {""})
+    return list(TopologicalSorter(before).static_order())
+
+
+def stages_in_order() -> str:
+    """Query of the stages' lengths; the operands of `or` keep their order."""
+
+    def of(matcher: str) -> str:
+        series = f'boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg",stage{matcher}}}'
+        return f"avg by (board_type, medium, release, init, stage) ({series})"
+
+    known = stage_names()
+    others = "|".join(re.sub(r"[().]", r"\\\\\g<0>", name) for name in known)
+    return " or ".join([*(of(f'="{name}"') for name in known), of(f'!~"{others}"')])
 
 
 def build() -> builders.Dashboard:
@@ -76,11 +102,10 @@ def build() -> builders.Dashboard:
         ),
         bars(
             "Stages from $medium",
-            "Average lengths, from power on to the prompt, over the boards of a type.",
+            "Average lengths, from power on to the prompt, over the boards of a type, in the order of a boot.",
             "s",
             (
-                "avg by (board_type, medium, release, init, stage)"
-                f' (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
+                stages_in_order(),
                 "{{board_type}} {{release}} {{init}} {{stage}}",
             ),
             each="medium",

@@ -80,6 +80,13 @@ def test_a_disk_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:
         Disks({"results": tmp_path / "nowhere"}).read()
 
 
+def test_folders_of_one_disk_are_one_disk(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    folders = {"results": tmp_path, "recordings": tmp_path / "inner", "processes": Path("/proc")}
+    found = values(Disks(folders).read())
+    assert {key[1] for key in found if key[0] == "boardlab_disk_free_bytes"} == {"recordings, results", "processes"}
+
+
 def test_places_are_told_with_who_has_them() -> None:
     found = values(PlaceCollector(lambda: STATE).read())
     assert found["boardlab_place_acquired", "am62x-sk-1"] == 1

@@ -233,3 +233,11 @@ def test_the_wall_at_a_distance_has_each_state_as_a_colour_with_its_word(lab: Sc
     style = lab.page("/static/kiosk.css")
     assert all(f".{state.replace(' ', '-')}" in style for state in ORDER)
     assert re.search(r'<p class="state">worse \d h</p>\s*<p class="cause"><strong>release</strong> boot.time', page)
+
+
+def test_the_page_of_a_failed_run_says_why_before_all_else(lab: ScriptedLab) -> None:
+    head = lab.page(f"/runs/{lab.runs['board-failed']}").partition("<nav")[0]
+    assert re.search(r"<strong>kernel_panic</strong> 8 of 8 attempts, the board's fault: Kernel panic", head)
+    assert "kernel_panic" in str(lab.tiles()["board-failed"]["trouble"])
+    good = lab.page(f"/runs/{lab.runs['board-free']}").partition("<nav")[0]
+    assert "mark bad" not in good
