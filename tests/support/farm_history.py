@@ -24,14 +24,19 @@ from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.errors import LabTransientError
+from lab.farm.board_state import families
+from lab.farm.services import HostFile
+from lab.farm.status import boards_of
 from lab.host import runtime
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import OutletStatus, RailStatus
+from lab.judge.latest import LatestJudge
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.judge.text import EvidenceLinks
 from lab.metrics import by_name
 from lab.results import open_store
+from lab.results.listing import LatestEnded
 from lab.results.snapshot import watch
 from support.farm_scrape import PORT, SERVER, Plugs
 from support.made_farm import (
@@ -145,7 +150,9 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
         outlet = OutletStatus("lab1:16421", f"rack{n // 8 + 1}", str(n % 8 + 1), "on", farm.now, 0.2, 40, failures)
         runtime.write(folder / runtime.OUTLETS, board, outlet)
         runtime.write(folder / runtime.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
+    ended, judge, lab = LatestEnded(), LatestJudge(600.0), HostFile(None, installed=False, folder=folder)
     found = {
+        "boards": lambda: families(boards_of(lab, url, folder, ended, judge, open_store)),
         "failures": StandingFailures(
             watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])
         ).read,
