@@ -22,6 +22,7 @@ from lab.farm import lease, runner
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import DEFAULT_RULE
 from lab.jobs import listing
+from lab.jobs.queue import PERSONS, TIMERS
 from lab.jobs.records import BY_PROVISION, JOB_VARIABLE, Order, number
 from lab.jobs.reservations import ReservationBook
 from lab.metrics import SampleRecord
@@ -129,6 +130,18 @@ class Farm:
     boots: int = 0
     boot_s: float = 0.0
 
+    def prepare(self) -> None:
+        """Boards, and what is wanted of them, by the schedule."""
+        pick = self.world.choices.pick
+        names = [f"b{number}" for number in range(1, 2 + pick((3.0, 1.0)))]
+        self.boards = {name: Board(name, self) for name in names}
+        for wanted in range(1, 3 + pick((3.0, 1.0))):
+            way = ("lab run", "lab provision", "pytest")[pick((3.0, 1.0, 1.0))]
+            suites = ("boot", "low_power") if way == "lab run" and pick((2.0, 1.0)) else ("boot",)
+            priority = (PERSONS, TIMERS)[pick((1.0, 1.0))] if way == "lab run" else PERSONS
+            board = names[pick([1.0] * len(names))]
+            self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S))
+
     def spawn(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, Callable[[], int]]:
         """The pytest of a `lab run`."""
         given = dict(pairwise(words))
@@ -156,7 +169,11 @@ class Farm:
         self._end_once()
         store = self.results.store()
         config = self._config(store, listing.job(store, number(called)).board)
-        plugin.take_board(config)
+        try:
+            plugin.take_board(config)
+        except pytest.UsageError as error:
+            self.world.say(str(error))
+            return 4
         return self._measured(config, kind, release, resume)
 
     def pytest(self, wish: Wish) -> int:

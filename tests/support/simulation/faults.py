@@ -108,6 +108,21 @@ def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _a_lost_lease_is_ignored(_results: Results) -> Iterator[None]:
+    def beat(book: JobQueue, job_id: int) -> bool:
+        try:
+            return plain(book, job_id)
+        except BoardlabError as error:
+            if error.failure == "lease_lost":
+                return False
+            raise
+
+    plain = JobQueue.beat
+    with patch.object(JobQueue, "beat", beat):
+        yield
+
+
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
@@ -115,4 +130,5 @@ FAULTS: Final = (
     Fault("a job is cancelled by the age of its heartbeat", _cancelled_at_a_glance, (watch.KEEPS,)),
     Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
+    Fault("a lost lease is ignored", _a_lost_lease_is_ignored, (watch.ONE_USER,)),
 )

@@ -9,10 +9,9 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.jobs.queue import PERSONS, TIMERS
 from support.simulation.choices import Choices, shrunk
 from support.simulation.database import Results
-from support.simulation.farm import PERSON, WAIT_S, Board, Farm, Wish
+from support.simulation.farm import PERSON, Farm
 from support.simulation.strikes import Strikes
 from support.simulation.system import System, installed
 from support.simulation.watch import Watch
@@ -49,7 +48,8 @@ def simulate(results: Results, choices: Choices) -> Outcome:
         with installed(system := System(world, farm.spawn, results)):
             farm.system = system
             results.begin(world)
-            _people(farm)
+            _befall(farm)
+            farm.prepare()
             farm.watch = watch = Watch(world, results, farm)
             world.checks.append(watch.look)
             desk = Host("a desk")
@@ -65,28 +65,19 @@ def simulate(results: Results, choices: Choices) -> Outcome:
     return Outcome(name, seen, choices.taken, world.trace, world.steps)
 
 
-def _people(farm: Farm) -> None:
-    """Hosts, boards, wishes and strikes, by the schedule."""
+def _befall(farm: Farm) -> None:
+    """Hosts, and their strikes, by the schedule."""
     world, pick = farm.world, farm.world.choices.pick
     count = 1 + pick((1.0, 2.0))
     for number in range(count):
         skew = (0.0, 1200.0, -1200.0, 180.0)[pick((2.0, 1.0, 1.0, 1.0))]
         world.hosts.append(Host(f"lab-{number + 1}", wall_s=skew, monotonic_s=1e4 * number))
     farm.results.is_server = count > 1 or pick((1.0, 1.0)) == 1
-    for number in range(1 + pick((3.0, 1.0))):
-        board = Board(f"b{number + 1}", farm)
-        farm.boards[board.board] = board
-    names = list(farm.boards)
-    for number in range(2 + pick((3.0, 1.0))):
-        way = ("lab run", "lab provision", "pytest")[pick((3.0, 1.0, 1.0))]
-        suites = ("boot", "low_power") if way == "lab run" and pick((2.0, 1.0)) else ("boot",)
-        priority = (PERSONS, TIMERS)[pick((1.0, 1.0))] if way == "lab run" else PERSONS
-        board = names[pick([1.0] * len(names))]
-        farm.wishes.append(Wish(f"r{number + 1}", way, board, suites, priority, WAIT_S))
     world.stay = STAYS[pick((1.0, 1.0, 1.0))]
     world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
     kinds = Strikes(farm).all()
-    world.strikes = [kinds.pop(pick([1.0] * len(kinds))) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
+    frequent = (4.0, 3.0, *[1.0] * len(kinds))
+    world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
     farm.boot_s = BOOTS_S[pick((2.0, 1.0))]
 
 

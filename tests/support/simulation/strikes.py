@@ -30,7 +30,7 @@ class Strikes:
         return self.farm.world
 
     def all(self) -> list[Callable[[], bool]]:
-        """Every kind."""
+        """Every kind, the most frequent ones first."""
         return [
             *(self.kill, self.freeze, self.stop, self.jump, self.reboot, self.suspend),
             *(self.cut, self.server_is_away, self.disk_is_full, self.lose_answer, self.reserve, self.cancel),
@@ -156,7 +156,12 @@ class Strikes:
         return [each for each in self.world.living() if each.host in self.world.hosts]
 
     def _process(self, fits: Callable[[Process], bool] = lambda _: True) -> Process | None:
+        """A victim; every second one holds a board."""
         found = [each for each in self._victims() if fits(each)]
+        owners = [self.farm.watch.owner(job) for job in self.farm.watch.jobs.values() if job.state == "running"]
+        holders = [each for each in found if each in owners]
+        if holders and self.world.choices.happens(0.5):
+            found = holders
         return found[self.world.choices.pick([1.0] * len(found))] if found else None
 
     def _disturb(self, host: Host, until_s: float) -> None:

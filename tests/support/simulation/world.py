@@ -22,6 +22,7 @@ from support.simulation.choices import Choices
 
 START_S: Final = 1000.0
 STEP_S: Final = 0.003  # what a step takes
+IDLE_STRIKES: Final = 5.0  # a strike is so much likelier while all wait, which is one step however long
 MOST_STEPS: Final = 20_000
 INTERRUPTED: Final = 130
 ERROR_CODES: Final = {True: 75, False: 69}  # of an error that is transient, and of another one; as `lab run` has them
@@ -343,10 +344,17 @@ class World:
     def _step(self) -> None:
         tasks = [task for process in self.processes if process.alive for task in process.tasks]
         ready = [task for task in tasks if self._is_ready(task)]
+        if not tasks:  # the last one was killed just now
+            return
         if not ready:
             due = min((self._due_s(task) for task in tasks), default=float("inf"))
             if due == float("inf"):
                 raise ViolationError("everything ends", "no process can go on")
+            idle_s = due - self.now_s
+            if self.strikes and idle_s > 1.0 and self.choices.happens(min(0.5, IDLE_STRIKES * self.strike_rate)):
+                self.now_s += idle_s * (0.5, 0.1, 0.9)[self.choices.pick((1.0, 1.0, 1.0))]
+                self.strikes[self.choices.pick([1.0] * len(self.strikes))]()
+                return
             self.now_s = max(self.now_s, due)
             return
         if self._last in ready:
