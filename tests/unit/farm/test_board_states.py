@@ -79,6 +79,7 @@ def lab(filled: tuple[Path, dict[str, int]], tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(services, "FARM_FILES", (services.DRAFT,))
     monkeypatch.setattr(status, "held_by_others", lambda _farm: scripted_lab.AWAY)
     site = Site(str(tmp_path / "results.db"), tmp_path / "farm.yaml", tmp_path / "runtime", tmp_path)
+    site._judge.budget_s = 600.0  # however busy the machine is, the first look judges all boards
     with serving(site) as url:
         yield ScriptedLab(tmp_path, runs, url)
 
@@ -145,6 +146,7 @@ def test_a_decision_ends_the_state_in_every_place(
         else:
             review(store, run, decision, "lena", "a new SPL")  # type: ignore[arg-type]
     site = Site(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
+    site._judge.budget_s = 600.0
     assert next(each for each in site.seen().lab.boards if each.board == board).state.name == "free"
     assert main(["judge", "list"]) == 0
     assert board not in capsys.readouterr().out
