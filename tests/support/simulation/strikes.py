@@ -11,7 +11,7 @@ from support.simulation.farm import Farm
 from support.simulation.world import Host, Process, World
 
 FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
-JUMPS_S: Final = (90.0, -90.0, 3600.0, -3600.0, 20.0)
+JUMPS_S: Final = (90.0, -90.0, 600.0, -600.0, 20.0)  # a lease is of 60 s; a reservation must end within a schedule
 DOWN_S: Final = (5.0, 40.0, 300.0)
 FULL_S: Final = (5.0, 40.0)
 CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
