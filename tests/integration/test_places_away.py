@@ -95,7 +95,7 @@ def test_a_reservation_gets_the_living_place_and_waits_for_the_dead_one_until_it
     found = status.look(None, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
     assert [line for line in status.lines(found) if "exporter of lab-2 is away; start boardlab-export there" in line]
     (tile,) = [tile for tile in wall.tiles(found) if tile.board == "dead"]
-    assert tile.state == "needs a person"
+    assert tile.state == "away"
 
     other = lab.folder / "lab-2"
     other.mkdir()

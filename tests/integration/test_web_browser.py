@@ -60,7 +60,7 @@ MEASURES = (
     % f"""
   const look = () => {{
     const tile = {TILE};
-    if (tile && tile.querySelector('.state strong').textContent === 'measures') {{ done(tile.querySelector('.state').textContent.match(/boot/)[0]); }}
+    if (tile && tile.querySelector('.state strong').textContent === 'measuring') {{ done(tile.querySelector('.state').textContent.match(/boot/)[0]); }}
   }};
 """
 )

@@ -19,7 +19,7 @@ from support.simulation.simulate import hushed, simulate
 pytestmark = pytest.mark.longer
 
 TESTS = Path(__file__).parents[2]
-SEEDS = either(200, 5_000)
+SEEDS = either(50, 5_000)
 WITHIN_S = 60.0  # of one core
 FEW = 3  # faults of a short test; all of them are put back at length
 

@@ -115,7 +115,7 @@ def test_the_wall_shows_who_has_logged_in_only_their_own_boards(guarded: Guarded
     ],
 )
 def test_a_board_whose_job_is_of_that_person_is_held_by_that_person(who: str, mine: bool) -> None:
-    assert Filter(mine="lena").takes(Tile("b", "am62xx_sk", "measures", who)) == mine
+    assert Filter(mine="lena").takes(Tile("b", "am62xx_sk", "measuring", who)) == mine
 
 
 def test_maintenance_is_put_on_and_off(guarded: GuardedSite, olga: Browser) -> None:
