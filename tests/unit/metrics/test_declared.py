@@ -111,7 +111,7 @@ def test_a_wrong_file_is_told_with_its_place(tmp_path: Path, text: str, told: st
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: (GOOD + text).encode()))
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "metrics.toml"
+    path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_bytes(data)
     try:
         load(path)
