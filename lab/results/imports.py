@@ -33,7 +33,7 @@ _MOST_CYCLES: Final = 100_000
 
 @frozen
 class ImportTarget:
-    """What a file does not say of itself; empty: it must say it.
+    """Facts on imported numbers that their file may lack; empty: it must have them.
 
     Attributes:
         one_run: the files are the cycles of one run, in their order.
@@ -148,7 +148,7 @@ def _attempts(numbered: Sequence[tuple[int, _Reading]], name: str, at: dt.dateti
 
 
 class _WrongError(Exception):
-    """What is wrong in a file, from its place on, e.g. ":3: ..."."""
+    """An error in a file, from its place on, e.g. ":3: ..."."""
 
 
 def _bytes(file: Path) -> bytes:
@@ -306,14 +306,20 @@ def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
         at = _instant(stamp.get("timesecs")) if isinstance(stamp, Mapping) else None
         protocol = str(test.get("protocol", "TCP"))
         params = {"protocol": protocol, "streams": str(test.get("num_streams", 1))}
-        reverse = bool(test.get("reverse"))
+        reverse, datagram = bool(test.get("reverse")), test.get("blksize")
         for suffix in ("", _REVERSE) if test.get("bidir") else ("",):
             direction = "ingress" if reverse or suffix else "egress"
-            for name, value in _iperf3_values(end, suffix, protocol):
+            for name, value in _iperf3_values(end, suffix, protocol, datagram):
                 yield _Reading(sample_of(IPERF3[name], params | {"direction": direction}, value, declared=True), at=at)
 
 
-def _iperf3_values(end: Mapping[str, Any], suffix: str, protocol: str) -> Iterator[tuple[str, float]]:
+def _iperf3_values(
+    end: Mapping[str, Any], suffix: str, protocol: str, datagram: object
+) -> Iterator[tuple[str, float]]:
+    """The numbers of one direction; `datagram`: its payload in bytes.
+
+    After the last datagram that came, iperf3 takes the sender's count for the receiver's, and loses none: the bytes say.
+    """
     received = end.get(f"sum_received{suffix}")
     if protocol != "UDP":
         received = _object(end, f"sum_received{suffix}", "end")
@@ -324,6 +330,8 @@ def _iperf3_values(end: Mapping[str, Any], suffix: str, protocol: str) -> Iterat
         its = received if isinstance(received, Mapping) and "lost_packets" in received else _object(end, place, "end")
         packets, lost = _figure(its, "packets", f"end.{place}"), its.get("lost_packets")
         if packets and isinstance(lost, int) and lost <= packets:  # fewer than none: some came twice
+            if isinstance(received, Mapping) and "bytes" in received and isinstance(datagram, int) and datagram > 0:
+                lost = max(lost, packets - _figure(received, "bytes", f"end.sum_received{suffix}") / datagram)
             yield "loss", 100 * max(lost, 0) / packets
         yield "jitter", _figure(its, "jitter_ms", f"end.{place}")
 

@@ -58,6 +58,20 @@ def test_iperf3s_receivers_count() -> None:
     }
 
 
+@pytest.mark.parametrize(("lost", "came", "percent"), [(0, 1208, 33.26), (0, 1810, 0.0), (181, 1629, 10.0)])
+def test_iperf3s_last_datagrams_that_did_not_come_are_lost(
+    tmp_path: Path, lost: int, came: int, percent: float
+) -> None:
+    document = json.loads((FILES / "iperf3_udp.json").read_text())
+    document["start"]["test_start"]["blksize"] = 978
+    received = {"bytes": 978 * came, "bits_per_second": 9.3e6, "jitter_ms": 0.1, "lost_packets": lost, "packets": 1810}
+    document["end"]["sum_received"] = received
+    (file := tmp_path / "udp.json").write_text(json.dumps(document))
+    found = numbers(read_runs([file], TARGET))
+    assert found["iperf3.loss", "ingress", "UDP", "2"] == pytest.approx(percent, abs=0.01)
+    assert found["iperf3.throughput", "ingress", "UDP", "2"] == 9.3
+
+
 def test_files_are_runs_in_the_order_of_their_times_or_the_cycles_of_one(tmp_path: Path) -> None:
     text = (FILES / "fio.json").read_text()
     for number, seconds in enumerate((1764200000, 1764100000, 1764300000)):
