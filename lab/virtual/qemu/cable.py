@@ -34,6 +34,7 @@ _TUNSETIFF = 0x400454CA
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _IFF_UP = 0x1
+_QUEUED = 1000  # packets; a tap's queue has 500 (drivers/net/tun.c, TUN_READQ_SIZE)
 _PACKET_BYTES = 1 << 17  # more than any packet, which a shorter read would cut
 _DEVICE = b"eth0"
 
@@ -95,8 +96,8 @@ class Cable:
         """Drop the packets to a board that was off, as a wire does."""
         os.set_blocking(self.fd, False)
         with contextlib.suppress(BlockingIOError):
-            while os.read(self.fd, _PACKET_BYTES):
-                pass
+            for _ in range(_QUEUED):  # not for ever: a tester may go on sending
+                os.read(self.fd, _PACKET_BYTES)
 
 
 def enter(folder: BoardFolder, command: str) -> list[str]:
