@@ -24,7 +24,7 @@ def names(group: str) -> tuple[str, ...]:
 
 @functools.cache
 def load(group: str) -> dict[str, Any]:
-    """What a group's entry points name, by their names.
+    """The objects of a group's entry points, by their names.
 
     Raises:
         ConfigurationError: one cannot be imported, or two packages have the same name.
@@ -33,15 +33,17 @@ def load(group: str) -> dict[str, Any]:
 
 
 def load_one(group: str, name: str) -> Any:
-    """What one entry point names.
+    """The object of one entry point.
 
     Raises:
         ConfigurationError: there is none, it cannot be imported, or two packages have it.
     """
     found = _points(group).get(name, [])
-    if len(found) != 1:
-        owners = ", ".join(_package(point) for point in found) or "no installed package"
-        raise ConfigurationError(f"{group}: {owners} has {name!r}, and one has to: uninstall all but one")
+    if not found:
+        raise ConfigurationError(f"{group}: no installed package has {name!r}; install the one that has it")
+    if len(found) > 1:
+        owners = ", ".join(_package(point) for point in found)
+        raise ConfigurationError(f"{group}: {owners} each have {name!r}; uninstall all but one")
     (point,) = found
     try:
         return point.load()

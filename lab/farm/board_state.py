@@ -147,9 +147,8 @@ class BoardNow:
         run, attempt = self.last.run, self.failed_by
         since = run.finished_at or run.started_at
         if run.end == "killed":
-            return BoardState(
-                "failed", f"run {run.id} was killed; `lab run --resume {run.id}` continues it", "lab", since
-            )
+            cause = f"run {run.id} was killed; `pytest --lab-resume {run.id}` continues it"
+            return BoardState("failed", cause, "lab", since)
         if attempt is None:
             return BoardState("failed", f"run {run.id} failed", since=since)
         message = attempt.message[:_LONGEST]

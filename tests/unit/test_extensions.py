@@ -92,7 +92,7 @@ def test_a_wrong_package_is_told_with_its_name_and_version(package: Path, group:
 def test_two_packages_with_the_same_name_are_refused(package: Path) -> None:
     for name in ("somebody", "another"):
         declare(package, extensions.SECTIONS, "own = somebody:OWN", name=name)
-    with pytest.raises(ConfigurationError, match=r"package .* 1, package .* 1 has 'own', and one has to"):
+    with pytest.raises(ConfigurationError, match=r"package .* 1, package .* 1 each have 'own'; uninstall"):
         sections.every()
 
 

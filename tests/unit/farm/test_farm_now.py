@@ -199,6 +199,7 @@ def test_a_run_that_nobody_measures_was_killed(store: Store) -> None:
     found = board(status.look())
     assert (found.current, found.last and found.last.run.id) == (None, run)
     assert any("boot 11.01 killed 0/0" in line for line in status.lines(status.look(), 200))
+    assert f"`pytest --lab-resume {run}`" in found.state.cause
 
 
 def test_a_board_that_only_the_results_know_is_shown_for_a_month(
