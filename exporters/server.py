@@ -104,7 +104,7 @@ def application(exposition: Exposition) -> Starlette:
 
 
 class PackedResponse(Response):
-    """Response of pieces that are in memory, without a copy or a task of its own."""
+    """Response of pieces in memory, sent without a copy or a task."""
 
     def __init__(self, pieces: Sequence[bytes | memoryview], headers: Mapping[str, str]) -> None:
         super().__init__(headers={**headers, "Content-Length": str(sum(map(len, pieces)))})

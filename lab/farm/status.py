@@ -104,7 +104,7 @@ def look(
 def boards_of(
     host: HostFile, db: str | None, runtime: Path, ended: LatestEnded, judge: LatestJudge, opened: OpenStore
 ) -> tuple[BoardNow, ...]:
-    """Boards with results, a job, a port or a place, for a program that looks often.
+    """Boards with results, jobs, ports or places, for frequent looks.
 
     Raises:
         LabTransientError: the results cannot be read.
@@ -405,7 +405,7 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
 
 
 def _suspect(board: BoardNow) -> bool:
-    """True if checks or failures speak against a board that is not out for it."""
+    """True if checks or failures speak against a board in service."""
     health = board.health
     return (
         health is not None

@@ -447,7 +447,7 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
 
 
 def _as_if(found: Comparison, processor: Sequence[Change]) -> str:
-    """Name the clock that would explain a change of the processor's rows; empty: there is none."""
+    """Name the clock that would explain the processor's rows; empty: none."""
     speeds = [speed(change) or 0.0 for change in processor]
     middle = statistics.median(speeds)
     clocks = {found.clocks.get(change.board) for change in processor}

@@ -36,7 +36,7 @@ _IDENTITY: Final = ("unit", "better", "definition", "resolution")
 
 
 class Outcome(StrEnum):
-    """What a limit says of a number."""
+    """The result of a limit for a number."""
 
     PASS = "pass"  # noqa: S105 - no password
     MARGINAL = "marginal"
@@ -304,7 +304,7 @@ def _check_name(name: str, where: str) -> None:
 
 
 def differences(stored: Metric, wanted: Metric) -> list[str]:
-    """What two declarations of one version disagree on."""
+    """The differences between two declarations of one version."""
     return [
         f"{key} {getattr(wanted, key)!r} here, {getattr(stored, key)!r} in the results"
         for key in _IDENTITY

@@ -57,7 +57,7 @@ class NoConsole:
 
 @define(eq=False, slots=False)
 class LabgridBoard:
-    """What a run of `measure` needs of a board.
+    """A board of labgrid's own drivers, as a run of `measure` needs it.
 
     Attributes:
         target: labgrid's main one.

@@ -160,7 +160,7 @@ def _asked_cycles(item: pytest.Item) -> int:
 
 
 def _start(item: pytest.Item) -> str:
-    """What each cycle of a test begins with."""
+    """The start of each cycle of a test: `off` or `warm`."""
     marker = item.get_closest_marker(MARKER)
     start = WARM if marker is None else marker.kwargs.get("start", OFF)
     if start not in {WARM, OFF}:
@@ -296,7 +296,7 @@ class _Repetition:
 
     @property
     def _current(self) -> Measure | None:
-        """What the last try measured; None: it failed before it could."""
+        """Numbers of the last try; None: it failed before its first."""
         return self._measurer.current if self._measurer is not None else None
 
     def _sync(self) -> None:
@@ -336,7 +336,7 @@ class _Repetition:
             return str(failed)
 
     def _verdicts(self) -> str:
-        """What the limits and the judge have against the numbers; empty: nothing."""
+        """Complaints of the limits and the judge; empty: none."""
         measurer = self._measurer
         if measurer is None:
             return ""

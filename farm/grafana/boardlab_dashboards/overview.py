@@ -52,7 +52,7 @@ def since(period: str, selected: str, by: str = "") -> str:
 
 
 def success_age(selected: str, by: str) -> str:
-    """Seconds since the last success; NEVER_S of what has ended or has a state, but no success."""
+    """Seconds since the last success; NEVER_S without one."""
     success = f"max by ({by}) (boardlab_last_success_timestamp_seconds{{{selected}}})"
     ended = f"max by ({by}) (boardlab_last_completion_timestamp_seconds{{{selected}}})"
     known = f"max by (board, board_type) (boardlab_board_state{{{selected}}})"

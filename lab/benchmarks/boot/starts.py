@@ -96,7 +96,7 @@ class Starts:
         return self._suspect(name, moment.text) if not self.kernel and self._too_often(name) else None
 
     def _shows_bootloader(self, name: str, kernel_lines: int) -> bool:
-        """True for a stage that every boot has, and that comes for the first time: no kernel had begun."""
+        """True for a required stage's first coming: no kernel had begun."""
         return self.kernel and self._markers[name].required and not self._counts[name] and kernel_lines < FEW_LINES
 
     def whole_line(self, line: str) -> BoardTransientError | None:

@@ -1,4 +1,4 @@
-"""A rail backend: a supply that writes its voltage and current into a file per rail.
+"""A rail backend that reads voltage and current from files.
 
 `port` is the folder; the file of a rail has two numbers, in volt and ampere.
 """

@@ -1,4 +1,4 @@
-"""A driver that writes a medium by copying its image to a file, e.g. of an emulator or an NFS server."""
+"""A driver that copies a medium's image to a file, e.g. of an emulator."""
 
 from __future__ import annotations
 
