@@ -15,7 +15,6 @@ from lab.errors import BoardlabError
 from lab.farm.runner import Runner
 from lab.host.clock import utc_now
 from lab.jobs import queue
-from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
 from lab.pytest_plugin.measurer import Measurer
 from lab.results import rows
@@ -45,21 +44,6 @@ def _dead_by_the_wall_clock(_results: Results) -> Iterator[None]:
         return seems_dead(job, utc_now(), has_died)
 
     with patch.object(Silence, "is_dead", is_dead):
-        yield
-
-
-@contextmanager
-def _cancelled_at_a_glance(_results: Results) -> Iterator[None]:
-    def cancel(book: JobQueue, job_id: int, by: str) -> None:
-        def end(session: Session) -> None:
-            row = queue.find(session, job_id)
-            row.cancelled_by = by
-            if row.state in {"queued", "running"} and seems_dead(row, book.now(), book.has_died):
-                row.state, row.finished_at = "cancelled", book.now()
-
-        book.store._write(end)
-
-    with patch.object(JobQueue, "cancel", cancel):
         yield
 
 
@@ -108,27 +92,10 @@ def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _a_lost_lease_is_ignored(_results: Results) -> Iterator[None]:
-    def beat(book: JobQueue, job_id: int) -> bool:
-        try:
-            return plain(book, job_id)
-        except BoardlabError as error:
-            if error.failure == "lease_lost":
-                return False
-            raise
-
-    plain = JobQueue.beat
-    with patch.object(JobQueue, "beat", beat):
-        yield
-
-
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
     Fault("the youngest job is first", _the_youngest_first, (watch.TURNS,)),
-    Fault("a job is cancelled by the age of its heartbeat", _cancelled_at_a_glance, (watch.KEEPS,)),
     Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
-    Fault("a lost lease is ignored", _a_lost_lease_is_ignored, (watch.ONE_USER,)),
 )
