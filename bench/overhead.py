@@ -31,7 +31,7 @@ from lab.host.clock import MonotonicRaw
 from lab.results import open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 
 TYPE = boards.load("qemu-virt")
 LOGIN = rb"qemu-virt login: "

@@ -42,7 +42,7 @@ from typing import Final
 from lab.provision.release import Content, Image
 from lab.provision.writer import Plan, WriteTarget
 from lab.provision.writers.sd_mux import CardWriter, Disk
-from lab.shown import bad, echo, table
+from lab.terminal import bad, echo, table
 
 MIB: Final = 1 << 20
 AIM: Final = 0.9

@@ -20,7 +20,7 @@ from lab.env.power_state import parts
 from lab.provision.release import Content, Image
 from lab.provision.writer import WriteTarget
 from lab.provision.writers.command import CommandPrompt
-from lab.shown import echo, table
+from lab.terminal import echo, table
 
 MIB: Final = 1 << 20
 LOAD: Final = "tftpboot"

@@ -38,9 +38,9 @@ from stamps_peers import PEERS, Peer, Stamp, Task, truth_ns, watch
 from support.virtual_bench import running_bench
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.state import BenchState, BoardState, expect
+from lab.virtual.state import BenchBoard, BenchState, expect
 from lab.virtual.tasmota import PATH
-from lab.virtual.truth import Truth, read_truth
+from lab.virtual.truth_log import Truth, read_truth
 
 START, END = "starting_kernel", "login"
 # Each comes once in a boot of a K3 board, in this order. The prompt ends no line.
@@ -225,7 +225,7 @@ class Driver:
     """
 
     switch: str
-    board: BoardState
+    board: BenchBoard
     dice: random.Random
 
     async def cycle(self, times: int) -> None:

@@ -28,7 +28,7 @@ from common import BUSY, Core, go, parser, player, prepare, print_table, spread
 from stamps_peers import PEERS, Peer, Stamp, Task, truth_ns, watch
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.truth import Truth, TruthLog, read_truth
+from lab.virtual.truth_log import Truth, TruthLog, read_truth
 from lab.virtual.uart import Pacer, UartAdapter
 
 SPEED_BD = 115200

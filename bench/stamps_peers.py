@@ -25,7 +25,7 @@ from labgrid.resource import RawSerialPort
 from lab.boards import MomentPattern
 from lab.console import ConsoleClient, Event, PortInfo, ensure_server, find_moments
 from lab.host.clock import MonotonicRaw
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 
 GRABSERIAL = BENCH / "peers" / ".venv" / "bin" / "grabserial"
 GRABSERIAL_TIME = "%Y-%m-%dT%H:%M:%S.%f"

@@ -61,7 +61,7 @@ _PROVISION: Final = (  # the classes of lab.provision.errors
     *("usb_refused", "irreversible"),
 )
 _UNNAMED: Final = ("board", "lab", "test", "configuration", "error")  # by whose fault, see lab.errors
-# labgrid's drivers, see lab.drivers.calls.
+# labgrid's drivers, see lab.drivers.guarded_calls.
 DRIVERS: Final = ("strap", "wake_pin", "power", "console", "rails", "tester", "shell", "uboot", "multiplexer")
 ENDS: Final = ("timeout", "unreachable", "failed", "missing", "refused", "broken")
 

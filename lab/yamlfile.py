@@ -18,7 +18,7 @@ from yaml.events import (
 )
 
 from lab.errors import ConfigurationError
-from lab.shown import plain
+from lab.terminal import plain
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_LEVELS: Final = 64  # the deepest of ours has 8; PyYAML calls itself once a level, labgrid again

@@ -38,8 +38,8 @@ from lab.control.boot_progress import (
 )
 from lab.control.lowpower import LowPower
 from lab.control.provisioning import check_expected, writing
-from lab.drivers import calls
-from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.powerdriver import switch_of
 from lab.drivers.prompt import Prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
@@ -252,7 +252,7 @@ class BoardStrategy(Strategy):
         self.low_power.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
-                calls.deactivate(driver, CONSOLE)
+                guarded_calls.deactivate(driver, CONSOLE)
         self.check_lab()
         # A board that was silent anyway shows nothing by its silence.
         lived = self.lives or self.console.poll(0) or self.console.answers(self.type.timeouts.off_silence_s / 2)
@@ -315,7 +315,7 @@ class BoardStrategy(Strategy):
             )
         uboot = self.interrupt()
         Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
-        calls.deactivate(uboot, UBOOT)
+        guarded_calls.deactivate(uboot, UBOOT)
         self.console.sendline("boot")
 
     def timing(self) -> LineTiming:
@@ -469,7 +469,7 @@ class BoardStrategy(Strategy):
             late: raised, with the console's last words, where the driver's prompt does not come in time.
 
         Raises:
-            BoardlabError: nothing is plugged in that fits, or as of `calls.call`.
+            BoardlabError: nothing is plugged in that fits, or as of `guarded_calls.call`.
         """
 
         def work() -> None:
@@ -477,7 +477,7 @@ class BoardStrategy(Strategy):
                 self.target.activate(driver)
             except NoResourceFoundError as error:
                 raise LabStableError(
-                    f"{self.board}: nothing is plugged in that fits {calls.missing(error)}. Is the adapter connected, and fed "
+                    f"{self.board}: nothing is plugged in that fits {guarded_calls.missing(error)}. Is the adapter connected, and fed "
                     "by the host (one that the board feeds is there only while the board is on), and its `match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
                     failure="adapter_missing",
                 ) from error
@@ -488,7 +488,7 @@ class BoardStrategy(Strategy):
                 raise BoardTransientError(told, failure=late.failure) from error
 
         with power_asked(self):
-            calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
+            guarded_calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
 
     @property
     def linux(self) -> Prompt:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import yaml
 
-from lab import shipped
+from lab import package_data
 
 EXPORTS: Final = "/etc/boardlab/exports.yaml"  # on every host, of this host
 PDUDAEMON: Final = "127.0.0.1:16421"  # of every host
@@ -61,7 +61,7 @@ targets:
 options:
   coordinator_address: '{coordinator}'
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 
 
 def main() -> None:

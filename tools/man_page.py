@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from lab.cli.groups import COMMAND_GROUPS
-from lab.cli.main import build
+from lab.cli.main import COMMAND_GROUPS, build
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "man" / "lab.1"
 CLI_PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"

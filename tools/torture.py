@@ -27,7 +27,7 @@ from lab.cli.options import Json
 from lab.console.recording import Recording, encode, paths
 from lab.console.replay import guess_board
 from lab.errors import BoardlabError, ConfigurationError
-from lab.shown import echo, echo_json, tell
+from lab.terminal import echo, echo_json, tell
 
 FOUND_WRONG = 1
 MAX_SEED = 1_000_000_000

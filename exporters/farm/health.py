@@ -12,7 +12,7 @@ from prometheus_client import Metric
 
 from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, QuarantineRule, State
-from lab.health.book import healths
+from lab.health.store import healths
 from lab.jobs.records import LEASE_S
 from lab.jobs.reservations import QUARANTINE, standing
 from lab.results.snapshot import JobHead, PastJob, SnapshotReader

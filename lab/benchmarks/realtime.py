@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from lab.benchmarks import needs
+from lab.benchmarks.lab_site import MINUTE_S
 from lab.benchmarks.output import first_line, lines, missing, refused
 from lab.benchmarks.section import Bench, ParsedReading, Section, Validity, whole
-from lab.benchmarks.site import MINUTE_S
 from lab.metrics import Flag
 
 HIGHEST_US = 400

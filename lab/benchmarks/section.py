@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from attrs import Factory, field, frozen
 
-from lab.benchmarks.site import LabSite
+from lab.benchmarks.lab_site import LabSite
 from lab.boards import BoardType
 from lab.metrics import Flag, Metric, by_name
 

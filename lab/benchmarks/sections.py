@@ -12,7 +12,6 @@ from lab.benchmarks import (
     can,
     eembc,
     ethernet,
-    extras,
     filecopy,
     graphics,
     iperf3,
@@ -23,6 +22,7 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
+    sysbench,
     uboottransfer,
     usbdevice,
 )
@@ -49,7 +49,7 @@ ALL: Final[tuple[Section, ...]] = (
     *ipsec.SECTIONS,
     can.SECTION,
     realtime.SECTION,
-    *extras.SECTIONS,
+    *sysbench.SECTIONS,
 )
 
 

@@ -7,7 +7,7 @@ from attrs import asdict
 
 from lab.boards.registry import load, names
 from lab.cli.options import Json
-from lab.shown import echo, echo_json, table
+from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="Board types that boardlab knows.")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ParameterInfo
 
-from lab import boards, shipped
+from lab import boards, package_data
 
 Offer = tuple[str, str]  # a value, and what it is
 Source = Callable[[Mapping[str, Any]], Iterable[Offer]]  # gets what stands on the line already
@@ -61,13 +61,13 @@ def _offering(name: str, info: ParameterInfo) -> Callable[..., list[Offer]] | No
 
 
 def _environments(_line: Mapping[str, Any]) -> Iterable[Offer]:
-    return [(path.name, "") for path in sorted((Path.cwd() / shipped.ENVS).glob("*.yaml"))]
+    return [(path.name, "") for path in sorted((Path.cwd() / package_data.ENVS).glob("*.yaml"))]
 
 
 def _suites(_line: Mapping[str, Any]) -> Iterable[Offer]:
     from lab.farm.job_request import GUIDE  # noqa: PLC0415
 
-    files = sorted(shipped.tests(Path.cwd()).glob("test_*.py"))
+    files = sorted(package_data.tests(Path.cwd()).glob("test_*.py"))
     own = [(path.stem.removeprefix("test_"), "") for path in files]
     return list(dict.fromkeys([("guide", "everything that a guide has"), *((name, "") for name in GUIDE), *own]))
 

@@ -18,7 +18,7 @@ from lab.console.recording import Recording
 from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, LiveText, Terminal
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir, socket_path
-from lab.shown import echo, echo_json, echo_text
+from lab.terminal import echo, echo_json, echo_text
 
 app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
 

@@ -10,7 +10,7 @@ from attrs import asdict
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
 from lab.farm.doctor import DoctorFinding, examine, examined_host
-from lab.shown import bad, doubtful, echo, echo_json, table
+from lab.terminal import bad, doubtful, echo, echo_json, table
 
 NOT_WELL: Final = 1
 MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}

@@ -11,7 +11,7 @@ import typer
 from lab.cli.options import Env, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.shown import echo, echo_json, table
+from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
 

@@ -34,7 +34,7 @@ from lab.judge.text import EvidenceLinks
 from lab.results.listing import LatestEnded
 from lab.results.location import locate
 from lab.results.snapshot import SharedStore, watch
-from lab.shown import echo, log_to
+from lab.terminal import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
 _JUDGING_S: Final = 5.0  # of a look, for comparisons; the next look goes on

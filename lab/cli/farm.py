@@ -17,7 +17,7 @@ import typer
 from attrs import asdict
 
 from exporters.farm.coordinator import Coordinator
-from lab import shipped
+from lab import package_data
 from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder, Runtime
 from lab.errors import ConfigurationError
@@ -42,7 +42,7 @@ from lab.places.lease import with_port
 from lab.provision.writers import sd_mux
 from lab.results import open_store
 from lab.results.location import data_home
-from lab.shown import echo, echo_json, echo_text, log_to, table
+from lab.terminal import echo, echo_json, echo_text, log_to, table
 from lab.virtual.sim.options import DEFAULT_TYPE
 
 app = typer.Typer(
@@ -294,7 +294,7 @@ def files(
     if (file is None) != (output is None):
         raise ConfigurationError("`lab farm files` wants both, FILE and --output DIR, or none of them")
     if file is None or output is None:
-        echo(str(shipped.folder(shipped.FARM)))
+        echo(str(package_data.folder(package_data.FARM)))
         return
     farm = load(file)
     for path in systemd.write(systemd.files(farm), output):

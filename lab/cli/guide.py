@@ -18,7 +18,7 @@ from lab.guide.compare import Earlier
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.rulebook import Severity
 from lab.host.clock import utc_now
-from lab.shown import echo, echo_json, echo_text
+from lab.terminal import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
     from lab.guide.importer import Imported

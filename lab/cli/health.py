@@ -25,13 +25,13 @@ from lab.farm.lease import BusyBoardError, held, opened
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
 from lab.health import DEFAULT_RULE, Check, CheckedPart, Health, QuarantineRule
-from lab.health.book import HealthBook
 from lab.health.state import counts
+from lab.health.store import HealthBook
 from lab.host.clock import utc_now
 from lab.jobs.records import BY_HEALTH, Order
 from lab.jobs.reservations import IGNORE
 from lab.results import Store, listing, open_store
-from lab.shown import Marked, bad, doubtful, echo, echo_json, log_to, table
+from lab.terminal import Marked, bad, doubtful, echo, echo_json, log_to, table
 
 FAILED = 1  # the board must not take runs
 SHOWN = 5  # checks of a board

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from lab import boards, shipped
+from lab import boards, package_data
 from lab.errors import ConfigurationError
 from lab.farm import labfolder
 from lab.farm.labfolder import Env
-from lab.shown import echo
+from lab.terminal import echo
 from lab.virtual import pdudaemon
 from lab.virtual.sim.options import DEFAULT_TYPE
 
@@ -53,18 +53,18 @@ def init(
         echo(f"{folder}: all is there already")
         return
     echo(f"{folder}: wrote {', '.join(_listed(new))}")
-    if shipped.ENVS in parts:
+    if package_data.ENVS in parts:
         echo("", "Next:", *(f"  {line}" for line in _next_steps(where, envs)))
 
 
 def _listed(new: Sequence[str]) -> list[str]:
-    tests = [name for name in new if name.startswith(f"{shipped.TESTS}/")]
+    tests = [name for name in new if name.startswith(f"{package_data.TESTS}/")]
     rest = [name for name in new if name not in tests]
-    return [*rest, *([f"{shipped.TESTS} ({len(tests)} files)"] if tests else [])]
+    return [*rest, *([f"{package_data.TESTS} ({len(tests)} files)"] if tests else [])]
 
 
 def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:
-    lab, pytest = shipped.program("lab"), shipped.program("pytest")
+    lab, pytest = package_data.program("lab"), package_data.program("pytest")
     lines = [] if folder == Path.cwd() else [shlex.join(["cd", str(folder)])]
     try:
         pdudaemon.find()
@@ -72,15 +72,15 @@ def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:
         lines += [f"{pdudaemon.installing()}    # pdudaemon switches the power"]
     for env in envs:
         name = env.path.name
-        measure = f"{shlex.quote(pytest)} --lg-env {name} {shipped.TESTS}/test_boot.py --lab-cycles 1"
+        measure = f"{shlex.quote(pytest)} --lg-env {name} {package_data.TESTS}/test_boot.py --lab-cycles 1"
         if env.simulated:
             kind = "" if boards.load(env.board_type).virtual else f" sim --type {env.board_type}"
             lines += [f"{shlex.quote(lab)} virtual up{kind} && {measure}"]
         else:
             numbers = ", ".join(map(str, env.lab_lines()))
-            lines += [f"edit {shipped.ENVS}/{name}, lines {numbers} (marked LAB), then:"]
+            lines += [f"edit {package_data.ENVS}/{name}, lines {numbers} (marked LAB), then:"]
             lines += [f"  {shlex.quote(lab)} env check {name} && {measure}"]
     lines += [
         f"edit {labfolder.FARM_FILE} for runs on a timer, then: {shlex.quote(lab)} farm check {labfolder.FARM_FILE}"
     ]
-    return [*lines, f"the documents are in {shipped.folder(shipped.DOCS)}"]
+    return [*lines, f"the documents are in {package_data.folder(package_data.DOCS)}"]

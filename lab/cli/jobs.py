@@ -18,7 +18,7 @@ from lab.results import open_store
 from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.options import PROVISION
-from lab.shown import echo, echo_json, table
+from lab.terminal import echo, echo_json, table
 
 _HEADER: Final = ("job", "state", "board", "what", "who", "begun (UTC)", "end")
 

@@ -33,7 +33,7 @@ from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.standing_failures import FailureReader
 from lab.results.store import Store, open_store
-from lab.shown import doubtful, echo, echo_json, echo_text, table
+from lab.terminal import doubtful, echo, echo_json, echo_text, table
 
 app = typer.Typer(help="Numbers that moved: by how much, and what else moved with them.", no_args_is_help=True)
 

@@ -12,7 +12,7 @@ from attrs import asdict
 from lab.cli.options import Env, Json
 from lab.env.power_state import Powered, supply_of
 from lab.errors import LabTransientError
-from lab.shown import echo, echo_json
+from lab.terminal import echo, echo_json
 
 app = typer.Typer(help="Switch a board on or off, and ask for its power.", no_args_is_help=True)
 

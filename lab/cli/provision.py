@@ -31,7 +31,7 @@ from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, descri
 from lab.provision.releasefile import find
 from lab.results import Store, open_store
 from lab.run.options import PROVISION
-from lab.shown import echo, echo_json, log_to, table
+from lab.terminal import echo, echo_json, log_to, table
 
 app = typer.Typer(help="Put a release on a board's media, read it back, boot it and compare.")
 

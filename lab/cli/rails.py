@@ -34,7 +34,7 @@ from lab.rails.display import (
     watch_lines,
 )
 from lab.rails.phase import cut, stages
-from lab.shown import echo, echo_json, echo_text, log_to, plain_text
+from lab.terminal import echo, echo_json, echo_text, log_to, plain_text
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 

@@ -22,7 +22,7 @@ from lab.provision.image import Hosts
 from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
 from lab.provision.releasefile import files_in, load, settle
 from lab.results.store import open_store
-from lab.shown import bad, echo, echo_json, table
+from lab.terminal import bad, echo, echo_json, table
 from lab.virtual.images import cache
 from lab.virtual.ramlinux import image
 

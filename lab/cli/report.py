@@ -16,7 +16,7 @@ from lab.results.listing import overview
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.store import open_store
-from lab.shown import echo
+from lab.terminal import echo
 from lab.web.rails import power_of
 
 app = typer.Typer(help="Write a run as one HTML page that needs no network.")

@@ -17,7 +17,7 @@ from lab.jobs.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
 from lab.results import open_store
 from lab.results.audit import Act, Audit
 from lab.results.store import Store
-from lab.shown import echo, echo_json, table
+from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="Reserve a board, or put it in maintenance; show and end that.")
 DEFAULT_H = 4.0

@@ -21,7 +21,7 @@ from lab.results.location import locate
 from lab.results.records import LAST_ID, RunStatus
 from lab.results.snapshot import watch
 from lab.results.store import Store, open_store, record_runs
-from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
+from lab.terminal import doubtful, echo, echo_json, echo_text, json_text, table
 
 STATUSES: Final = get_args(RunStatus)
 

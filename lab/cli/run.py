@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from lab import shipped
+from lab import package_data
 from lab.cli.options import Database
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
@@ -32,7 +32,7 @@ from lab.results import Store
 from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, RunOption, Value
-from lab.shown import echo, log_to, tell
+from lab.terminal import echo, log_to, tell
 
 # --- Options of `lab.run.options` for a command ---
 
@@ -158,7 +158,7 @@ def run(
     """Measure a board, and lock it meanwhile."""
     log_to(sys.stderr)
     folder = Path.cwd()
-    place = RunnerPaths(folder, (folder / tests).absolute() if tests else shipped.tests(folder), db)
+    place = RunnerPaths(folder, (folder / tests).absolute() if tests else package_data.tests(folder), db)
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     if scheduled and ignore:

@@ -6,7 +6,7 @@ import typer
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
 from lab.farm import status as farm_status
-from lab.shown import echo, echo_json
+from lab.terminal import echo, echo_json
 
 app = typer.Typer(help="The lab on one screen: boards, their jobs, results, failures, services.")
 

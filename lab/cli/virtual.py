@@ -13,7 +13,7 @@ import typer
 
 from lab.cli.options import BenchFolder, Json, made
 from lab.errors import ConfigurationError, LabTransientError
-from lab.shown import echo, echo_json, table
+from lab.terminal import echo, echo_json, table
 from lab.virtual import control, kinds, pdudaemon
 from lab.virtual.board import BoardFolder
 from lab.virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring

@@ -20,12 +20,12 @@ from rich.text import Text
 from lab.cli.options import FarmFile, HostDatabase, Runtime
 from lab.farm import status
 from lab.farm.status import LabNow
-from lab.shown import Marked, colours, echo, plain
+from lab.terminal import Marked, colours, echo, plain
 
 app = typer.Typer(help="The same as `lab status`, live, until q or Ctrl-C.")
 
 _HELP: Final = "q ends; arrows, Page Up and Page Down scroll"
-_COLOURS: Final = {"31": "red", "33": "yellow"}  # SGR as of lab.shown -> rich's names
+_COLOURS: Final = {"31": "red", "33": "yellow"}  # SGR as of lab.terminal -> rich's names
 _LINE_KEYS: Final = {b"\x1b[A": -1, b"k": -1, b"\x1b[B": 1, b"j": 1}
 _PAGE_KEYS: Final = {b"\x1b[5~": -1, b"\x1b[6~": 1, b" ": 1}
 _KEY_BYTES: Final = 16

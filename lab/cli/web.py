@@ -17,7 +17,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.host import scheduling
 from lab.http.access import load
 from lab.http.server import LimitedServer, listening_socket
-from lab.shown import echo, echo_json, log_to, table
+from lab.terminal import echo, echo_json, log_to, table
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.auth import BROWSERS_LOOPBACK, ROLES, Role, Users, access_of, default_file
 from lab.web.site import Site

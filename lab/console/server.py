@@ -23,7 +23,7 @@ from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.host.process import open_many_files
 from lab.host.runtime import EXIT_TWICE, lock_path, log_path, prepare, runtime_dir
-from lab.shown import PlainFormatter, plain_text
+from lab.terminal import PlainFormatter, plain_text
 
 TWICE = "console_server_twice"
 EXIT_FAILED = 1

@@ -24,7 +24,7 @@ from lab.console.status import PortStatus, ServerStatus
 from lab.errors import LabTransientError
 from lab.host.clock import NS_PER_S
 from lab.host.process import described
-from lab.shown import bad, plain_bytes, plain_text, table
+from lab.terminal import bad, plain_bytes, plain_text, table
 
 if TYPE_CHECKING:
     from lab.console.replay import Replay

@@ -18,8 +18,8 @@ from labgrid.resource.remote import RemotePlace
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.boards.hardware import RAIL_OFF_V
 from lab.console.moments import MomentFinder, feed_watch
-from lab.drivers import calls
-from lab.drivers.calls import RAILS
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import RAILS
 from lab.drivers.powerdriver import is_on, last_command
 from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -250,7 +250,7 @@ def _lost(board: Board, doubts: list[str], *, rails: bool) -> str:
 def _volts(board: Board) -> dict[str, float]:
     """Voltages of the rails now; empty: not known."""
     try:
-        volts: dict[str, float] = calls.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
+        volts: dict[str, float] = guarded_calls.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)
     except BoardlabError:  # the boot failed; silent sensors change nothing
         return {}
     return volts

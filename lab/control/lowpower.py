@@ -38,8 +38,8 @@ from lab.boards import SdkRelease
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.moments import MomentFinder, feed_watch
 from lab.control.boot_progress import bound_ns, follow, power_asked, widened
-from lab.drivers import calls
-from lab.drivers.calls import CONSOLE, RAILS, SHELL, WAKE_PIN
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut, sleep_checked
@@ -284,7 +284,7 @@ class LowPower:
             BoardlabError: it did not boot.
         """
         self.board.status = Status.unknown
-        calls.deactivate(self.board.shell, SHELL)
+        guarded_calls.deactivate(self.board.shell, SHELL)
         return cold_boot(self.board)
 
     def forget(self) -> None:

@@ -11,8 +11,8 @@ from labgrid.protocol import ResetProtocol
 from labgrid.resource import Resource
 from labgrid.step import step
 
-from lab.drivers import calls
-from lab.drivers.calls import POWER_LIMIT_S, STRAP
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import POWER_LIMIT_S, STRAP
 from lab.drivers.powerdriver import EdgePowerDriver, OutletId
 from lab.errors import ConfigurationError, LabTransientError
 from lab.rails.automation import AutomationInterface
@@ -119,7 +119,7 @@ class AutomationBootModeDriver(Driver):
         Raises:
             LabTransientError: it did not take the value, or does not answer (`strap_timeout`, `strap_unreachable` …).
         """
-        calls.call(self, STRAP, f"set {value:#x}", lambda: self._set(value), POWER_LIMIT_S)
+        guarded_calls.call(self, STRAP, f"set {value:#x}", lambda: self._set(value), POWER_LIMIT_S)
 
     def _set(self, value: int) -> None:
         wanted = sum((value >> strap & 1) << self.pins.get(strap, strap) for strap in range(_EXPANDER_BITS))

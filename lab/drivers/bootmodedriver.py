@@ -10,8 +10,8 @@ from labgrid.factory import target_factory
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
-from lab.drivers import calls
-from lab.drivers.calls import STRAP, SWITCH_LIMIT_S
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import STRAP, SWITCH_LIMIT_S
 from lab.errors import ConfigurationError, LabTransientError
 
 
@@ -88,11 +88,11 @@ class BootModeDriver(Driver):
 
     def _set(self, bit: int, wanted: bool) -> None:
         output = self._output(bit)
-        calls.call(output, STRAP, f"set bit {bit} to {wanted:d}", lambda: output.set(wanted), self.timeout)
+        guarded_calls.call(output, STRAP, f"set bit {bit} to {wanted:d}", lambda: output.set(wanted), self.timeout)
 
     def _get(self, bit: int) -> bool:
         output = self._output(bit)
-        return calls.call(output, STRAP, f"read bit {bit}", lambda: bool(output.get()), self.timeout)
+        return guarded_calls.call(output, STRAP, f"read bit {bit}", lambda: bool(output.get()), self.timeout)
 
     def _output(self, bit: int) -> Any:
         return getattr(self, f"bit{bit}")

@@ -15,10 +15,10 @@ from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
-from lab.drivers import calls
+from lab.drivers import guarded_calls
 from lab.drivers.boardservers import BoardServer
-from lab.drivers.calls import SHELL, UBOOT
 from lab.drivers.consoleport import ConsoleLine
+from lab.drivers.guarded_calls import SHELL, UBOOT
 from lab.drivers.prompt import Prompt as GuardedPrompt
 from lab.drivers.prompt import uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
@@ -123,7 +123,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             self._server.close()
             if self.over == SSH:
                 with contextlib.suppress(BoardlabError):  # a board that has no power any more does not say goodbye
-                    calls.deactivate(self.ssh, SHELL)
+                    guarded_calls.deactivate(self.ssh, SHELL)
             strategy.status = type(strategy.status).unknown
 
         if self.over == SSH and self.ssh is None:
@@ -158,7 +158,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             self.ssh.put(source, target)
 
         try:
-            calls.call(self.ssh, SHELL, "copy a piece to the board", work, limit_s(count))
+            guarded_calls.call(self.ssh, SHELL, "copy a piece to the board", work, limit_s(count))
         except BoardlabError as error:
             raise TftpTimeoutError(f"a piece of {count} bytes did not come to the board over ssh: {error}") from error
 
@@ -285,7 +285,7 @@ class RamBoot:
         finally:
             self.loader.rest()
         carry_out(session.prompt, Command(f"setenv bootargs '{arguments}'", _nothing))
-        calls.deactivate(board.uboot, UBOOT)
+        guarded_calls.deactivate(board.uboot, UBOOT)
         board.console.sendline(ramlinux.start(linux, placed))
         self._wait(board)
         if self.prompt not in shell.prompt:

@@ -15,8 +15,8 @@ from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 
-from lab.drivers import calls
-from lab.drivers.calls import MULTIPLEXER, SWITCH_LIMIT_S
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import MULTIPLEXER, SWITCH_LIMIT_S
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
@@ -79,7 +79,9 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
     def _at_host(self, strategy: Any) -> Iterator[Disk]:
         strategy.transition("off")
         if self.state is not BindingState.active:
-            calls.call(self, MULTIPLEXER, "activate", lambda: self.target.activate(self), calls.ACTIVATE_LIMIT_S)
+            guarded_calls.call(
+                self, MULTIPLEXER, "activate", lambda: self.target.activate(self), guarded_calls.ACTIVATE_LIMIT_S
+            )
         try:
             self.switch("host")
             yield self._disk()
@@ -97,17 +99,19 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         Raises:
             MultiplexerFailedError: it is not there. LabError: the multiplexer does not answer.
         """
-        calls.call(self.mux, MULTIPLEXER, f"switch to {place}", lambda: self.mux.set_mode(place), SWITCH_LIMIT_S)
+        guarded_calls.call(
+            self.mux, MULTIPLEXER, f"switch to {place}", lambda: self.mux.set_mode(place), SWITCH_LIMIT_S
+        )
         found = self.position()
         if found != place:
             raise MultiplexerFailedError(
-                f"SD multiplexer {calls.described(self.mux)} was switched to {place!r} and says {found!r}: is its USB cable in, and "
+                f"SD multiplexer {guarded_calls.described(self.mux)} was switched to {place!r} and says {found!r}: is its USB cable in, and "
                 "its number in the env right?"
             )
 
     def position(self) -> str:
         """Position of the card: "host", "dut", "off", or the tool's word."""
-        output = calls.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
+        output = guarded_calls.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
         word = str(output).strip().rpartition(" ")[2].strip().lower()
         return _PLACES.get(word, word)
 

@@ -15,8 +15,8 @@ from labgrid.resource import Resource
 from labgrid.step import step
 
 from lab.benchmarks.boot import PowerEdge
-from lab.drivers import calls
-from lab.drivers.calls import POWER, POWER_LIMIT_S
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import POWER, POWER_LIMIT_S
 from lab.host import locks, runtime
 from lab.host.clock import Clock, MonotonicRaw, utc_now
 from lab.host.runtime import OutletStatus, runtime_dir
@@ -235,7 +235,7 @@ def is_on(switch: Switch) -> bool | None:
             return None
         return None if state is None else bool(state)
 
-    return calls.call(switch.driver, POWER, "ask whether it is on", ask, POWER_LIMIT_S)
+    return guarded_calls.call(switch.driver, POWER, "ask whether it is on", ask, POWER_LIMIT_S)
 
 
 @frozen
@@ -264,7 +264,7 @@ class _Order:
         began_ns, at = self.clock.now_ns(), utc_now().timestamp()
         done = False
         try:
-            edge = calls.call(self.driver, POWER, f"switch {self.command}", obeyed, limit_s)
+            edge = guarded_calls.call(self.driver, POWER, f"switch {self.command}", obeyed, limit_s)
             done = True
             return edge
         finally:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from lab.drivers import calls
-from lab.drivers.calls import GRACE_S, UBOOT, DriverRole
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import GRACE_S, UBOOT, DriverRole
 
 _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 COMMAND_S = 30.0  # as labgrid's drivers have it
@@ -32,7 +32,7 @@ class Prompt:
         """Run a command: lines of output, of errors, and exit status.
 
         Raises:
-            BoardlabError: it did not end in time, or its answer came in pieces; see `lab.drivers.calls`.
+            BoardlabError: it did not end in time, or its answer came in pieces; see `lab.drivers.guarded_calls`.
         """
 
         def run() -> tuple[list[str], list[str], int]:
@@ -40,7 +40,7 @@ class Prompt:
             return out, err, status
 
         with self.around():
-            return calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+            return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
 
     def run_check(self, cmd: str, timeout: float = COMMAND_S) -> list[str]:
         """The lines of output of a command that ends well.
@@ -53,7 +53,7 @@ class Prompt:
             return list(self.driver.run_check(cmd, timeout=timeout))
 
         with self.around():
-            return calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+            return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
 
 
 def uboot_prompt(uboot: Any) -> Prompt:

@@ -12,7 +12,7 @@ from labgrid.factory import target_factory
 from labgrid.resource import Resource
 from labgrid.step import step
 
-from lab.drivers.calls import SWITCH_LIMIT_S
+from lab.drivers.guarded_calls import SWITCH_LIMIT_S
 from lab.errors import LabTransientError
 from lab.provision.errors import MediaMissingError, MultiplexerFailedError
 from lab.provision.writers.sd_mux import Disk

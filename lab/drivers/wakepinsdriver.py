@@ -12,8 +12,8 @@ from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
 from lab.boards import WAKE_SOURCES
-from lab.drivers import calls
-from lab.drivers.calls import SWITCH_LIMIT_S, WAKE_PIN
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import SWITCH_LIMIT_S, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.host.clock import Clock, MonotonicRaw
 
@@ -67,7 +67,7 @@ class WakePinsDriver(Driver):
             output.set(True)
             return requested_ns, self.clock.now_ns()
 
-        edge = calls.call(output, WAKE_PIN, f"assert {source}", asserted, self.timeout)
+        edge = guarded_calls.call(output, WAKE_PIN, f"assert {source}", asserted, self.timeout)
         time.sleep(self.pulse)
-        calls.call(output, WAKE_PIN, f"deassert {source}", lambda: output.set(False), self.timeout)
+        guarded_calls.call(output, WAKE_PIN, f"deassert {source}", lambda: output.set(False), self.timeout)
         return edge

@@ -14,15 +14,15 @@ from attrs import define, field
 
 from lab.boards.hardware import RAIL_OFF_V
 from lab.console.lookup import PublishedPort
-from lab.drivers import calls
-from lab.drivers.calls import RAILS
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
 from lab.health.state import PARTS, CheckedPart
 from lab.host.clock import Clock, MonotonicRaw
 from lab.host.tcp import is_loopback
 from lab.rails.selftest import NEAR
-from lab.shown import plain
+from lab.terminal import plain
 
 TRIES: Final = 2  # of a boot that fails in a way that may pass
 READ_MIB: Final = 8
@@ -227,7 +227,7 @@ class CheckUp:
 
     def _volts(self) -> Mapping[str, float]:
         rails = self.strategy.rails
-        found: dict[str, float] = calls.call(rails, RAILS, "read", rails.volts, RAILS_S)
+        found: dict[str, float] = guarded_calls.call(rails, RAILS, "read", rails.volts, RAILS_S)
         return found
 
     def _part(self, name: str, work: Callable[[], str]) -> None:

@@ -20,14 +20,14 @@ from labgrid.factory import target_factory
 from labgrid.resource import Resource
 from labgrid.util.yaml import load
 
-from lab import shipped, yamlfile
-from lab.benchmarks import site
+from lab import package_data, yamlfile
+from lab.benchmarks import lab_site
 from lab.env import wiring as envwiring
 from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
 
-FOLDER = shipped.ENVS
-SUFFIXES = shipped.SUFFIXES
+FOLDER = package_data.ENVS
+SUFFIXES = package_data.SUFFIXES
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
 OPTIONS = frozenset({"coordinator_address", "release"})  # of labgrid and of boardlab
@@ -43,7 +43,7 @@ def find(name: str, root: Path) -> Path:
     Raises:
         ConfigurationError: there is no such file.
     """
-    candidates = shipped.environments(name, root)
+    candidates = package_data.environments(name, root)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -113,13 +113,15 @@ def refusals(path: Path) -> Iterator[str]:
     classes = _classes(path, data)
     for role, target in _targets(path, data):
         place = f"targets.{role}.options"
-        yield from _misspelt(path, place, target.get("options"), {site.OPTION, *BOARD_OPTIONS})
+        yield from _misspelt(path, place, target.get("options"), {lab_site.OPTION, *BOARD_OPTIONS})
         drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), classes))
         yield from (
             f"{path}: {found}" for found in envwiring.unfit([each for each in drivers if not isinstance(each, str)])
         )
     try:
-        site.of_options(target_options(path).get(site.OPTION, {}), f"{path}: targets.main.options.{site.OPTION}")
+        lab_site.of_options(
+            target_options(path).get(lab_site.OPTION, {}), f"{path}: targets.main.options.{lab_site.OPTION}"
+        )
     except ConfigurationError as error:
         yield str(error)
 
@@ -169,7 +171,7 @@ def board_of(path: Path) -> tuple[str, str]:
     if lacks:
         what = f"its BoardStrategy has no {lacks[0]}" if strategy else "it has no BoardStrategy"
         raise ConfigurationError(
-            f"{path}: {what}, so nothing names its board: {shipped.folder(shipped.ENVS)} has examples"
+            f"{path}: {what}, so nothing names its board: {package_data.folder(package_data.ENVS)} has examples"
         )
     return str(strategy["board_type"]), str(strategy["board"])
 
@@ -191,7 +193,7 @@ def _unedited(path: Path) -> Iterator[str]:
     """
     templates = {
         _value(line)
-        for each in shipped.folder(shipped.ENVS).glob("*.yaml")
+        for each in package_data.folder(package_data.ENVS).glob("*.yaml")
         for line in each.read_text(encoding="utf-8").splitlines()
         if LAB_LINE.search(line)
     }
@@ -357,7 +359,9 @@ def _import(path: Path, name: str, file: Path | None) -> None:
     """Import a module, or load a file as labgrid does."""
     if file is not None and not file.is_file():
         hint = (
-            f": for BoardStrategy write `- {_strategy_of(path)}`" if file.name == shipped.strategy_file().name else ""
+            f": for BoardStrategy write `- {_strategy_of(path)}`"
+            if file.name == package_data.strategy_file().name
+            else ""
         )
         raise ConfigurationError(f"{path}: imports: {name}: there is no file {file}{hint}")
     try:
@@ -380,8 +384,8 @@ def _strategy_of(path: Path) -> str:
 
     It is the one of its lab's folder, else boardlab's.
     """
-    beside = (path.parent / shipped.STRATEGY_BESIDE).is_file()
-    return shipped.STRATEGY_BESIDE if beside else str(shipped.strategy_file())
+    beside = (path.parent / package_data.STRATEGY_BESIDE).is_file()
+    return package_data.STRATEGY_BESIDE if beside else str(package_data.strategy_file())
 
 
 def _similar(word: object, known: Iterable[str]) -> str:

@@ -14,10 +14,10 @@ from labgrid import Environment
 from labgrid.exceptions import NoDriverFoundError, NoStrategyFoundError
 from labgrid.resource import PDUDaemonPort, SerialPort
 
-from lab import boards, shipped
+from lab import boards, package_data
 from lab.boards.hardware import RAIL_OFF_V
-from lab.drivers import calls
-from lab.drivers.calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, RAILS, STRAP, within
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, RAILS, STRAP, within
 from lab.drivers.powerdriver import PDUDAEMON_PORT, Switch, is_on, last_command, switch_of
 from lab.env import envfile
 from lab.env.wiring import REMOTE
@@ -93,7 +93,7 @@ class Supply:
         if self.rails is None:
             return {}
         try:
-            found: dict[str, float] = calls.call(
+            found: dict[str, float] = guarded_calls.call(
                 self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
             )
         except BoardlabError:
@@ -114,7 +114,7 @@ def supply_of(env: str) -> Supply:
     supply = Supply(board or target.name, switch_of(driver, board), getattr(strategy, "rails", None))
     if (board_type := getattr(strategy, "type", None)) is not None:
         supply.discharge_s = board_type.timeouts.discharge_s
-    calls.call(driver, POWER, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
+    guarded_calls.call(driver, POWER, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
     return supply
 
 
@@ -212,7 +212,7 @@ def straps_of(env: str) -> tuple[Any, Any]:
     target, strategy, driver = parts(env, "BootModeDriver", "boot_mode", "boot-mode")
     if not hasattr(strategy, "type"):
         raise ConfigurationError(f"{env}: it has no BoardStrategy, so nothing says which value selects which medium")
-    calls.call(driver, STRAP, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
+    guarded_calls.call(driver, STRAP, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
     return strategy, driver
 
 
@@ -224,7 +224,9 @@ def bench_hint(targets: Mapping[str, Any]) -> str:
     """
     main = targets.get("main") or {}
     name = _entry(main.get("drivers"), "BoardStrategy").get("board_type")
-    if name not in boards.names() or not shipped.is_bench(_entry(main.get("resources"), "PDUDaemonPort").get("pdu")):
+    if name not in boards.names() or not package_data.is_bench(
+        _entry(main.get("resources"), "PDUDaemonPort").get("pdu")
+    ):
         return ""
     arguments = "" if boards.load(name).virtual else f" sim --type {name}"
     return f" (is the virtual board up? start it with: lab virtual up{arguments})"
@@ -248,7 +250,7 @@ def console_device(env: str) -> str:
     target, _, driver = parts(env, "ConsoleProtocol", "console", "console")
     port = getattr(driver, "port", None)
     if port is not None:  # a USB adapter is looked for
-        calls.call(driver, CONSOLE, "find", lambda: target.await_resources([port]), ACTIVATE_LIMIT_S)
+        guarded_calls.call(driver, CONSOLE, "find", lambda: target.await_resources([port]), ACTIVATE_LIMIT_S)
     device = str(getattr(port, "port", None) or "")
     if not device.startswith("/"):
         raise ConfigurationError(

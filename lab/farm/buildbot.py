@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from attrs import asdict, frozen
 
-from lab import shipped
+from lab import package_data
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import job_request, reference_board
 from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
@@ -126,7 +126,7 @@ def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[s
         known = _secrets(site.master / SECRETS, [EVERYBODY, *buildbot.users], found["hosts"])
         _write(site.master / "farm.json", json.dumps(found, indent=1))
         for module in _MODULES:
-            source = shipped.folder(shipped.FARM) / "buildbot" / module
+            source = package_data.folder(package_data.FARM) / "buildbot" / module
             _write(site.master / module, source.read_text(encoding="utf-8"))
         (site.master / TOKENS).mkdir(exist_ok=True, mode=0o700)
         _write(site.master / "buildbot.tac", _MASTER_TAC.format(folder=str(site.master)))
@@ -180,12 +180,12 @@ def find() -> Path:
     Raises:
         ConfigurationError: it is not there.
     """
-    checkout = shipped.checkout()
+    checkout = package_data.checkout()
     own = (checkout / ".cache" / "buildbot" if checkout else Path(sys.prefix) / "buildbot") / "bin" / "buildbot"
     for candidate in (own, shutil.which("buildbot")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    wanted = shipped.folder(shipped.FARM) / "buildbot" / "requirements.txt"
+    wanted = package_data.folder(package_data.FARM) / "buildbot" / "requirements.txt"
     where = own.parents[1]
     raise ConfigurationError(
         f"Buildbot is not installed ({own} is no program). Into an environment of its own: python3 -m venv {shlex.quote(str(where))} && "

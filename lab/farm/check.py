@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from lab import shipped
+from lab import package_data
 from lab.env import envfile
 from lab.errors import BoardlabError
 from lab.farm import job_request, notify, validators
@@ -42,7 +42,7 @@ def problems(farm: Farm) -> list[str]:
         try:
             wanted = job_request.expand(schedule.suites)
             for suite in wanted:
-                job_request.files(shipped.tests(folder), suite)
+                job_request.files(package_data.tests(folder), suite)
             path = envfile.find(schedule.env, folder)
             board = envfile.arguments_of(path, "BoardStrategy").get("board")
         except BoardlabError as error:
@@ -51,7 +51,7 @@ def problems(farm: Farm) -> list[str]:
         if board != schedule.board:
             found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
             continue
-        wrong = job_request.problems(shipped.tests(folder), wanted, schedule.options, path)
+        wrong = job_request.problems(package_data.tests(folder), wanted, schedule.options, path)
         found += [f"schedules: {schedule.name}: {problem}" for problem in wrong]
     return found
 
@@ -232,7 +232,7 @@ def warnings(farm: Farm) -> Iterator[str]:
         )
     yield (
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
-        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
+        f"lets only {farm.user} reach it: {package_data.folder(package_data.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
     )
 
 

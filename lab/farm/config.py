@@ -13,7 +13,7 @@ import cattrs
 from attrs import Factory, evolve, field, frozen, validators
 from cattrs.gen import make_dict_structure_fn, override
 
-from lab import shipped, yamlfile
+from lab import package_data, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import job_request
 from lab.farm import validators as farm_validators
@@ -269,7 +269,7 @@ class Limits:
 # --- The whole file, with its schedules ---
 
 
-_EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
+_EXAMPLE: Final = package_data.folder(package_data.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
 SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"  # as lab.host.ssh reads it
 HERE: Final = "local"  # the host of a farm that names none
@@ -497,7 +497,7 @@ def _anchored(farm: Farm, folder: Path) -> Farm:
         return at(text) if "/" in text else text
 
     def env(text: str) -> str:
-        may_be = shipped.environments(text, base)
+        may_be = package_data.environments(text, base)
         there = (path for path in may_be if os.path.isfile(path))  # noqa: PTH113 - False also of a name that is too long
         return str(next(there, may_be[-1]))
 

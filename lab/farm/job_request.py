@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab import boards
-from lab.benchmarks import site
+from lab.benchmarks import lab_site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import every
 from lab.boards import BoardType
@@ -31,7 +31,7 @@ def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env
         for suite in wanted:
             files(tests, suite)
         board_type = _board_type(env)
-        scratch = site.of_options(_site_options(env), f"{env}: targets.main.options.{site.OPTION}").scratch
+        scratch = lab_site.of_options(_site_options(env), f"{env}: targets.main.options.{lab_site.OPTION}").scratch
     except BoardlabError as error:
         yield str(error)
         return
@@ -80,7 +80,7 @@ def _without_scratch(
     names: Sequence[str], board_type: BoardType, scratch: Mapping[str, str], env: Path
 ) -> Iterator[str]:
     """Check that destructive sections have the scratch medium that they need."""
-    place = f"{env}: targets.main.options.{site.OPTION}.scratch"
+    place = f"{env}: targets.main.options.{lab_site.OPTION}.scratch"
     may = [s for s in every() if s.overwrites and s.fits(board_type)]
     needed: dict[str, Section] = {s.overwrites: s for s in may if s.name in names and s.overwrites not in scratch}
     for medium, section in needed.items():
@@ -111,7 +111,7 @@ def _board_type(env: Path) -> BoardType:
 
 
 def _site_options(env: Path) -> Any:
-    return envfile.target_options(env).get(site.OPTION)
+    return envfile.target_options(env).get(lab_site.OPTION)
 
 
 # --- Suites of `lab run --suite`, and their files in tests_perf ---

@@ -16,14 +16,14 @@ from typing import Any, Final
 import jinja2
 from attrs import frozen
 
-from lab import shipped
+from lab import package_data
 from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
 from lab.virtual import pdudaemon
 
 SIMULATED: Final = "sim-"  # prefix of simulated boards' environments
 FARM_FILE: Final = "farm.yaml"
-PARTS: Final = (shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM)
+PARTS: Final = (package_data.ENVS, package_data.STRATEGIES, package_data.TESTS, package_data.FARM)
 _PLAIN: Final = re.compile(r"[\w./][\w./+-]*")
 
 
@@ -51,7 +51,7 @@ class Env:
 @cache
 def shipped_envs() -> tuple[Env, ...]:
     """All environments that come with boardlab, by name."""
-    return tuple(_env(path) for path in sorted(shipped.folder(shipped.ENVS).glob("*.yaml")))
+    return tuple(_env(path) for path in sorted(package_data.folder(package_data.ENVS).glob("*.yaml")))
 
 
 def chosen(names: Iterable[str], *, sim: bool) -> list[Env]:
@@ -86,18 +86,19 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
         folder: its absolute path. envs: at least one. parts: of PARTS.
     """
     made: dict[str, str] = {}
-    if shipped.ENVS in parts:
-        made |= {f"{shipped.ENVS}/{env.path.name}": env.path.read_text(encoding="utf-8") for env in envs}
-    if shipped.STRATEGIES in parts:
-        file = shipped.strategy_file()
-        made[f"{shipped.STRATEGIES}/{file.name}"] = file.read_text(encoding="utf-8")
-    if shipped.TESTS in parts:
-        tests = shipped.folder(shipped.TESTS)
+    if package_data.ENVS in parts:
+        made |= {f"{package_data.ENVS}/{env.path.name}": env.path.read_text(encoding="utf-8") for env in envs}
+    if package_data.STRATEGIES in parts:
+        file = package_data.strategy_file()
+        made[f"{package_data.STRATEGIES}/{file.name}"] = file.read_text(encoding="utf-8")
+    if package_data.TESTS in parts:
+        tests = package_data.folder(package_data.TESTS)
         made |= {
-            f"{shipped.TESTS}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(tests.glob("*.py"))
+            f"{package_data.TESTS}/{path.name}": path.read_text(encoding="utf-8")
+            for path in sorted(tests.glob("*.py"))
         }
-        made[f"{shipped.TESTS}/README.md"] = template("tests_perf.md", version=version("boardlab"))
-    if shipped.FARM in parts:
+        made[f"{package_data.TESTS}/README.md"] = template("tests_perf.md", version=version("boardlab"))
+    if package_data.FARM in parts:
         made[FARM_FILE] = _farm(folder, envs)
     return made
 
@@ -164,15 +165,15 @@ def _env(path: Path) -> Env:
         path,
         str(strategy["board_type"]),
         str(strategy["board"]),
-        shipped.is_bench(switch.get("pdu")),
+        package_data.is_bench(switch.get("pdu")),
         str(match.get("@ID_PATH", "")),
     )
 
 
 def _farm(folder: Path, envs: Sequence[Env]) -> str:
     """Shipped farm.yaml with its comments and this folder's paths and boards."""
-    text = (shipped.folder(shipped.FARM) / FARM_FILE).read_text(encoding="utf-8")
-    head = text.partition("usb:\n")[0].replace(f"{shipped.FARM}/{FARM_FILE}", FARM_FILE)
+    text = (package_data.folder(package_data.FARM) / FARM_FILE).read_text(encoding="utf-8")
+    head = text.partition("usb:\n")[0].replace(f"{package_data.FARM}/{FARM_FILE}", FARM_FILE)
     lab = Path(sys.executable).with_name("lab")
     values = {"directory": folder, "program": lab, "  program": pdudaemon.home() / "bin" / "pdudaemon"}
     lines = [

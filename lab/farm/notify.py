@@ -14,7 +14,7 @@ from attrs import frozen
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.farm.config import Farm
 from lab.host.clock import utc_now
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 FAILED, TEST = "BoardlabUnitFailed", "BoardlabTest"
 _RUNBOOK: Final = "docs/runbooks.md#"

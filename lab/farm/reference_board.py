@@ -12,7 +12,7 @@ from lab.errors import ConfigurationError
 from lab.farm import services
 from lab.farm.config import HERE, Farm, HealthConfig
 from lab.health import QuarantineRule
-from lab.health.book import HealthBook
+from lab.health.store import HealthBook
 from lab.host.clock import utc_now
 from lab.results.store import Store
 

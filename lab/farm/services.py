@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from lab import shipped
+from lab import package_data
 from lab.console.client import ConsoleClient
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError, ConfigurationError
@@ -87,7 +87,7 @@ def host_file(named: Path | None = None, host: str = "") -> HostFile:
     name = host or next((each for each in names if each == socket.gethostname()), names[0])
     supervised = (path.parent / SUPERVISORD).exists()
     runtime = (path.absolute().parent / SUPERVISORD).parent if supervised else None
-    folder = here if named is None and (here / shipped.ENVS).is_dir() else Path(farm.directory)
+    folder = here if named is None and (here / package_data.ENVS).is_dir() else Path(farm.directory)
     return HostFile(farm, supervised or path != DRAFT, supervised, name, folder, runtime)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from attrs import asdict, evolve, frozen
 
 from exporters.farm.places import MissingResource
-from lab import shipped, yamlfile
+from lab import package_data, yamlfile
 from lab.console.status import PortStatus, ServerStatus
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import services
@@ -23,7 +23,7 @@ from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, counted
 from lab.farm.labgrid_place import held_by_others
 from lab.farm.services import HostFile, Service
 from lab.health import DEFAULT_RULE, QuarantineRule
-from lab.health.book import HealthBook
+from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
@@ -37,7 +37,7 @@ from lab.results import listing
 from lab.results.formatting import end as end_of
 from lab.results.listing import LatestEnded, ListedRun
 from lab.results.store import Store, open_store
-from lab.shown import Marked, bad, doubtful, table
+from lab.terminal import Marked, bad, doubtful, table
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
 OpenStore: TypeAlias = Callable[[str | None], AbstractContextManager[Store]]
@@ -153,7 +153,7 @@ def _boards_of(
 
 def described(folder: Path) -> Iterator[BoardNow]:
     """Boards of a lab folder's environments; unreadable files are skipped."""
-    for path in sorted((folder / shipped.ENVS).glob("*.yaml")):
+    for path in sorted((folder / package_data.ENVS).glob("*.yaml")):
         yield from _described_at(path)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import jinja2
 from attrs import frozen
 
-from lab import shipped
+from lab import package_data
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import buildbot, reference_board
 from lab.farm.config import DOCUMENTS, Buildbot, Farm
@@ -121,7 +121,7 @@ _FOLDERS: Final = ("prometheus/rules", "grafana/dashboards")
 
 def files(farm: Farm) -> dict[str, str]:
     """Texts of the files below the folder `farm`, by name."""
-    source = shipped.folder(shipped.FARM)
+    source = package_data.folder(package_data.FARM)
     paths = [path for folder in _FOLDERS for path in sorted((source / folder).iterdir())]
     linked = {
         path.relative_to(source).as_posix(): path.read_text(encoding="utf-8").replace(DOCUMENTS, farm.documents)
@@ -201,7 +201,7 @@ def forwards(farm: Farm) -> Iterator[str]:
 
 def text(farm: Farm) -> str:
     """Text of the targets' file, with the shipped file's head."""
-    head = (shipped.folder(shipped.FARM) / FILE).read_text(encoding="utf-8").partition("- targets")[0]
+    head = (package_data.folder(package_data.FARM) / FILE).read_text(encoding="utf-8").partition("- targets")[0]
     return head + "".join(
         f"- targets: ['{target.at}']\n" + (f"  labels: {{host: {target.host}}}\n" if target.host else "")
         for target in targets(farm)

@@ -14,7 +14,7 @@ from attrs import frozen
 from markupsafe import Markup
 
 from lab.errors import ConfigurationError
-from lab.shown import environment
+from lab.terminal import environment
 
 COLOURS: Final = 5  # that `colours.j2` has, safe for colour-blind readers; they repeat after these
 

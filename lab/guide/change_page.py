@@ -19,7 +19,7 @@ from lab.guide.causes import Cause, Kind
 from lab.guide.compare import Change, Comparison
 from lab.judge.verdicts import Verdict
 from lab.results.formatting import decimals, fixed
-from lab.shown import MOST_BYTES, cut, environment
+from lab.terminal import MOST_BYTES, cut, environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
 _IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)

@@ -16,7 +16,7 @@ from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name
 from lab.results.formatting import number
-from lab.shown import environment
+from lab.terminal import environment
 
 _MOST_VALUES = 50
 _SCRIPT = """

@@ -31,7 +31,7 @@ from lab.results.listing import Overview, attempts_of, overview, tried
 from lab.results.records import PUBLISHED, ArtifactRef, Attempt, Run
 from lab.results.snapshot import RunHead, StoreSnapshot, watch
 from lab.results.store import Store, open_store
-from lab.shown import plain_bytes
+from lab.terminal import plain_bytes
 
 _EXCERPT_LINES = 6
 

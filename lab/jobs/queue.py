@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, QuarantineRule
-from lab.health.book import allowed, holds_of
+from lab.health.store import allowed, holds_of
 from lab.jobs.records import (
     BY_LAB_RUN,
     HEARTBEAT_S,

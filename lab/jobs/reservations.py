@@ -19,7 +19,7 @@ from lab.results.models import ReservationRow
 from lab.results.store import Store
 
 Kind = Literal["reserved", "maintenance", "quarantine"]
-QUARANTINE: Final = "quarantine"  # boardlab's own, see lab.health.book
+QUARANTINE: Final = "quarantine"  # boardlab's own, see lab.health.store
 LONGEST_H: Final = 14 * 24.0
 LONGEST_REASON: Final = 500  # characters
 IGNORE: Final = "--ignore-reservation"

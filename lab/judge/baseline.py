@@ -17,8 +17,8 @@ from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.judge import noise as noises
+from lab.judge.builds import Flows, another_flow, flows_of
 from lab.judge.compare import compare, is_history
-from lab.judge.flows import Flows, another_flow, flows_of
 from lab.judge.labels import Lines, precedes, release_before, releases_before, same_release
 from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number, PublishedNumbers, of_average

@@ -17,7 +17,7 @@ from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
 from lab.results.history import read_numbers
 from lab.results.records import Run
 from lab.results.store import Store
-from lab.shown import environment, plain
+from lab.terminal import environment, plain
 
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}

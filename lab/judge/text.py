@@ -20,7 +20,7 @@ from lab.failures import BOOT_FAILURES
 from lab.judge.records import CALLED, DRIFT, Began, StoredVerdict
 from lab.results.formatting import anchor, decimals, label
 from lab.results.standing_failures import Failing
-from lab.shown import plain
+from lab.terminal import plain
 
 MAX_LINES: Final = 10  # of the numbers of one change
 BOOT: Final = "boot"  # kind of runs

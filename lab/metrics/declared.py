@@ -35,7 +35,7 @@ _WANTED: Final = {
 _IDENTITY: Final = ("unit", "better", "definition", "resolution")
 
 
-class Outcome(StrEnum):
+class LimitOutcome(StrEnum):
     """The result of a limit for a number."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -86,13 +86,13 @@ class Limit:
             return self.expected - reach, self.expected + reach
         return (-math.inf if self.min is None else self.min, math.inf if self.max is None else self.max)
 
-    def outcome(self, value: float, uncertainty: float) -> Outcome:
+    def outcome(self, value: float, uncertainty: float) -> LimitOutcome:
         """The outcome of one number and its ±."""
         low, high = self.bounds
         guard = max(self.guard, uncertainty)
         if not low <= value <= high:
-            return Outcome.FAIL
-        return Outcome.PASS if low + guard <= value <= high - guard else Outcome.MARGINAL
+            return LimitOutcome.FAIL
+        return LimitOutcome.PASS if low + guard <= value <= high - guard else LimitOutcome.MARGINAL
 
     def document(self) -> dict[str, Any]:
         """The limit for JSON."""
@@ -121,7 +121,7 @@ class LimitCheck:
     limit: Limit
     value: float
     uncertainty: float
-    outcome: Outcome
+    outcome: LimitOutcome
 
     def sentence(self, metric: Metric, title: str) -> str:
         """The check for a person, e.g. "camera.first_frame: mean 0.61 s ± 0.01 s: fail (at most 0.5 s)"."""
@@ -148,7 +148,7 @@ def _check(limit: Limit, samples: list[MetricSample], summary: Summary) -> Limit
         return None
     else:  # the standard deviation of a standard deviation, of normal samples: JCGM 100:2008, E.4.3
         figures = [(summary.std, NORMAL_95 * summary.std / math.sqrt(2 * (summary.n - 1)))]
-    severity = list(Outcome)
+    severity = list(LimitOutcome)
     worst = max(figures, key=lambda each: (severity.index(limit.outcome(*each)), -_room(limit, each[0])))
     return LimitCheck(limit, *worst, limit.outcome(*worst))
 

@@ -20,7 +20,7 @@ from lab import yamlfile
 from lab.errors import ConfigurationError
 from lab.provision.release import SUFFIX, URLS, Content, Expected, Image, Release
 from lab.redaction import redacted
-from lab.shown import plain
+from lab.terminal import plain
 
 _DOCUMENTED: Final = "docs/releases.md explains every key"
 _TEXT_TAG: Final = "tag:yaml.org,2002:str"

@@ -17,9 +17,9 @@ import pytest
 from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, RegistrationError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
-from lab import shipped
+from lab import package_data
 from lab.benchmarks.cycles import AWAY
-from lab.drivers.calls import ACTIVATE_LIMIT_S, within
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, within
 from lab.env import envfile
 from lab.env.power_state import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -48,7 +48,7 @@ from lab.run.bootrun import BootRun
 from lab.run.measurerun import KIND as MEASURE
 from lab.run.options import MAX_CYCLES
 from lab.run.progress import Progress
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 RUN_KEY = MeasurerKey()
 LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, LAST_ID), "confirms": (1, LAST_ID)}
@@ -193,7 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             own = []
         why = f", and the main target of {config.option.lg_env} has no {session_rules.STRATEGY}: add one to its drivers ("
         others = [item for item in items if measures(item) != MEASURE]
-        refuse(config, others, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
+        refuse(config, others, f"{why}{package_data.folder(package_data.ENVS)} has examples), or leave this test out")
         if not own:
             return
         _begin_session(config, lambda: labgridboard.of_session(config))

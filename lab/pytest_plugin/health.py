@@ -13,8 +13,8 @@ from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm import reference_board
 from lab.health import Check, CheckedPart
-from lab.health.book import HealthBook
 from lab.health.state import PROVISION_NEEDS, counts
+from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.pytest_plugin.labgridboard import LabgridBoard

@@ -20,7 +20,7 @@ from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
 from lab.pytest_plugin.session_rules import measures
 from lab.run import options
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from lab.pytest_plugin.session_rules import MEASURERS, measures
 from lab.results.history import Item
 from lab.run.measurerun import KIND as MEASURE
 from lab.run.measurerun import TEST
-from lab.shown import plain, plain_text
+from lab.terminal import plain, plain_text
 
 # kind of a run -> (parameter of its tests, parameter of its attempts) with the measured item
 _ITEMS: Final[Mapping[str, tuple[str, str]]] = {

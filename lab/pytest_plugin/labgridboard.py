@@ -16,8 +16,8 @@ from labgrid.resource.remote import RemotePlace
 
 from lab.console.model import Event
 from lab.console.status import PortInfo
-from lab.drivers import calls
-from lab.drivers.calls import ACTIVATE_LIMIT_S, POWER, SHELL, within
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, POWER, SHELL, within
 from lab.env.envfile import BOARD_OPTIONS
 from lab.errors import BoardlabError, ConfigurationError
 
@@ -101,7 +101,7 @@ class LabgridBoard:
         except NoDriverFoundError:
             pass
         else:
-            calls.call(strategy, SHELL, "off", lambda: strategy.transition(_OFF), ACTIVATE_LIMIT_S)
+            guarded_calls.call(strategy, SHELL, "off", lambda: strategy.transition(_OFF), ACTIVATE_LIMIT_S)
             return
         try:
             power = self.target.get_driver("PowerProtocol", activate=False)
@@ -110,8 +110,8 @@ class LabgridBoard:
                 f"{self.board}: a cycle begins from power off, and its environment has neither a strategy nor a power driver: add one, or "
                 'let cycles begin as the board is: @pytest.mark.cycles(20, start="warm")'
             ) from error
-        calls.call(power, POWER, "activate", lambda: self.target.activate(power), ACTIVATE_LIMIT_S)
-        calls.call(power, POWER, "off", power.off, calls.POWER_LIMIT_S)
+        guarded_calls.call(power, POWER, "activate", lambda: self.target.activate(power), ACTIVATE_LIMIT_S)
+        guarded_calls.call(power, POWER, "off", power.off, guarded_calls.POWER_LIMIT_S)
 
 
 def of_session(config: pytest.Config) -> LabgridBoard:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import BoardlabError
 from lab.metrics import declared
-from lab.metrics.declared import Declarations, Outcome
+from lab.metrics.declared import Declarations, LimitOutcome
 from lab.pytest_plugin.judge import is_of
 from lab.pytest_plugin.runs import STRATEGY_KEY, writer
 from lab.pytest_plugin.session_rules import MEASURERS, measures
@@ -18,7 +18,7 @@ from lab.results.formatting import label, limit_checks
 from lab.results.history import item_of
 from lab.results.listing import attempts_of, overview
 from lab.run.measurerun import KIND
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 _DECLARED_KEY = pytest.StashKey[Declarations]()
 
@@ -78,8 +78,8 @@ def broken(item: pytest.Item, store: Store, run_id: int) -> list[str]:
         if not any(is_of(item, [item_of(attempt.params)]) for attempt in attempts_of(run.attempts, number)):
             continue
         text = plain_text(found.sentence(number.metric, f"{number.metric.name} {label(number.params)}".strip()))
-        if found.outcome is Outcome.FAIL:
+        if found.outcome is LimitOutcome.FAIL:
             wrong.append(text)
-        elif found.outcome is Outcome.MARGINAL:
+        elif found.outcome is LimitOutcome.MARGINAL:
             writer(item.config)(text)
     return wrong

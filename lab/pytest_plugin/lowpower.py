@@ -27,7 +27,7 @@ from lab.pytest_plugin.runs import (
 )
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 DEFAULT_WAKE, DEFAULT_SLEEP_S = "uart", 5
 POWER_SLEEP_S = 15  # with rails: their sensors average over more than a second, and some of that make a mean

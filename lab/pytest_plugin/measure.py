@@ -18,8 +18,8 @@ from labgrid.binding import BindingState
 from labgrid.strategy import StrategyError
 
 from lab.benchmarks.cycles import CycleAttempt, run_cycles
-from lab.drivers import calls
-from lab.drivers.calls import SHELL
+from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import SHELL
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import judge, limits, resume
@@ -30,7 +30,7 @@ from lab.pytest_plugin.session_rules import measures
 from lab.run.measurerun import KIND, Measure, MeasureRun, pending
 from lab.run.options import MAX_CYCLES
 from lab.run.progress import Progress
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 RUN_KEY = pytest.StashKey["MeasureMeasurer"]()
 FIXTURE: Final = "measure"
@@ -365,7 +365,7 @@ def _ours(error: BaseException) -> BoardlabError:
     if isinstance(error, StrategyError):
         return BoardTransientError(text)
     if isinstance(error, Exception) and type(error).__module__.partition(".")[0] in {"labgrid", "pexpect"}:
-        found = calls.meaning(error)
+        found = guarded_calls.meaning(error)
         if found.configuration:
             return ConfigurationError(text)
         kind = SHELL.passing if found.transient else SHELL.lasting

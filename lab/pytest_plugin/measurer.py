@@ -21,7 +21,7 @@ from lab.pytest_plugin.runs import record_samples, writer
 from lab.pytest_plugin.session_rules import exit_code
 from lab.results import Run, Store
 from lab.results.records import RunStatus
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 
 @define(slots=False)

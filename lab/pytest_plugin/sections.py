@@ -15,13 +15,13 @@ from attrs import define, field, frozen
 from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
-from lab.benchmarks import site
+from lab.benchmarks import lab_site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import every, of_chapter, order
 from lab.console.holders import fairly
-from lab.drivers import calls
-from lab.drivers.calls import ACTIVATE_LIMIT_S, GRACE_S, SHELL, TESTER, UBOOT, DriverRole
+from lab.drivers import guarded_calls
 from lab.drivers.consolestamps import ConsoleStamps
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, GRACE_S, SHELL, TESTER, UBOOT, DriverRole
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resume, session_rules
@@ -35,7 +35,7 @@ from lab.run.attempts import Losses
 from lab.run.progress import Eta
 from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before, not_measured
 from lab.run.session import BoardSession, CommandResult
-from lab.shown import plain, plain_text
+from lab.terminal import plain, plain_text
 
 RUN_KEY = pytest.StashKey["SectionMeasurer"]()
 _FIXTURE = "section_measurer"
@@ -227,10 +227,10 @@ def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run
     return made()
 
 
-def _described(env: Any) -> site.LabSite:
+def _described(env: Any) -> lab_site.LabSite:
     """The lab around the board, by the environment."""
-    where = f"{env.config_file}: targets.main.options.{site.OPTION}"
-    return site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)
+    where = f"{env.config_file}: targets.main.options.{lab_site.OPTION}"
+    return lab_site.of_options(env.config.get_target_option("main", lab_site.OPTION, {}), where)
 
 
 def _tester(env: Any) -> LabgridHost | None:
@@ -247,7 +247,7 @@ def _tester(env: Any) -> LabgridHost | None:
         target.activate(driver)
         return LabgridHost(driver, "the tester", LabTransientError)
 
-    return calls.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)
+    return guarded_calls.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)
 
 
 # --- Selection of sections ---
@@ -353,7 +353,7 @@ class LabgridHost:
 
         Raises:
             BoardTransientError, LabTransientError: it did not end in time, or the answer came in pieces.
-            BoardlabError: the driver failed otherwise, see `lab.drivers.calls`.
+            BoardlabError: the driver failed otherwise, see `lab.drivers.guarded_calls`.
         """
         more = {"codec": "utf-8", "decodeerrors": "replace"} if self.is_shell else {}
 
@@ -362,7 +362,7 @@ class LabgridHost:
             return CommandResult([*stdout, *stderr], status)
 
         try:
-            return calls.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + GRACE_S)
+            return guarded_calls.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + GRACE_S)
         except BoardlabError as error:
             self.lost_hook()
             if self._kind is TESTER or error.failure.removeprefix(f"{self._kind.name}_") not in _NO_ANSWER:

@@ -15,11 +15,11 @@ from typing import Any, Final
 import pytest
 from labgrid.factory import target_factory
 
-from lab import shipped
+from lab import package_data
 from lab.errors import BoardlabError, ConfigurationError, LabError
 from lab.jobs.records import JOB_VARIABLE
 from lab.redaction import redacted
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 STRATEGY: Final = "BoardStrategy"
 
@@ -60,14 +60,18 @@ def choose_tests(config: pytest.Config) -> None:
     if config.args_source is not pytest.Config.ArgsSource.INVOCATION_DIR:
         return
     folder = config.invocation_params.dir
-    checkout, tests = shipped.checkout(), shipped.tests(folder)
+    checkout, tests = package_data.checkout(), package_data.tests(folder)
     if tests.is_relative_to(folder) or (checkout and folder.is_relative_to(checkout)):
         config.args = [str(tests)]
 
 
 def where_tests_are(config: pytest.Config) -> str:
     """Hint to name the tests, for a session without any."""
-    argv = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}", str(shipped.folder(shipped.TESTS))]
+    argv = [
+        "pytest",
+        f"--lg-env={Path(config.option.lg_env).absolute()}",
+        str(package_data.folder(package_data.TESTS)),
+    ]
     return f"no tests here. Name their folder: {shlex.join(argv)}"
 
 

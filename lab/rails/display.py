@@ -19,7 +19,7 @@ from lab.rails.phase import StagePower, samples_of
 from lab.rails.selftest import SensorCheck
 from lab.rails.trace import Trace
 from lab.results.formatting import fixed
-from lab.shown import bad, doubtful, table
+from lab.terminal import bad, doubtful, table
 
 NA = "n/a"
 

@@ -32,7 +32,7 @@ from lab.rails.config import RailsConfig
 from lab.rails.model import AdcRange, RailSensor, SampleSchedule
 from lab.rails.sensors import open_sensor
 from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 # --- From a sensor into a trace ---
 

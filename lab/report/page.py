@@ -20,7 +20,7 @@ from lab.results import formatting
 from lab.results.artifacts import ArtifactStore
 from lab.results.formatting import duration
 from lab.results.listing import STAGE, Overview
-from lab.shown import environment, json_text
+from lab.terminal import environment, json_text
 
 UNCERTAINTY: Final = (
     "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "

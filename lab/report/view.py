@@ -34,7 +34,7 @@ from lab.results.listing import Overview, attempts_of, name_of, tried
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, LAST_ID, Attempt, Run
 from lab.results.series import BoardSeries, run_head, runs_at
 from lab.results.snapshot import StoreSnapshot
-from lab.shown import plain
+from lab.terminal import plain
 
 # --- The part of a console log that a page has room for ---
 
@@ -287,7 +287,7 @@ def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[Attemp
 
 
 @frozen
-class FailureCause:
+class FailureSummary:
     """A class of failed attempts, with the last one's message and place."""
 
     outcome: str
@@ -297,7 +297,7 @@ class FailureCause:
     link: str
 
 
-def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureCause]:
+def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureSummary]:
     """The classes of failed attempts, the most frequent first."""
     by_class: dict[str, list[AttemptEntry]] = {}
     for group in groups:
@@ -305,7 +305,7 @@ def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureCause]:
             if not entry.ok:
                 by_class.setdefault(entry.attempt.outcome, []).append(entry)
     found = [
-        FailureCause(name, entries[-1].attempt.fault or "", len(entries), entries[-1].message, entries[-1].link)
+        FailureSummary(name, entries[-1].attempt.fault or "", len(entries), entries[-1].message, entries[-1].link)
         for name, entries in by_class.items()
     ]
     return sorted(found, key=lambda cause: -cause.count)

@@ -27,7 +27,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTra
 from lab.host.clock import utc_now
 from lab.results.columns import DamagedSchemaError, DamagedValueError
 from lab.results.location import Location
-from lab.shown import plain
+from lab.terminal import plain
 
 _READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10

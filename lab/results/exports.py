@@ -10,11 +10,11 @@ from xml.etree import ElementTree as ET
 
 from lab.errors import ConfigurationError
 from lab.metrics import Measurement, summarise
-from lab.metrics.declared import Outcome
+from lab.metrics.declared import LimitOutcome
 from lab.results.formatting import label, limit_checks
 from lab.results.listing import Overview
 from lab.results.records import Attempt
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 # --- JUnit ---
 
@@ -38,7 +38,7 @@ def junit(runs: Sequence[Overview]) -> str:
             "virtual": run.virtual,
         }
         _properties(suite, {**about, "status": r.status})
-        broken = {id(m): found for m, found in limit_checks(run) if found.outcome is Outcome.FAIL}
+        broken = {id(m): found for m, found in limit_checks(run) if found.outcome is LimitOutcome.FAIL}
         for m in run.measurements:
             case = ET.SubElement(
                 suite, "testcase", classname=m.metric.name, name=_text(label(m.params) or m.metric.name), time="0"

@@ -15,13 +15,13 @@ from attrs import Attribute, asdict, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Summary, summarise
-from lab.metrics.declared import Limit, LimitCheck, Outcome, check
+from lab.metrics.declared import Limit, LimitCheck, LimitOutcome, check
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, tried
 from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, MomentRecord, Run
 from lab.results.store import Store
-from lab.shown import bad, doubtful, plain, plain_bytes, table
+from lab.terminal import bad, doubtful, plain, plain_bytes, table
 
 _INDENT = 2
 
@@ -125,7 +125,7 @@ def _rates(run: Overview) -> list[str]:
 
 def _limits(run: Overview) -> list[str]:
     """The limits and what became of them, the worst marked."""
-    marks = {Outcome.FAIL: bad, Outcome.MARGINAL: doubtful}
+    marks = {LimitOutcome.FAIL: bad, LimitOutcome.MARGINAL: doubtful}
     lines = [
         marks.get(found.outcome, str)(found.sentence(m.metric, f"  {m.metric.name} {label(m.params)}".rstrip()))
         for m, found in limit_checks(run)

@@ -143,7 +143,7 @@ class Board(Protocol):
         ...
 
     def activate(self, driver: Any, kind: Any, late: BoardTransientError | None = None) -> None:
-        """Activate a driver of a `lab.drivers.calls.DriverRole`, with a limit."""
+        """Activate a driver of a `lab.drivers.guarded_calls.DriverRole`, with a limit."""
         ...
 
     def timing(self) -> LineTiming:

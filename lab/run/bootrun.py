@@ -9,7 +9,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts
-from lab.benchmarks.boot.poweron import CONFIRMED, Silence, doubt, silences
+from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL
@@ -51,7 +51,7 @@ class Boot:
     clocks: Clocks
     identity: BoardIdentity | None
     checked: Mapping[str, Any]
-    silence: Silence | None
+    silence: PowerOnSilence | None
 
 
 @frozen
@@ -101,7 +101,7 @@ class BootRun:
     limits: Limits = field(factory=dict)
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
-    _before: dict[str, list[Silence]] = field(factory=dict, init=False)  # by medium, of the board's runs before
+    _before: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium, of the board's runs before
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
     def pending(self, medium: str) -> list[int]:
@@ -214,11 +214,11 @@ class BootRun:
             self.progress.write(f"the board is not asked about its boot: {error}")
             return None
 
-    def _check_power_on(self, watch: BootWatch, medium: str) -> Silence | None:
+    def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
         """Compare the boot's silence after power on with other boots'; None: it has no moment."""
         if not watch.moments:
             return None
-        silence = Silence.of(watch.power, watch.moments[0])
+        silence = PowerOnSilence.of(watch.power, watch.moments[0])
         in_run = self._silences(self.run, medium)
         reason = doubt(watch.power, silence, in_run, self._silences_before(medium))
         watch.power = evolve(watch.power, on_verified=not reason)
@@ -228,11 +228,11 @@ class BootRun:
             )
         return silence
 
-    def _silences(self, run: Run, medium: str) -> list[Silence]:
+    def _silences(self, run: Run, medium: str) -> list[PowerOnSilence]:
         good = [each for each in self.store.attempts(run.id) if each.ok and each.params.get("medium") == medium]
         return silences(each.details.get("power_on") for each in good)
 
-    def _silences_before(self, medium: str) -> list[Silence]:
+    def _silences_before(self, medium: str) -> list[PowerOnSilence]:
         """Silences of the board's latest run with enough of them."""
         if medium not in self._before:
             earlier = (self._silences(run, medium) for run in self._runs_before())

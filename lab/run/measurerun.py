@@ -18,7 +18,7 @@ import requests
 from attrs import asdict, define, evolve, field
 
 from lab.benchmarks.boot import PowerEdge
-from lab.benchmarks.boot.poweron import Silence, doubt, silences
+from lab.benchmarks.boot.poweron import PowerOnSilence, doubt, silences
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import MomentPattern
@@ -71,9 +71,9 @@ class Measure:
     _board: Any
     _clock: Clock
     params: Mapping[str, str]
-    _silences: Sequence[Silence] = ()
+    _silences: Sequence[PowerOnSilence] = ()
     _earlier: PowerEdge | None = None  # of the cycle before
-    silence: Silence | None = None
+    silence: PowerOnSilence | None = None
     moments: list[Moment] = field(factory=list)
     samples: list[SampleRecord] = field(factory=list)
     refused: list[dict[str, object]] = field(factory=list)
@@ -264,7 +264,7 @@ class Measure:
         moments = find_moments(self._board.console.capture, self._board.type.moments, self._board.timing())
         if not moments:
             return False
-        self.silence = Silence.of(edge, moments[0])
+        self.silence = PowerOnSilence.of(edge, moments[0])
         return edge.on_verified and not doubt(edge, self.silence, self._silences)
 
     def _edge(self) -> PowerEdge:

@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 from attrs import define, evolve, field, frozen
 
+from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.output import refused
 from lab.benchmarks.section import ALWAYS, Marks, OutputSpan, ParsedReading, Parser, SpanParser, Validity
-from lab.benchmarks.site import LabSite
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.host.clock import Clock

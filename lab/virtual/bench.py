@@ -26,9 +26,9 @@ from lab.virtual.http import JsonResponse, Request, serve
 from lab.virtual.outlet import Outlet
 from lab.virtual.pdudaemon import PduDaemon, find
 from lab.virtual.rails.wiring import BoardRails
-from lab.virtual.state import ENV, BenchConfig, BenchState, BoardState, hold, parse_arguments, publish, withdraw
+from lab.virtual.state import ENV, BenchBoard, BenchConfig, BenchState, hold, parse_arguments, publish, withdraw
 from lab.virtual.tcp import TcpUart
-from lab.virtual.truth import TruthLog
+from lab.virtual.truth_log import TruthLog
 from lab.virtual.uart import Pacer, UartAdapter
 
 STATUS_PATH = "/status"
@@ -49,7 +49,7 @@ class VirtualBench:
         self.rails: list[BoardRails] = []
         self.outlets = [self._outlet(name, type_name) for name, type_name in config.boards]
         self.states = [
-            BoardState(
+            BenchBoard(
                 name=name,
                 type=type_name,
                 outlet=number,
@@ -157,7 +157,7 @@ class VirtualBench:
         return log
 
     @staticmethod
-    def _status(state: BoardState, outlet: Outlet) -> dict[str, object]:
+    def _status(state: BenchBoard, outlet: Outlet) -> dict[str, object]:
         return {
             "name": state.name,
             "type": state.type,

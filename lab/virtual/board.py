@@ -47,7 +47,7 @@ class BoardFolder:
 
     @property
     def truth_log(self) -> Path:
-        """Log of the true events (`lab.virtual.truth`)."""
+        """Log of the true events (`lab.virtual.truth_log`)."""
         return self.path / "truth.log"
 
     def truth_of(self, uart: str) -> Path:

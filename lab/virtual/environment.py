@@ -11,7 +11,7 @@ import shlex
 from importlib import resources
 from pathlib import Path
 
-from lab import boards, shipped
+from lab import boards, package_data
 from lab.virtual import pdudaemon, sdmux
 from lab.virtual.board import BoardAccess
 from lab.virtual.rails.levels import env_lines
@@ -53,8 +53,8 @@ def measuring(bench: Path) -> str:
 
     The `=` matters: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
     """
-    tests = shipped.tests(Path.cwd())
-    return shlex.join([shipped.program("pytest"), f"--lg-env={bench.absolute() / ENV}", str(tests)])
+    tests = package_data.tests(Path.cwd())
+    return shlex.join([package_data.program("pytest"), f"--lg-env={bench.absolute() / ENV}", str(tests)])
 
 
 def default() -> str:
@@ -68,7 +68,7 @@ def default() -> str:
     )
     address = f"127.0.0.1:{pdudaemon.DEFAULT_PORT}"
     return head + _fill(
-        _DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS, strategy=shipped.STRATEGY_BESIDE
+        _DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS, strategy=package_data.STRATEGY_BESIDE
     )
 
 
@@ -81,7 +81,7 @@ def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, site: str = "",
     """
     folder, board = place.folder.path.parent, place.folder.name
     head = _HEAD.format(board=board, folder=folder)
-    strategy = json.dumps(str(shipped.strategy_file()), ensure_ascii=False)
+    strategy = json.dumps(str(package_data.strategy_file()), ensure_ascii=False)
     text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, board_type, strategy=strategy)
     if writers:
         panel, card = f"http://{place.switch}/boards/{board}/sdmux", str(sdmux.host_image(place.folder))

@@ -13,7 +13,7 @@ from lab.errors import LabError, LabStableError
 from lab.host.clock import Clock
 from lab.virtual import straps
 from lab.virtual.board import Backend, BoardFolder, BoardPower
-from lab.virtual.truth import TruthLog
+from lab.virtual.truth_log import TruthLog
 from lab.virtual.uart import UartAdapter
 
 STARTING = "starting"  # in the truth log: the switch was told; QEMU starts, as supplies ramp up

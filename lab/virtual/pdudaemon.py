@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 from attrs import frozen
 
-from lab import shipped
+from lab import package_data
 from lab.errors import ConfigurationError, LabStableError
 from lab.virtual import http, ports
 from lab.virtual.ports import LOOPBACK, free_port
@@ -46,7 +46,7 @@ def home() -> Path:
 
     In a checkout `./run setup` fills it; elsewhere it is inside the environment that boardlab is installed in.
     """
-    checkout = shipped.checkout()
+    checkout = package_data.checkout()
     return checkout / ".cache" / "pdudaemon" if checkout else Path(sys.prefix) / "pdudaemon"
 
 
@@ -58,7 +58,7 @@ def installing() -> str:
     uv, where = shutil.which("uv"), str(home())
     make = [uv, "venv", "--allow-existing"] if uv else [sys.executable, "-m", "venv"]
     fill = [uv, "pip", "install", "--python", where] if uv else [f"{where}/bin/python", "-m", "pip", "install"]
-    wanted = str(shipped.folder(shipped.FARM) / "pdudaemon" / "requirements.txt")
+    wanted = str(package_data.folder(package_data.FARM) / "pdudaemon" / "requirements.txt")
     return f"{shlex.join([*make, where])} && {shlex.join([*fill, '--no-deps', '-r', wanted])}"
 
 
@@ -74,7 +74,7 @@ def find() -> Path:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
     where = f"${VARIABLE} says {named}, which is no program" if named else f"{own} is no program"
-    how = "`./run setup` installs it, or this command" if shipped.checkout() else "This command installs it"
+    how = "`./run setup` installs it, or this command" if package_data.checkout() else "This command installs it"
     raise ConfigurationError(
         f"pdudaemon is not installed ({where}). {how}, into an environment of its own: {installing()}"
         + (f" && unset {VARIABLE}" if named else "")
@@ -94,7 +94,7 @@ class PduDaemon:
         self._folder, self._program = folder, program
         self._conf = folder / "pdudaemon.conf"
         self._switch, self._outlets = switch, len(boards)
-        self._gate = Gate(port, shipped.BENCH_PDU, boards)
+        self._gate = Gate(port, package_data.BENCH_PDU, boards)
         self._child: Child | None = None
         self._task: asyncio.Task[None] | None = None
 

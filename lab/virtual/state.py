@@ -30,7 +30,7 @@ _RETRY_S = 0.02
 
 
 @frozen
-class BoardState:
+class BenchBoard:
     """A board of the bench.
 
     Attributes:
@@ -65,7 +65,7 @@ class BenchState:
     pid: int
     http: str
     pdudaemon: str
-    boards: list[BoardState]
+    boards: list[BenchBoard]
 
 
 def default_folder() -> Path:

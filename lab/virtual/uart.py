@@ -19,7 +19,7 @@ from attrs import define
 
 from lab.host.clock import Clock, TimerFd
 from lab.virtual.line import UartChannel
-from lab.virtual.truth import TruthLog
+from lab.virtual.truth_log import TruthLog
 
 TX_FIFO_BYTES = 32  # Arm PL011 r1p5 (DDI 0183G, 2.4.3)
 _HOST_BUFFER_BYTES = 256  # bytes of the host in the adapter; more wait in the pty

@@ -28,7 +28,7 @@ from lab.results.models import ArtifactRow
 from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
-from lab.shown import json_text
+from lab.terminal import json_text
 from lab.web import charts, job_control, triage, wall
 from lab.web.api import Asked, Name, RunId, named_like
 from lab.web.middleware import WITHOUT_NUL

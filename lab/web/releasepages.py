@@ -27,7 +27,7 @@ from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, release_names
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
-from lab.shown import json_text
+from lab.terminal import json_text
 from lab.web import releases
 from lab.web.api import NOT_FOUND, Name
 from lab.web.middleware import WITHOUT_NUL

@@ -34,7 +34,7 @@ from lab.results.formatting import label
 from lab.results.series import AttemptCounts, BoardSeries, PlaceState, attempts, last_completed, last_runs, states
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
-from lab.shown import MOST_BYTES, cut, environment
+from lab.terminal import MOST_BYTES, cut, environment
 
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}

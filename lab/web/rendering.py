@@ -10,7 +10,7 @@ from attrs import define, field
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment
 
-from lab.shown import environment
+from lab.terminal import environment
 from lab.web.auth import NOBODY, Person
 
 _PROGRAM: Final = f"boardlab {version('boardlab')}"

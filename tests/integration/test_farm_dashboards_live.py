@@ -21,7 +21,7 @@ from support.prometheus_server import Prometheus, program, prometheus, until
 from support.virtual_bench import wait_for_listener
 
 from lab.health import Check, CheckedPart
-from lab.health.book import HealthBook
+from lab.health.store import HealthBook
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import utc_now

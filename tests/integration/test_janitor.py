@@ -21,7 +21,7 @@ from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStu
 from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
-from lab import shipped
+from lab import package_data
 from lab.errors import LabTransientError
 from lab.farm import status
 from lab.farm.config import load
@@ -48,7 +48,7 @@ targets:
 options:
   coordinator_address: '{address}'
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 FARM = """
 directory: {folder}
 database: sqlite:///{folder}/results.db

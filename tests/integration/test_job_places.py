@@ -14,7 +14,7 @@ import pytest
 from support.coordinator import DEADLINE_S, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
-from lab import shipped
+from lab import package_data
 from lab.errors import ConfigurationError, LabTransientError
 from lab.places.lease import Place, PlaceUser, job_user, stock_user
 
@@ -31,7 +31,7 @@ targets:
 options:
   coordinator_address: '{address}'
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 HOLDS = """
 import sys, time
 from lab.places.lease import Place, job_user, stock_user

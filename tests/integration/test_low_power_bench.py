@@ -18,7 +18,7 @@ from support.virtual_bench import lab_virtual
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.results import Attempt, Store, open_store
-from lab.virtual.truth import Truth, read_truth
+from lab.virtual.truth_log import Truth, read_truth
 
 DEADLINE_S = 240
 BOARD = "am62xx_sk-1"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab import shipped
+from lab import package_data
 from lab.env import envfile
 
 ENV = """
@@ -20,7 +20,7 @@ targets:
       - ManualPowerDriver: {}
       - StampedConsoleDriver: {}
       - BoardStrategy: {board_type: am62xx_sk, board: b-1}
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 TEST = """
 import pytest
 

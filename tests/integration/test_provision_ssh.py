@@ -15,8 +15,8 @@ from labgrid.driver import SSHDriver
 from labgrid.resource import NetworkService
 from support import realsshd
 
-from lab.drivers import LinuxWriterDriver, calls
-from lab.drivers.calls import SHELL
+from lab.drivers import LinuxWriterDriver, guarded_calls
+from lab.drivers.guarded_calls import SHELL
 from lab.errors import ConfigurationError
 from lab.provision.errors import MediaVerifyFailedError, TftpTimeoutError
 from lab.provision.release import Content, Image
@@ -49,7 +49,7 @@ class PlayedStrategy:
     def transition(self, _status: str) -> None: ...
 
     def activate(self, driver: Any, kind: Any, _late: Any) -> None:
-        calls.call(driver, kind, "activate", lambda: self.target.activate(driver), 60.0)
+        guarded_calls.call(driver, kind, "activate", lambda: self.target.activate(driver), 60.0)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(
     tmp_path: Path, writer: tuple[Writer, Any]
 ) -> None:
     chosen, ssh = writer
-    calls.call(ssh, SHELL, "activate", lambda: ssh.target.activate(ssh), 60.0)
+    guarded_calls.call(ssh, SHELL, "activate", lambda: ssh.target.activate(ssh), 60.0)
     with pytest.raises(TftpTimeoutError, match="over ssh"):
         chosen.carrier.put(str(tmp_path / "nothing"), "/run/boardlab-piece", 1)  # type: ignore[attr-defined]
 

@@ -16,7 +16,7 @@ from support.railbench import true_energy_j
 from lab import boards
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt, open_store
-from lab.virtual.truth import TrueBoot, read_truth, true_boots
+from lab.virtual.truth_log import TrueBoot, read_truth, true_boots
 
 DEADLINE_S = 240
 CYCLES = 2

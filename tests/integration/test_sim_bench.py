@@ -24,7 +24,7 @@ from support.virtual_bench import lab_virtual, listening_ports, running_bench
 from lab import boards
 from lab.cli import main
 from lab.results import Attempt, open_store
-from lab.virtual.truth import read_truth, true_boots
+from lab.virtual.truth_log import read_truth, true_boots
 
 DEADLINE_S = 180
 TIME_SCALE = "0.05"  # a boot takes some three seconds then; most of them are the console's

@@ -16,7 +16,7 @@ from attrs import define
 from support.scripted_board import ScriptedBoard
 from support.strapserver import StrapServer, nobody, strap_server
 
-from lab import shipped
+from lab import package_data
 from lab.console.client import ConsoleClient
 from lab.host.runtime import socket_path
 from lab.results import Attempt, open_store
@@ -39,7 +39,7 @@ targets:
       - BootModeDriver: {{lines: {{0: S0}}, fixed: {fixed}, timeout: {limit}}}
       - BoardStrategy: {{board_type: qemu-virt, board: scripted-1}}
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 
 
 @define

@@ -42,7 +42,7 @@ import psutil
 from attrs import define, field, frozen
 
 from lab.results import open_store
-from lab.virtual.truth import read_truth
+from lab.virtual.truth_log import read_truth
 from support.chaos_lab import LAB, ChaosLab, Disk, Mood, Switch, mounts_below, with_own_mounts
 from support.chaos_verdict import Judged, Story, boot_times, judge, left_behind, miscounts, uncatalogued, untrue
 

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from lab.failures import CATALOGUE
 from lab.metrics import Flag
 from lab.results import Attempt, Run
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 
 START, PROMPT = rb"Starting kernel \.\.\.", rb"-evm login: "
 NEAR_NS = 2_000_000_000  # a stamp further from its marker than its ± and this is of another boot

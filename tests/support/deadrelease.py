@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from lab.drivers.calls import UBOOT
+from lab.drivers.guarded_calls import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.history import Provision, ProvisionBook

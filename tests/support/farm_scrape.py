@@ -21,7 +21,7 @@ from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, CheckedPart
-from lab.health.book import KEEPER, HealthBook
+from lab.health.store import KEEPER, HealthBook
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import MonotonicRaw, utc_now

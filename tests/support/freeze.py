@@ -44,7 +44,7 @@ from attrs import asdict, field, frozen
 from lab import boards
 from lab.boards import BoardType
 from lab.console import Chunk, LineTiming, find_moments
-from lab.virtual.truth import Truth, read_truth
+from lab.virtual.truth_log import Truth, read_truth
 from support.freeze_lab import (
     CLOCKS_BEHIND,
     KINDS,

@@ -32,7 +32,7 @@ from lab.host.runtime import recordings_dir, socket_path
 from lab.results import Attempt, Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.virtual.state import BenchState, BoardState
+from lab.virtual.state import BenchBoard, BenchState
 from support.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 from support.virtual_bench import running_bench
 
@@ -125,7 +125,7 @@ class Watch:
 class Session:
     """The process that measures one board."""
 
-    board: BoardState
+    board: BenchBoard
     process: subprocess.Popen[str]
 
     def tell(self, command: str) -> None:
@@ -286,7 +286,7 @@ def freeze_lab(boards: int, board_type: str, time_scale: float, seed: int) -> It
             shim.close()
 
 
-def _session(folder: Path, board: BoardState, shim: Shim) -> Session:
+def _session(folder: Path, board: BenchBoard, shim: Shim) -> Session:
     env = folder / "bench" / board.name / "env.yaml"
     command = [sys.executable, "-m", "support.freeze_lab", str(env), str(folder / f"{board.name}.db")]
     environ = {**shim.environ, "BOARDLAB_RUNTIME": str(folder / "run")}

@@ -14,7 +14,7 @@ import yaml
 from attrs import frozen
 from uv import find_uv_bin
 
-from lab.shipped import BENCH_PDU
+from lab.package_data import BENCH_PDU
 from support.machine import Machine, machine
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.virtual.sim.linux.kernel import Kernel
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 from support.simlab import SimLab
 from support.simtarget import strategy_on
 from support.strategies import BoardStrategy

@@ -12,7 +12,7 @@ from lab import boards
 from lab.boards import BoardType
 from lab.results import open_store
 from lab.results.records import Attempt
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 from support.measuring_lab import ENOUGH, Lab, Number, assert_true
 
 TYPES: Final = ("bpim2u", "sifive_u")

@@ -15,7 +15,7 @@ from lab.rails.ina_chips import CHIPS
 from lab.rails.sampler import SensorRecorder
 from lab.virtual.rails.levels import IDLE, levels, shared_rails, wired
 from lab.virtual.rails.sensors import Rails, RailTrouble
-from lab.virtual.truth import read_truth
+from lab.virtual.truth_log import read_truth
 
 S, MS = 1_000_000_000, 1_000_000
 

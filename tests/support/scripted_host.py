@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from lab import boards
-from lab.benchmarks.site import LabSite
+from lab.benchmarks.lab_site import LabSite
 from lab.errors import BoardlabError
 from lab.run.session import BoardSession, CommandResult
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import define, frozen
+from lab.benchmarks.site import LabSite
 
 from lab.benchmarks.section import Section
-from lab.benchmarks.site import LabSite
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.pytest_plugin.sections import LabgridHost
 from lab.results import Store, open_store

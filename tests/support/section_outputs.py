@@ -14,7 +14,6 @@ from lab.benchmarks import (
     can,
     eembc,
     ethernet,
-    extras,
     filecopy,
     graphics,
     iperf3,
@@ -25,6 +24,7 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
+    sysbench,
     uboottransfer,
     usbdevice,
 )
@@ -97,9 +97,9 @@ def real() -> list[Output]:
         "iperf-2.1.8.txt": partial(pcie.parse, window="8"),
         "dd-time-p.txt": storage.ospi,
         "iperf3-3.12-udp.txt": partial(iperf3.udp, frame=128, params={"direction": "egress"}),
-        "sysbench-1.0.20-cpu.txt": extras.sysbench_cpu,
-        "sysbench-1.0.20-memory.txt": partial(extras.sysbench_memory, operation="read"),
-        "stress-ng-0.15.06.txt": extras.stress_ng,
+        "sysbench-1.0.20-cpu.txt": sysbench.sysbench_cpu,
+        "sysbench-1.0.20-memory.txt": partial(sysbench.sysbench_memory, operation="read"),
+        "stress-ng-0.15.06.txt": sysbench.stress_ng,
         "dd-coreutils-9.1-file.txt": partial(filecopy.parse, params=file),
         "dd-fast.txt": partial(usbdevice.parse, direction="read"),
     }

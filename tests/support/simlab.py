@@ -11,7 +11,7 @@ from lab.virtual.sim.board import SimBoard
 from lab.virtual.sim.faulthooks import Switching
 from lab.virtual.sim.model import model
 from lab.virtual.sim.setup import DEFAULT, SimSetup
-from lab.virtual.truth import Note
+from lab.virtual.truth_log import Note
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import define, field
 
-from lab.drivers.calls import UBOOT
 from lab.drivers.consoleport import ConsoleLine
+from lab.drivers.guarded_calls import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.errors import MediaVerifyFailedError

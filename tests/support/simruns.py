@@ -23,7 +23,7 @@ from lab.run.progress import Progress
 from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import DEFAULT, SimSetup
-from lab.virtual.truth import TrueBoot, Truth, true_boots
+from lab.virtual.truth_log import TrueBoot, Truth, true_boots
 from support.simlab import SimLab
 from support.simtarget import SimClock, pdudaemon, strategy_on
 from support.strategies import BoardStrategy

@@ -2,9 +2,9 @@
 
 import sys
 
-from lab import shipped
+from lab import package_data
 
-sys.path.append(str(shipped.folder(shipped.STRATEGIES)))
+sys.path.append(str(package_data.folder(package_data.STRATEGIES)))
 
 from boardstrategy import BoardStrategy
 

@@ -19,7 +19,7 @@ import requests
 
 from lab.virtual import straps
 from lab.virtual.state import BenchState, expect
-from lab.virtual.truth import Truth, read_truth
+from lab.virtual.truth_log import Truth, read_truth
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 90.0

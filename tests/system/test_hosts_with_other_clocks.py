@@ -23,7 +23,7 @@ from support.coordinator import client, running_coordinator
 from support.postgresql_cluster import PASSWORD, Cluster, cluster
 
 from exporters.farm.coordinator import Coordinator
-from lab import shipped
+from lab import package_data
 from lab.jobs import listing
 from lab.places.lease import JobHolder
 from lab.results import open_store
@@ -47,7 +47,7 @@ ENV = """
 targets: {{main: {{resources: [{{RemotePlace: {{name: {board}}}}}], drivers: [{{BoardStrategy: {{board_type: am62xx_sk, board: {board}}}}}]}}}}
 options: {{coordinator_address: '{address}'}}
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 
 
 @define

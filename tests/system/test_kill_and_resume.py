@@ -13,7 +13,7 @@ from support.killing import DEADLINE_S, assert_run_survives
 from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 
 from lab.results import open_store
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 
 pytestmark = pytest.mark.soak
 

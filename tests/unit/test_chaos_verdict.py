@@ -24,7 +24,7 @@ from support.chaos_verdict import (
 
 from lab.results import Attempt, Run
 from lab.results.records import MomentRecord, SampleRecord
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 
 S = 1_000_000_000
 AT = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)

@@ -43,7 +43,7 @@ from lab.boards import (
 )
 from lab.boards.model import REFERENCED
 from lab.cli import virtual as virtual_commands
-from lab.cli.groups import COMMAND_GROUPS
+from lab.cli.main import COMMAND_GROUPS
 from lab.console import operations
 from lab.console.model import Chunk, Lateness, RecordKind
 from lab.console.protocol import FrameType

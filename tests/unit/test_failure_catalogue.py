@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab import boards
 from lab.boards import registry
-from lab.drivers import calls
+from lab.drivers import guarded_calls
 from lab.failures import CATALOGUE, DRIVERS, ENDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,8 +42,8 @@ def test_it_has_every_class_that_a_board_type_recognises() -> None:
 
 
 def test_it_has_every_class_of_labgrids_drivers() -> None:
-    kinds = {kind.name for kind in vars(calls).values() if isinstance(kind, calls.DriverRole)}
-    ends = set(re.findall(r'Meaning\(\s*"(\w+)"', Path(calls.__file__).read_text("utf-8")))
+    kinds = {kind.name for kind in vars(guarded_calls).values() if isinstance(kind, guarded_calls.DriverRole)}
+    ends = set(re.findall(r'Meaning\(\s*"(\w+)"', Path(guarded_calls.__file__).read_text("utf-8")))
     assert (kinds, ends) == (set(DRIVERS), set(ENDS))
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from lab import boards
-from lab.drivers import calls
+from lab.drivers import guarded_calls
 from lab.metrics import Flag
 from lab.virtual.sim.faults.catalogue import FAULTS
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"
-WORDS = set(re.findall(r"Meaning\(\s*\"(\w+)\"", Path(calls.__file__).read_text(encoding="utf-8")))
+WORDS = set(re.findall(r"Meaning\(\s*\"(\w+)\"", Path(guarded_calls.__file__).read_text(encoding="utf-8")))
 
 # A fault's name (tests/integration/test_sim_faults.py and unit/rails/test_rail_faults.py prove what each carries), or FILE::TEST.
 SHOWN_BY = {
@@ -81,7 +81,7 @@ def test_every_flag_has_a_fault_or_a_test_that_makes_it_appear(flag: Flag) -> No
 
 def guarded_kinds() -> list[str]:
     """The kinds of drivers that are called behind a guard: their failures are named `<kind>_<what>`."""
-    return [value.name for value in vars(calls).values() if isinstance(value, calls.DriverRole)]
+    return [value.name for value in vars(guarded_calls).values() if isinstance(value, guarded_calls.DriverRole)]
 
 
 def classes() -> set[str]:

@@ -17,7 +17,7 @@ PACKAGES = ("lab", "strategies", "exporters")
 
 # A room imports only from lower floors, and from itself.
 FLOORS = (
-    ("lab", "lab.errors", "lab.failures", "lab.redaction", "lab.shipped", "lab.shown"),
+    ("lab", "lab.errors", "lab.failures", "lab.redaction", "lab.package_data", "lab.terminal"),
     ("lab.extensions", "lab.host", "lab.tomlfile"),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),
@@ -36,7 +36,7 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for roo
 
 LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.places", "lab.control", "strategies", "lab.pytest_plugin"}
 LABGRID_MODULES_ELSEWHERE = {"exporters.farm.coordinator"}  # a client of the coordinator's own protocol
-LAZY = {"lab.cli", "lab.cli.main", "lab.cli.groups"}  # what every start of `lab` loads
+LAZY = {"lab.cli", "lab.cli.main"}  # what every start of `lab` loads
 LABGRID_MODULES = {"labgrid", "pexpect"}
 _BROUGHT = "labgrid brings the strategy to the plugin, which never imports strategies"
 _VIRTUAL = "a measurement does not know whether its board is virtual"
@@ -211,7 +211,7 @@ def test_a_sound_house_has_no_offences(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("lab/errors.py", "from lab.shown import echo\n", "floor 1 is not below floor 1"),
+        ("lab/errors.py", "from lab.terminal import echo\n", "floor 1 is not below floor 1"),
         ("lab/host/clock.py", "from lab.boards import load\n", "floor 3 is not below floor 2"),
         ("lab/boards/model.py", "import lab.console\n", "floor 4 is not below floor 3"),
         ("lab/boards/model.py", "from lab import console\n", "floor 4 is not below floor 3"),

@@ -23,7 +23,7 @@ RISE_NS: Final = (
 
 
 @frozen
-class Silence:
+class PowerOnSilence:
     """From power on to a boot's first moment, in s.
 
     Attributes:
@@ -36,12 +36,12 @@ class Silence:
     most_s: float
 
     @classmethod
-    def of(cls, power: PowerEdge, first: MomentLike) -> Silence:
+    def of(cls, power: PowerEdge, first: MomentLike) -> PowerOnSilence:
         """Of a boot."""
         least_ns = first.t_ns - first.uncertainty_ns - min(power.acknowledged_ns, first.t_ns)
         return cls(first.name, least_ns / 1e9, (first.t_ns + first.uncertainty_ns - power.requested_ns) / 1e9)
 
-    def agrees(self, other: Silence) -> bool:
+    def agrees(self, other: PowerOnSilence) -> bool:
         """True if both may be the same time."""
         apart_s = max(APART_S, APART_SHARE * min(self.most_s, other.most_s))
         return (
@@ -51,16 +51,18 @@ class Silence:
         )
 
 
-def silences(documents: Iterable[Any]) -> list[Silence]:
+def silences(documents: Iterable[Any]) -> list[PowerOnSilence]:
     """Silences in attempts' details; others are left out."""
     return [
-        Silence(str(each["first"]), float(each["least_s"]), float(each["most_s"]))
+        PowerOnSilence(str(each["first"]), float(each["least_s"]), float(each["most_s"]))
         for each in documents
         if isinstance(each, Mapping) and {"first", "least_s", "most_s"} <= each.keys()
     ]
 
 
-def doubt(power: PowerEdge, silence: Silence, run: Sequence[Silence], before: Sequence[Silence] = ()) -> str:
+def doubt(
+    power: PowerEdge, silence: PowerOnSilence, run: Sequence[PowerOnSilence], before: Sequence[PowerOnSilence] = ()
+) -> str:
     """The reason why the switch's instant is not confirmed; empty: it is.
 
     Args:

@@ -11,11 +11,10 @@ from typing import Final
 from attrs import frozen
 
 from lab.benchmarks.boot import MomentLike
-from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.kernellog import END, SuspendLog, errors_of, kernel_lines, read_log
 from lab.benchmarks.lowpower.power import PhasePowerProtocol
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
-from lab.benchmarks.lowpower.result import CLOCK_PPM, SuspendResult
+from lab.benchmarks.lowpower.result import CLOCK_PPM, KERNEL, ModeEvidence, SuspendResult, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.watch import EARLY_S, SuspendWatch
 from lab.errors import BoardTransientError, TestTransientError
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from attrs import frozen
 from sqlalchemy import select
 
-from lab import shipped
+from lab import package_data
 from lab.console.holders import holders
 from lab.errors import BoardlabError, NoResultsError
 from lab.host import process
@@ -133,11 +133,11 @@ def server_clock(store: Store) -> Iterator[DoctorFinding]:
 
 def environments(folder: Path) -> Iterator[DoctorFinding]:
     """The environments of a lab's folder."""
-    paths = sorted((folder / shipped.ENVS).glob("*.yaml"))
+    paths = sorted((folder / package_data.ENVS).glob("*.yaml"))
     if not paths:
-        text = f"none in {folder / shipped.ENVS}"
+        text = f"none in {folder / package_data.ENVS}"
         yield DoctorFinding(
-            ENVIRONMENTS, shipped.ENVS, "doubtful", text, "run this in a lab's folder; `lab init DIR` writes one"
+            ENVIRONMENTS, package_data.ENVS, "doubtful", text, "run this in a lab's folder; `lab init DIR` writes one"
         )
         return
     from lab.env import envfile  # noqa: PLC0415 - it loads labgrid
@@ -150,7 +150,7 @@ def environments(folder: Path) -> Iterator[DoctorFinding]:
             yield DoctorFinding(ENVIRONMENTS, path.name, "bad", text, f"lab env check {path.name}")
     good = sum(not problems for problems in wrong.values())
     if good:
-        yield DoctorFinding(ENVIRONMENTS, shipped.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
+        yield DoctorFinding(ENVIRONMENTS, package_data.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
 
 
 # --- Findings ---

@@ -13,7 +13,7 @@ from lab.benchmarks.boot import ENDS
 from lab.benchmarks.boot.watch import CR_ONLY
 from lab.boards import NORMAL
 from lab.run.check.findings import AUTOMATIC, RESET, UNSEEN, Findings, FoundMoment, KnownLine
-from lab.shown import bad, table
+from lab.terminal import bad, table
 
 # Lines that nearly are a moment, on any board: a type whose pattern finds none has the wrong one.
 NEARLY: Final = {

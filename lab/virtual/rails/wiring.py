@@ -23,7 +23,7 @@ from lab.virtual.outlet import Outlet
 from lab.virtual.rails.automation import Automation
 from lab.virtual.rails.iiod import Iiod
 from lab.virtual.rails.sensors import Rails
-from lab.virtual.truth import TruthLog
+from lab.virtual.truth_log import TruthLog
 
 
 class BoardRails:

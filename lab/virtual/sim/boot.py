@@ -5,6 +5,7 @@ The ROM starts the boot images of a medium, or those that somebody sends over UA
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from lab.virtual.sim import firmware, script
@@ -16,9 +17,9 @@ from lab.virtual.sim.machine import FIFO_BYTES
 from lab.virtual.sim.program import CpuResetError, Hear, KexecError, PowerDownError, Program, WarmRestartError
 from lab.virtual.sim.serialload import receive
 from lab.virtual.sim.setup import FALCON, SBL
-from lab.virtual.sim.uboot.commands import COMMANDS
+from lab.virtual.sim.uboot import basics, fastboot, flash, kernel, loading, mmc
 from lab.virtual.sim.uboot.kernel import StartKernelError
-from lab.virtual.sim.uboot.uboot import UBoot
+from lab.virtual.sim.uboot.uboot import Command, UBoot
 
 
 def life(computer: Computer) -> Program[None]:
@@ -194,3 +195,13 @@ def _play(computer: Computer, stage: str, total_ns: int, *texts: str, loads: str
     lines = [line for text in texts for line in script.load(f"{family}-{text}", **facts)]
     behind = {_NAMES_SOURCE: _loaded(computer, loads)} if loads else {}
     yield from script.play(computer, lines, total_ns, behind=behind)
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    **basics.COMMANDS,
+    **mmc.COMMANDS,
+    **loading.COMMANDS,
+    **fastboot.COMMANDS,
+    **flash.COMMANDS,
+    **kernel.COMMANDS,
+}

@@ -11,7 +11,7 @@ from importlib import resources
 import jinja2
 
 from lab import boards
-from lab.shipped import STRATEGY_BESIDE, strategy_file
+from lab.package_data import STRATEGY_BESIDE, strategy_file
 from lab.virtual import pdudaemon
 from lab.virtual.board import BoardAccess
 from lab.virtual.rails.levels import env_lines

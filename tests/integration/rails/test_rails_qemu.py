@@ -12,7 +12,7 @@ from lab import boards
 from lab.rails import Trace, sampling
 from lab.rails.phase import cut
 from lab.virtual.rails.levels import levels
-from lab.virtual.truth import read_truth
+from lab.virtual.truth_log import read_truth
 
 WATTS = levels(boards.load("qemu-virt"), "")
 RAILS = [rail.name for rail in boards.load("qemu-virt").rails]

@@ -9,10 +9,10 @@ import pytest
 from attrs import evolve, frozen
 
 from lab import boards
-from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import Constraint, SuspendPlan, constraint, release_of
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats, arm, preflight, stats
+from lab.benchmarks.lowpower.result import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.boards import LowPowerModes
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError

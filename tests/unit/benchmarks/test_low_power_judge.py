@@ -10,12 +10,11 @@ from attrs import evolve
 from support.atlength import either
 
 from lab import boards
-from lab.benchmarks.lowpower.evidence import MCU_UART
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.kernellog import END, read_log, stamp
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
-from lab.benchmarks.lowpower.result import SuspendResult
+from lab.benchmarks.lowpower.result import MCU_UART, SuspendResult
 from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge
 from lab.console.model import Moment
 from lab.errors import BoardlabError

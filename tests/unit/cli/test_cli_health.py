@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import shipped
+from lab import package_data
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.farm import labgrid_place, lease
 from lab.farm.runner import BUSY
-from lab.health.book import HealthBook
+from lab.health.store import HealthBook
 from lab.places.lease import stock_user
 from lab.results import open_store
 
@@ -24,7 +24,7 @@ targets:
   main:
     resources: [{RemotePlace: {name: p1}}]
     drivers: [{BoardStrategy: {board: b1, board_type: am62xx_sk}}]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 
 
 class Coordinator:

@@ -14,7 +14,7 @@ import typer
 
 from lab import boards
 from lab.cli import main
-from lab.cli.groups import COMMAND_GROUPS, CommandGroup, words
+from lab.cli.main import COMMAND_GROUPS, CommandGroup, words
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, LabStableError, TestStableError
 
 FAILING = """
@@ -222,7 +222,7 @@ def test_a_terminal_without_these_letters_gets_what_it_can_show(
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from lab.cli import main\n"
-        "from lab.cli.groups import CommandGroup\n"
+        "from lab.cli.main import CommandGroup\n"
         "sys.exit(main(['group', 'unicode'], [CommandGroup('group', '', 'failing_commands')]))\n"
     )
     answer = subprocess.run(

@@ -22,7 +22,7 @@ from lab.rails.display import answer_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.selftest import SensorCheck
 from lab.results import AttemptRecord, SampleRecord, open_store
-from lab.shown import tables
+from lab.terminal import cells
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = ("a-board-with-quite-a-name " * 3).strip() + "_" + "x" * 900 + "测" * 40
@@ -67,7 +67,7 @@ def narrow(store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def widest(lines: Iterator[str] | list[str]) -> int:
-    return max(map(tables.cells, lines))
+    return max(map(cells, lines))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from support.simlab import SimLab
 from support.simtarget import OUTLET, power_switch
 
-from lab import shipped
+from lab import package_data
 from lab.cli import main
 from lab.drivers import railsdriver
 from lab.drivers.powerdriver import OutletId
@@ -30,7 +30,7 @@ targets:
       - {driver}
       - StampedConsoleDriver: {{}}
       - BoardStrategy: {{board_type: am62xx_sk, board: b-1}}
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 PLAIN = """
 targets:
   main:

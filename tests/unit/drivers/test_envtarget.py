@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import shipped
+from lab import package_data
 from lab.cli import main
 
 ENV = """
@@ -19,7 +19,7 @@ targets:
     drivers:
       - NetworkPowerDriver: {{}}
       {drivers}
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 STRATEGY = "- StampedConsoleDriver: {}\n      - BoardStrategy: {board_type: am62xx_sk, board: b-1}"
 LOCAL = "RawSerialPort: {port: /dev/ttyUSB7, speed: 115200}"
 

@@ -27,8 +27,8 @@ from labgrid.protocol import DigitalOutputProtocol
 from labgrid.resource import HttpDigitalOutput, RemotePlace, USBSerialPort
 from support.strapserver import StrapServer, nobody, strap_server
 
-from lab.drivers import BootModeDriver, WakePinsDriver, calls
-from lab.drivers.calls import SHELL, STRAP, TimeLimitError, within
+from lab.drivers import BootModeDriver, WakePinsDriver, guarded_calls
+from lab.drivers.guarded_calls import SHELL, STRAP, TimeLimitError, within
 from lab.drivers.powerdriver import ForeignSwitch, switch_of
 from lab.drivers.prompt import Prompt
 from lab.errors import (
@@ -209,7 +209,7 @@ def test_every_exception_of_a_driver_has_its_class(error: Exception, failure: st
     target = Target("main")
     output = Failing(target, "B3", error=error)
     with pytest.raises(BoardlabError, match="boot-mode strap B3 \\(Failing\\)") as raised:
-        calls.call(output, STRAP, "set to 1", lambda: output.set(True), 1.0)
+        guarded_calls.call(output, STRAP, "set to 1", lambda: output.set(True), 1.0)
     assert (raised.value.failure, type(raised.value)) == (failure, kind)
     assert raised.value.__cause__ is error
     assert "secret" not in str(raised.value)
@@ -224,7 +224,7 @@ def test_a_resource_that_is_not_there_is_named_by_what_it_must_match() -> None:
     with pytest.raises(
         LabStableError, match=r"nothing is there that fits USBSerialPort {.*'ID_PATH': 'pci-2.1'"
     ) as raised:
-        calls.call(output, STRAP, "activate", lambda: output.set(True), 1.0)
+        guarded_calls.call(output, STRAP, "activate", lambda: output.set(True), 1.0)
     assert "target=" not in str(raised.value)
 
 
@@ -232,7 +232,7 @@ def test_a_resource_that_is_not_there_is_named_by_what_it_must_match() -> None:
 def test_what_is_ours_or_a_persons_is_handed_on_as_it_is(error: BaseException) -> None:
     output = Failing(Target("main"), None, error=error)
     with pytest.raises(type(error)) as raised:
-        calls.call(output, STRAP, "set", lambda: output.set(True), 1.0)
+        guarded_calls.call(output, STRAP, "set", lambda: output.set(True), 1.0)
     assert raised.value is error
 
 
@@ -270,7 +270,7 @@ def interrupted_in_its_cleanup() -> NoReturn:
 
 def test_ctrl_c_that_a_driver_turned_into_another_error_is_ctrl_c() -> None:
     with pytest.raises(KeyboardInterrupt):
-        calls.call(Failing(Target("main"), None), STRAP, "set", interrupted_in_its_cleanup, 1.0)
+        guarded_calls.call(Failing(Target("main"), None), STRAP, "set", interrupted_in_its_cleanup, 1.0)
 
 
 def after_ctrl_c(work: Callable[[], NoReturn]) -> None:
@@ -278,7 +278,7 @@ def after_ctrl_c(work: Callable[[], NoReturn]) -> None:
     try:
         signal.default_int_handler(signal.SIGINT, None)
     except KeyboardInterrupt:
-        calls.call(Failing(Target("main"), None), STRAP, "set", work, 1.0)
+        guarded_calls.call(Failing(Target("main"), None), STRAP, "set", work, 1.0)
 
 
 def test_an_error_while_the_board_is_switched_off_after_ctrl_c_is_told() -> None:
@@ -366,5 +366,5 @@ def test_what_an_exporter_offers_no_more_is_away_and_no_defect(error: Exception,
         raise error
 
     with pytest.raises(LabTransientError if placed else LabStableError) as caught:
-        calls.call(driver, STRAP, "activate", fail, FOREVER_S)
+        guarded_calls.call(driver, STRAP, "activate", fail, FOREVER_S)
     assert (caught.value.failure == "exporter_gone") is placed

@@ -14,13 +14,13 @@ from support.atlength import either
 from support.strapserver import strap_server
 from typer.testing import CliRunner
 
-from lab import shipped
+from lab import package_data
 from lab.cli.env import app
 from lab.env import envfile
 from lab.env.power_state import lacks, straps_of
 from lab.errors import ConfigurationError
 from lab.pytest_plugin import board
-from lab.shown import plain_text
+from lab.terminal import plain_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 def environment(name: str) -> str:
     """The text of a shipped environment, for a folder without `strategies` beside it."""
     text = (ROOT / "envs" / name).read_text(encoding="utf-8")
-    return text.replace(shipped.STRATEGY_BESIDE, str(shipped.strategy_file()))
+    return text.replace(package_data.STRATEGY_BESIDE, str(package_data.strategy_file()))
 
 
 AM62 = environment("am62x.yaml")
@@ -206,7 +206,7 @@ targets:
       - StampedConsoleDriver: {}
       - BoardStrategy: {board_type: am62xx_sk, board: b1}
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 
 
 def test_what_is_not_there_is_found(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ targets:
       - UBootDriver: {prompt: '=> '}
       - BoardStrategy: {board_type: am62xx_sk, board: b1}
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 SENSORS = "- RailSensors: {backend: hwmon, port: /sys/class/hwmon%s}"
 
 
@@ -321,7 +321,7 @@ targets:
       - BootModeDriver: {lines: {0: S0, 1: S1}}
       - BoardStrategy: {board_type: qemu-virt, board: b1, medium: emmc}
 imports: [lab.drivers, STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 READ_BACK = """, body_get_asserted: '.*"on".*', body_get_deasserted: '.*"off".*'"""
 
 

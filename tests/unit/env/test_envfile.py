@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from labgrid.factory import target_factory
 
-from lab import shipped
+from lab import package_data
 from lab.env import envfile
 from lab.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[3]
-STRATEGY = str(shipped.strategy_file())
+STRATEGY = str(package_data.strategy_file())
 VIRTUAL = (ROOT / "envs" / "virtual.yaml").read_text().replace("../strategies/boardstrategy.py", STRATEGY)
 
 

@@ -24,7 +24,7 @@ from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import BY_WEB, LEASE_S
 from lab.results import open_store
-from lab.shown import Marked
+from lab.terminal import Marked
 
 
 def adapter(root: Path, name: str, latency_ms: str | None = "1") -> Path:

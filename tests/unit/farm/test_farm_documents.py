@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lab import shipped
+from lab import package_data
 from lab.cli import farm as commands
 from lab.cli import main
 from lab.errors import ConfigurationError
@@ -44,11 +44,11 @@ def test_rules_and_dashboards_lead_to_the_labs_documents(tmp_path: Path) -> None
 
 def test_without_the_key_they_are_as_they_came(tmp_path: Path) -> None:
     for name, text in written(tmp_path, "").items():
-        assert text == (shipped.folder(shipped.FARM) / name).read_text(encoding="utf-8")
+        assert text == (package_data.folder(package_data.FARM) / name).read_text(encoding="utf-8")
 
 
 def test_nothing_else_that_a_host_installs_names_the_address() -> None:
-    folder = shipped.folder(shipped.FARM)
+    folder = package_data.folder(package_data.FARM)
     programs = {".py"}
     naming = {
         path.relative_to(folder).as_posix()

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lab import shipped
+from lab import package_data
 from lab.cli import main
 from lab.env import envfile
 from lab.farm import labfolder
 from lab.virtual.environment import measuring
 
-ENVS = shipped.folder(shipped.ENVS)
-TESTS = shipped.folder(shipped.TESTS)
+ENVS = package_data.folder(package_data.ENVS)
+TESTS = package_data.folder(package_data.TESTS)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -53,7 +53,7 @@ def test_a_folder_has_the_env_with_its_lab_lines_the_suite_and_the_farm(
     made = files(lab)
     assert made["envs/am62x.yaml"] == (ENVS / "am62x.yaml").read_text()
     assert [name for name in made if name.startswith("envs/")] == ["envs/am62x.yaml"]
-    assert made["strategies/boardstrategy.py"] == shipped.strategy_file().read_text()
+    assert made["strategies/boardstrategy.py"] == package_data.strategy_file().read_text()
     assert {name: made[f"tests_perf/{name}"] for name in files(TESTS) if name.endswith(".py")} == {
         name: text for name, text in files(TESTS).items() if name.endswith(".py")
     }

@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 from exporters.farm.places import MissingResource
 from lab.errors import LabTransientError
 from lab.farm.labgrid_place import acquired, measures_at
-from lab.health.book import KEEPER
+from lab.health.store import KEEPER
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from lab import shipped
+from lab import package_data, terminal
 from lab.cli import main
 from lab.cli.watch import moved, view
 from lab.console.recording import RecordingMeta
@@ -32,7 +32,7 @@ from lab.host import process
 from lab.jobs.queue import JobQueue, Order
 from lab.results import AttemptRecord, Run, Store, open_store
 from lab.results.listing import ListedRun
-from lab.shown import Marked, tables
+from lab.terminal import Marked
 from lab.web.wall import tiles
 
 ENV = """targets:
@@ -41,7 +41,7 @@ ENV = """targets:
     - StampedConsoleDriver: {}
     - BoardStrategy: {board: am62x-1, board_type: am62xx_sk}
 imports: [STRATEGY]
-""".replace("STRATEGY", str(shipped.strategy_file()))
+""".replace("STRATEGY", str(package_data.strategy_file()))
 LONG = "board-" + "x" * 250
 AT = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 
@@ -274,7 +274,7 @@ def long_lab(count: int = 3) -> LabNow:
 
 
 def test_the_screen_is_never_wider_than_80_columns() -> None:
-    assert max(map(tables.cells, status.lines(long_lab(), 80)[3:])) <= 80
+    assert max(map(terminal.cells, status.lines(long_lab(), 80)[3:])) <= 80
 
 
 def test_as_json_it_is_all_there(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ from lab.farm.config import HealthConfig, load
 from lab.farm.reference_board import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, CheckedPart
-from lab.health.book import HealthBook
 from lab.health.state import PARTS
+from lab.health.store import HealthBook
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order
 from lab.results import open_store

@@ -13,8 +13,7 @@ from test_judge_baseline import START
 from lab import boards
 from lab.cli import main
 from lab.judge.baseline import JudgedRun, judge_run
-from lab.judge.builds import remarks
-from lab.judge.flows import USUAL
+from lab.judge.builds import USUAL, remarks
 from lab.judge.verdicts import Verdict
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError
 from lab.metrics import Sample
-from lab.metrics.declared import Declarations, Limit, Outcome, check, load
+from lab.metrics.declared import Declarations, Limit, LimitOutcome, check, load
 
 FRAME = {"unit": "s", "better": "lower", "resolution": 0.001}
 
@@ -31,17 +31,17 @@ def test_a_number_fails_beyond_its_limits_and_is_marginal_within_the_guard_band_
     band = max(guard, uncertainty)
     limit = Limit(min=low, max=high, guard=guard)
     for edge, outwards in ((low, -1), (high, 1)):
-        assert limit.outcome(edge + outwards * 1e-6, uncertainty) is Outcome.FAIL
-        assert limit.outcome(edge, uncertainty) is (Outcome.MARGINAL if band else Outcome.PASS)
-        assert limit.outcome(edge - outwards * (band - 1e-6), uncertainty) is Outcome.MARGINAL
-        assert limit.outcome(edge - outwards * (band + 1e-6), uncertainty) is Outcome.PASS
+        assert limit.outcome(edge + outwards * 1e-6, uncertainty) is LimitOutcome.FAIL
+        assert limit.outcome(edge, uncertainty) is (LimitOutcome.MARGINAL if band else LimitOutcome.PASS)
+        assert limit.outcome(edge - outwards * (band - 1e-6), uncertainty) is LimitOutcome.MARGINAL
+        assert limit.outcome(edge - outwards * (band + 1e-6), uncertainty) is LimitOutcome.PASS
 
 
 @pytest.mark.parametrize("expected", [2.0, -2.0])
 def test_a_relative_limit_is_a_share_of_the_expected_value(expected: float) -> None:
     limit = Limit(expected=expected, percent=10)
     outcomes = {factor: limit.outcome(expected * factor, 0.0) for factor in (0.89, 0.91, 1.0, 1.09, 1.11)}
-    assert [outcome is Outcome.PASS for outcome in outcomes.values()] == [False, True, True, True, False]
+    assert [outcome is LimitOutcome.PASS for outcome in outcomes.values()] == [False, True, True, True, False]
 
 
 def test_the_mean_each_sample_and_the_spread_have_limits_of_their_own() -> None:
@@ -49,10 +49,10 @@ def test_the_mean_each_sample_and_the_spread_have_limits_of_their_own() -> None:
     limits = [Limit(max=1.95), Limit(of="sample", max=1.8), Limit(of="sample", min=0.5), Limit(of="spread", max=0.1)]
     found = check(limits, samples)
     assert [(each.limit.of, each.outcome) for each in found] == [
-        ("mean", Outcome.MARGINAL),  # 1.33 ± 1.2 of three
-        ("sample", Outcome.FAIL),
-        ("sample", Outcome.PASS),
-        ("spread", Outcome.FAIL),
+        ("mean", LimitOutcome.MARGINAL),  # 1.33 ± 1.2 of three
+        ("sample", LimitOutcome.FAIL),
+        ("sample", LimitOutcome.PASS),
+        ("spread", LimitOutcome.FAIL),
     ]
     assert [round(each.value, 3) for each in found] == [1.333, 1.9, 1.0, 0.493]
     assert check(limits[3:], samples[:1]) == [], "one sample has no spread"

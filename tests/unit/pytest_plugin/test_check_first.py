@@ -11,8 +11,8 @@ import pytest
 
 from lab.errors import LabStableError
 from lab.health import DEFAULT_RULE, CheckedPart
-from lab.health.book import HealthBook
 from lab.health.state import PARTS
+from lab.health.store import HealthBook
 from lab.pytest_plugin import health
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.results import open_store

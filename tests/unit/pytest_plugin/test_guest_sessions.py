@@ -10,7 +10,7 @@ from support import older_schema
 from support.byhand import by_hand
 from support.leansessions import session
 
-from lab import pytest_plugin, shipped
+from lab import package_data, pytest_plugin
 from lab.results import open_store
 from lab.run.options import TABLE
 
@@ -64,7 +64,7 @@ def test_strategy(strategy):
 def board_env(tmp_path: Path) -> Path:
     """A board's environment outside of the checkout; nobody is there."""
     text = (ROOT / "envs" / "sim-am62x.yaml").read_text()
-    (tmp_path / "board.yaml").write_text(text.replace(shipped.STRATEGY_BESIDE, str(shipped.strategy_file())))
+    (tmp_path / "board.yaml").write_text(text.replace(package_data.STRATEGY_BESIDE, str(package_data.strategy_file())))
     return tmp_path / "board.yaml"
 
 

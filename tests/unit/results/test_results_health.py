@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import event
 
 from lab.health import Check, CheckedPart, QuarantineRule
-from lab.health import book as health_book
-from lab.health.book import KEEPER, HealthBook, healths
+from lab.health import store as health_book
 from lab.health.state import APART, PARTS
+from lab.health.store import KEEPER, HealthBook, healths
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH, Order

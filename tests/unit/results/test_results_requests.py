@@ -6,7 +6,7 @@ import pytest
 from support.jobbook import Wall, started
 from support.recorded_run import record
 
-from lab import shipped
+from lab import package_data
 from lab.cli import main
 from lab.farm.runner import WORSE, report_again
 from lab.jobs import listing
@@ -21,7 +21,7 @@ from lab.results import AttemptRecord, Store
 def test_what_a_queue_asked_for_is_measured_once_though_it_asks_again(
     store: Store, wall: Wall, state: JobState, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    env = shipped.folder(shipped.ENVS) / "am62x.yaml"
+    env = package_data.folder(package_data.ENVS) / "am62x.yaml"
     first = JobQueue(store, "one", lambda _who: True, wall, request="7-1700000000")
     job = started(first, Order("am62xx_sk", "b1", ("boot",), str(env), "11.01", 20))
     first.finish(job.id, state)

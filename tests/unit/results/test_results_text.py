@@ -25,7 +25,7 @@ from lab.results.formatting import (
     readable,
     with_uncertainty,
 )
-from lab.shown import plain_bytes, table
+from lab.terminal import plain_bytes, table
 
 SUMMARY = Summary(n=20, mean=16.2449, median=16.2, min=15.96, max=16.4163, p95=16.4, std=0.1, uncertainty=0.05)
 

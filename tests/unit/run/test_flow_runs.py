@@ -12,7 +12,7 @@ from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
 from lab.metrics.model import Metric
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import SimSetup
-from lab.virtual.truth import Truth
+from lab.virtual.truth_log import Truth
 
 
 def numbers(made: SimBench, metric: Metric) -> list[tuple[float, float, str]]:

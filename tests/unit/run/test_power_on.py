@@ -18,7 +18,7 @@ from support.simlab import MS, SimLab
 from support.simruns import SimBench, bench, planned
 
 from lab.benchmarks.boot import PowerEdge
-from lab.benchmarks.boot.poweron import Silence, doubt
+from lab.benchmarks.boot.poweron import PowerOnSilence, doubt
 from lab.errors import LabStableError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
@@ -173,8 +173,8 @@ def test_an_adapter_that_the_board_feeds_is_named_and_stops_the_run(tmp_path: Pa
     assert "is fed by the board" in last.message
 
 
-def silence(least_s: float, window_s: float = 0.01, first: str = "spl") -> Silence:
-    return Silence(first, least_s, least_s + window_s)
+def silence(least_s: float, window_s: float = 0.01, first: str = "spl") -> PowerOnSilence:
+    return PowerOnSilence(first, least_s, least_s + window_s)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import attrs
 import benchmark_table
 from support import guide_family
 
+from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.sections import ALL
-from lab.benchmarks.site import LabSite
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 

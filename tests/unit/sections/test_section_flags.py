@@ -12,8 +12,8 @@ from support.scripted_host import ScriptedHost, session
 from support.section_outputs import recorded
 
 from lab.benchmarks import ethernet, realtime
+from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Section
-from lab.benchmarks.site import LabSite
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store

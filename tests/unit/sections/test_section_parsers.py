@@ -13,7 +13,6 @@ from support.section_outputs import Output, recorded
 from lab.benchmarks import (
     audio,
     ethernet,
-    extras,
     filecopy,
     graphics,
     iperf3,
@@ -24,6 +23,7 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
+    sysbench,
 )
 from lab.benchmarks import uboottransfer as uboot
 from lab.benchmarks.output import lines
@@ -270,9 +270,9 @@ def test_dd_says_bytes_over_seconds_of_a_whole_file_and_nothing_of_a_part_of_one
 
 
 def test_sysbench_and_stress_ng_say_operations_a_second_of_real_time() -> None:
-    assert extras.sysbench_cpu(recorded("sysbench-1.0.20-cpu.txt"))[0].value == 740.23
-    assert extras.sysbench_memory(recorded("sysbench-1.0.20-memory.txt"), "read")[0].value == 6367.27
-    (rate,) = extras.stress_ng(recorded("stress-ng-0.15.06.txt"))
+    assert sysbench.sysbench_cpu(recorded("sysbench-1.0.20-cpu.txt"))[0].value == 740.23
+    assert sysbench.sysbench_memory(recorded("sysbench-1.0.20-memory.txt"), "read")[0].value == 6367.27
+    (rate,) = sysbench.stress_ng(recorded("stress-ng-0.15.06.txt"))
     assert (rate.value, rate.params) == (42.71, {"stressor": "cpu"})
 
 

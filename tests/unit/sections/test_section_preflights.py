@@ -13,9 +13,9 @@ from support.scripted_host import Answer, ScriptedHost, session
 from lab import boards
 from lab.benchmarks import needs
 from lab.benchmarks.ipsec import SECTIONS as IPSEC
+from lab.benchmarks.lab_site import LabSite, of_options
 from lab.benchmarks.section import Need, named, preflight
 from lab.benchmarks.sections import ALL, of_chapter, order
-from lab.benchmarks.site import LabSite, of_options
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
 from lab.run.sectionrun import RunSetup

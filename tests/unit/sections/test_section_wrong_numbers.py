@@ -21,7 +21,6 @@ from lab.benchmarks import (
     can,
     eembc,
     ethernet,
-    extras,
     filecopy,
     graphics,
     iperf3,
@@ -33,11 +32,12 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
+    sysbench,
     usbdevice,
 )
+from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Bench, ParsedReading, Section, Validity, named
 from lab.benchmarks.sections import ALL
-from lab.benchmarks.site import LabSite
 from lab.errors import BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag
 from lab.run.session import CommandResult
@@ -155,7 +155,7 @@ def test_a_rate_of_nothing_a_second_is_none(value: str) -> None:
             "104857600 bytes (105 MB, 100 MiB) copied, 1.5 s, 70 MB/s\n",
         ),
         (
-            next(section for section in extras.SECTIONS if section.name == "stress-ng"),
+            next(section for section in sysbench.SECTIONS if section.name == "stress-ng"),
             "stress-ng --cpu",
             "stress-ng: fail:  [12] cpu: verification failed\n"
             + recorded("stress-ng-0.15.06.txt").decode().replace(" 2.01 ", "10.01 "),

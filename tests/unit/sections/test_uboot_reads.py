@@ -10,9 +10,9 @@ from support.scripted_host import ScriptedHost, session
 from support.section_bench import TFTP, UBOOT, section_bench
 
 from lab.benchmarks import uboottransfer
+from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Marks, OutputSpan, named, preflight
 from lab.benchmarks.sections import ALL
-from lab.benchmarks.site import LabSite
 from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspended
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError

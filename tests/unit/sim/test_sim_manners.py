@@ -10,7 +10,7 @@ from support.simlab import MS, S, SimLab
 from support.simruns import planned
 
 from lab.virtual.sim.faults.catalogue import FAULTS
-from lab.virtual.truth import TrueBoot, Truth, true_boots
+from lab.virtual.truth_log import TrueBoot, Truth, true_boots
 
 HOST = "am62xx-evm"
 LOGIN = f"{HOST} login: "

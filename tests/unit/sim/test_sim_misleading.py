@@ -11,7 +11,7 @@ import pytest
 from support.simlab import S, SimLab
 from support.simruns import planned
 
-from lab.virtual.truth import TrueBoot, Truth, true_boots
+from lab.virtual.truth_log import TrueBoot, Truth, true_boots
 
 HOST = "am62xx-evm"
 PROMPT = f"{HOST} login: "

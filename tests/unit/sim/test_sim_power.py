@@ -112,7 +112,7 @@ def test_a_person_has_minutes_for_it(
     with bench(tmp_path, power=power) as made:
         made.strategy.check_lab()
         monkeypatch.setattr(builtins, "input", obeying(made, []))
-        monkeypatch.setattr("lab.drivers.calls.within", within)
+        monkeypatch.setattr("lab.drivers.guarded_calls.within", within)
         made.strategy.power.on()
     assert limits == [600.0]
 

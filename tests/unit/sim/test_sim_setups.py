@@ -14,7 +14,7 @@ from lab.virtual.sim import setup
 from lab.virtual.sim.model import model
 from lab.virtual.sim.options import SimOptions, board_specs
 from lab.virtual.sim.setup import SimConfig, SimSetup, check
-from lab.virtual.truth import Truth, true_boots
+from lab.virtual.truth_log import Truth, true_boots
 
 LOGIN = "-evm login: "
 PROMPT = "=> "

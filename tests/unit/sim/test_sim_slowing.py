@@ -7,7 +7,7 @@ from support.simlab import S, SimLab
 from support.simruns import planned
 
 from lab.errors import ConfigurationError
-from lab.virtual.truth import TrueBoot, Truth, true_boots
+from lab.virtual.truth_log import TrueBoot, Truth, true_boots
 
 LOGIN = "am62xx-evm login: "
 

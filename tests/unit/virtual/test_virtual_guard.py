@@ -21,7 +21,7 @@ from lab.virtual.ports import Owner
 from lab.virtual.rails.iiod import Iiod
 from lab.virtual.rails.sensors import Rails
 from lab.virtual.tcp import TcpUart
-from lab.virtual.truth import TruthLog
+from lab.virtual.truth_log import TruthLog
 from lab.virtual.uart import Pacer, UartAdapter
 
 VIRTUAL = Path(ports.__file__).parent

@@ -14,7 +14,7 @@ from lab.host.clock import MonotonicRaw
 from lab.virtual import straps
 from lab.virtual.board import BoardFolder, BoardPower
 from lab.virtual.outlet import Outlet
-from lab.virtual.truth import PowerEvent, Truth, TruthLog, read_truth
+from lab.virtual.truth_log import PowerEvent, Truth, TruthLog, read_truth
 from lab.virtual.uart import Pacer, UartAdapter
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import shipped
+from lab import package_data
 from lab.errors import ConfigurationError
 from lab.virtual import pdudaemon
 
@@ -29,7 +29,7 @@ def test_a_wrong_name_is_refused_instead_of_taking_another(tmp_path: Path, monke
 def test_where_there_is_no_uv_the_command_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(pdudaemon, "home", lambda: tmp_path / "a folder")
-    where, wanted = f"'{tmp_path}/a folder", shipped.folder(shipped.FARM) / "pdudaemon" / "requirements.txt"
+    where, wanted = f"'{tmp_path}/a folder", package_data.folder(package_data.FARM) / "pdudaemon" / "requirements.txt"
     assert wanted.is_file()
     assert pdudaemon.installing() == (
         f"{sys.executable} -m venv {where}' && {where}/bin/python' -m pip install --no-deps -r {wanted}"
@@ -37,5 +37,5 @@ def test_where_there_is_no_uv_the_command_is_pythons_own(tmp_path: Path, monkeyp
 
 
 def test_in_a_wheel_it_is_inside_the_environment_of_boardlab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "checkout", lambda: None)
+    monkeypatch.setattr(package_data, "checkout", lambda: None)
     assert pdudaemon.home() == Path(sys.prefix) / "pdudaemon"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
 from lab.virtual.qemu.machine import Serial
-from lab.virtual.truth import Truth, TruthLog, read_truth
+from lab.virtual.truth_log import Truth, TruthLog, read_truth
 from lab.virtual.uart import TX_FIFO_BYTES, Pacer, UartAdapter
 
 DEADLINE_S = 20.0

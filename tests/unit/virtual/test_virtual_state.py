@@ -8,13 +8,13 @@ import pytest
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.virtual import state
-from lab.virtual.state import BenchState, BoardState
+from lab.virtual.state import BenchBoard, BenchState
 
 STATE = BenchState(
     pid=42,
     http="127.0.0.1:1",
     pdudaemon="127.0.0.1:2",
-    boards=[BoardState("qemu-1", "qemu-virt", 1, {"uart0": "/x/uart0"}, "/x/straps", "/x/truth.log")],
+    boards=[BenchBoard("qemu-1", "qemu-virt", 1, {"uart0": "/x/uart0"}, "/x/straps", "/x/truth.log")],
 )
 
 

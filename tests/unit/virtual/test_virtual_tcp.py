@@ -13,7 +13,7 @@ import pytest
 from lab.errors import LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.virtual.tcp import TcpUart
-from lab.virtual.truth import TruthLog
+from lab.virtual.truth_log import TruthLog
 from lab.virtual.uart import Pacer, UartAdapter
 
 DEADLINE_S = 10.0

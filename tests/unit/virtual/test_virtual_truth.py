@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError
-from lab.virtual.truth import PowerEvent, Truth, TruthLog, read_truth
+from lab.virtual.truth_log import PowerEvent, Truth, TruthLog, read_truth
 
 SPEED_BD = 10_000_000  # a byte takes 1000 ns
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lab.host.clock import MonotonicRaw
-from lab.virtual.truth import Truth, TruthLog, read_truth
+from lab.virtual.truth_log import Truth, TruthLog, read_truth
 from lab.virtual.uart import Pacer, UartAdapter
 
 DEADLINE_S = 10.0

@@ -34,7 +34,7 @@ from lab.report.view import JudgedRow, comparison
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.snapshot import RunHead, snapshot
-from lab.shown import MOST_BYTES
+from lab.terminal import MOST_BYTES
 from lab.web import releasepages, releases
 from lab.web.releases import ComparedRelease, ReleaseRun
 from lab.web.site import Site

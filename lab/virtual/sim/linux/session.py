@@ -29,7 +29,7 @@ class LoginSession:
     """A login shell on the console, and host of its commands.
 
     Args:
-        tools: its commands by name (`lab.virtual.sim.linux.commands.TOOLS`).
+        tools: its commands by name (`lab.virtual.sim.linux.user.TOOLS`).
         prompt: instead of the usual one with host and folder.
     """
 

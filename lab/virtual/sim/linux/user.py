@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from lab.virtual.sim import script
 from lab.virtual.sim.editor import EndOfInputError, read_line
-from lab.virtual.sim.linux.commands import TOOLS
+from lab.virtual.sim.linux import filetools, system, text
 from lab.virtual.sim.linux.files import Files
 from lab.virtual.sim.linux.kernel import Kernel
-from lab.virtual.sim.linux.session import LoginSession
+from lab.virtual.sim.linux.session import LoginSession, Tool
 from lab.virtual.sim.program import NS_PER_S, Drain, Program
+from lab.virtual.sim.sample_outputs import media, memory, network, processor, storage
 from lab.virtual.sim.sh.interpreter import InterruptedCommandError
 
 _SHELLS = {"/bin/sh", "/bin/bash"}
@@ -95,3 +99,12 @@ class UserSpace:
         yield from self.computer.pause(_REFUSAL_S * NS_PER_S)
         yield from self.computer.write(b"\nLogin incorrect\n")
         return ""
+
+
+_SAMPLES = (processor, media, memory, network, storage)
+TOOLS: Final[Mapping[str, Tool]] = {
+    **text.TOOLS,
+    **filetools.TOOLS,
+    **system.TOOLS,
+    **{name: tool for module in _SAMPLES for name, tool in module.TOOLS.items()},
+}

@@ -33,7 +33,7 @@ class UBoot:
     """
 
     def __init__(self, computer: Computer, commands: Mapping[str, Command]) -> None:
-        """`commands`: by name (`lab.virtual.sim.uboot.commands.COMMANDS`)."""
+        """`commands`: by name (`lab.virtual.sim.boot.COMMANDS`)."""
         self.computer = computer
         self._commands = commands
         defaults = self.defaults()

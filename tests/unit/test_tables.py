@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import shown
-from lab.shown import Marked, bad, doubtful, echo, table, tables
+from lab import terminal
+from lab.terminal import Marked, bad, doubtful, echo, table
 
 TEXT = st.text(max_size=200) | st.text("ab ", max_size=400) | st.text("测试 é", max_size=60)
 COUNT = st.integers(-(10**9), 10**9).map(str)
@@ -29,13 +29,13 @@ def test_no_line_is_wider_than_the_screen(
     made: tuple[list[str], list[list[str]], str], room: int, indent: int
 ) -> None:
     lines = table(*made, indent=indent, room=room)
-    assert max(map(tables.cells, lines)) <= room
+    assert max(map(terminal.cells, lines)) <= room
 
 
 @given(whole_tables())
 def test_nothing_is_cut_off_or_changes_its_row(made: tuple[list[str], list[list[str]], str]) -> None:
     header, rows, align = made
-    pieces = [piece for line in tables.laid_out([header, *rows], align, 80) for piece in line]
+    pieces = [piece for line in terminal.laid_out([header, *rows], align, 80) for piece in line]
     for number, row in enumerate(rows, start=1):
         for column, cell in enumerate(row):
             its = "".join(piece.text for piece in pieces if (piece.row, piece.column) == (number, column))
@@ -45,7 +45,7 @@ def test_nothing_is_cut_off_or_changes_its_row(made: tuple[list[str], list[list[
 @given(whole_tables())
 def test_a_number_is_in_one_piece(made: tuple[list[str], list[list[str]], str]) -> None:
     header, rows, align = made
-    for line in tables.laid_out([header, *rows], align, 80):
+    for line in terminal.laid_out([header, *rows], align, 80):
         for piece in line:
             if align[piece.column] == ">" and piece.row:
                 assert piece.text == rows[piece.row - 1][piece.column]
@@ -92,9 +92,9 @@ def test_other_columns_fold_the_widest_first_and_headings_of_numbers_too() -> No
 def test_the_screen_is_80_columns_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("sys.__stdout__", io.StringIO())
-    assert tables.screen_columns() == 80
+    assert terminal.screen_columns() == 80
     monkeypatch.setenv("COLUMNS", "132")
-    assert tables.screen_columns() == 132
+    assert terminal.screen_columns() == 132
 
 
 class Screen(io.StringIO):
@@ -143,7 +143,7 @@ def test_marks_move_with_their_text_and_are_as_harmless() -> None:
     line = "run 7: " + bad("failed\x1b[2J") + ", " + doubtful("late")
     assert isinstance(line, Marked)
     assert [line[start:end] for start, end, _ in line.marks] == ["failed^[[2J", "late"]
-    assert shown.plain(line) == "run 7: failed^[[2J, late"
+    assert terminal.plain(line) == "run 7: failed^[[2J, late"
 
 
 def test_a_cell_that_is_folded_is_red_in_every_line() -> None:

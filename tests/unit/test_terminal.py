@@ -24,7 +24,7 @@ from lab.console.terminal import LiveText
 from lab.errors import BoardTransientError
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run, writer
 from lab.results import Store, open_store
-from lab.shown import PlainFormatter, json_text, plain, plain_bytes, plain_text, table
+from lab.terminal import PlainFormatter, json_text, plain, plain_bytes, plain_text, table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOSTILE = "11.01\x1b[2J\x9b31m\x7f\u202e\u2066\u2028\x07\nrun 99: completed\r\ud800"
@@ -243,7 +243,7 @@ def test_commands_print_by_our_functions_only() -> None:
 
 def test_a_program_that_logs_says_nothing_of_how_a_store_is_made(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom lab.shown import log_to\nlog_to(sys.stderr)\n"
+        "import sys\nfrom lab.terminal import log_to\nlog_to(sys.stderr)\n"
         "from lab.results import open_store\nopen_store(sys.argv[1]).close()\n"
     )
     done = subprocess.run(

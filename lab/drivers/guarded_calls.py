@@ -48,7 +48,7 @@ from lab.errors import (
     LabTransientError,
 )
 from lab.redaction import redacted
-from lab.shown import plain
+from lab.terminal import plain
 
 SWITCH_LIMIT_S: Final = (
     10.0  # of a digital output: a relay moves in milliseconds, an HTTP server needs some of a second

@@ -9,37 +9,37 @@ from pathlib import Path
 
 import pytest
 
-from lab import shipped
+from lab import package_data
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_a_checkout_has_them_at_its_top() -> None:
-    assert shipped.checkout() == ROOT
-    for name in (shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM, shipped.DOCS):
-        assert shipped.folder(name) == ROOT / name
-        assert shipped.folder(name).is_dir()
+    assert package_data.checkout() == ROOT
+    for name in (package_data.ENVS, package_data.STRATEGIES, package_data.TESTS, package_data.FARM, package_data.DOCS):
+        assert package_data.folder(name) == ROOT / name
+        assert package_data.folder(name).is_dir()
 
 
 def test_a_wheel_has_them_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "_IN_WHEEL", tmp_path)
-    assert shipped.checkout() is None
-    assert shipped.folder(shipped.ENVS) == tmp_path / "envs"
+    monkeypatch.setattr(package_data, "_IN_WHEEL", tmp_path)
+    assert package_data.checkout() is None
+    assert package_data.folder(package_data.ENVS) == tmp_path / "envs"
 
 
 def test_the_wheel_is_filled_as_they_are_looked_for() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
         "wheel"
     ]
-    names = {shipped.ENVS, shipped.STRATEGIES, shipped.TESTS, shipped.FARM, shipped.DOCS}
+    names = {package_data.ENVS, package_data.STRATEGIES, package_data.TESTS, package_data.FARM, package_data.DOCS}
     assert wheel["sources"] == {name: f"lab/lab_folder/{name}" for name in names}
     assert set(wheel["only-include"]) == names | set(wheel["packages"])
 
 
 def test_the_suite_is_a_labs_own_or_ours(tmp_path: Path) -> None:
-    assert shipped.tests(tmp_path) == ROOT / "tests_perf"
+    assert package_data.tests(tmp_path) == ROOT / "tests_perf"
     (tmp_path / "tests_perf").mkdir()
-    assert shipped.tests(tmp_path) == tmp_path / "tests_perf"
+    assert package_data.tests(tmp_path) == tmp_path / "tests_perf"
 
 
 def test_a_program_has_its_path_where_its_name_means_none_or_another(
@@ -47,13 +47,13 @@ def test_a_program_has_its_path_where_its_name_means_none_or_another(
 ) -> None:
     ours = Path(sys.executable).with_name("pytest")
     monkeypatch.setenv("PATH", str(ours.parent))
-    assert shipped.program("pytest") == "pytest"
+    assert package_data.program("pytest") == "pytest"
     (tmp_path / "pytest").write_text("#!/bin/sh\n")
     (tmp_path / "pytest").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{ours.parent}")
-    assert shipped.program("pytest") == str(ours)
+    assert package_data.program("pytest") == str(ours)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert shipped.program("pytest") == str(ours)
+    assert package_data.program("pytest") == str(ours)
 
 
 @pytest.mark.parametrize("program", ["pdudaemon", "buildbot"])

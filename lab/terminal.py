@@ -2,6 +2,10 @@
 
 Boards, stores, files and other programs hand us strings. Everything of them that reaches a terminal, a log or a page
 goes through `plain`; the commands print with `echo`, `echo_text` and `echo_json`, and with nothing else.
+
+All tables look alike: two blanks between columns, no lines, and never wider than the screen. A table that is too wide
+first folds its last column, where that is text; then puts it under each row; then folds the other text columns, the
+widest first. Numbers are never folded, only their headings. Nothing is cut off.
 """
 
 from __future__ import annotations
@@ -15,10 +19,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
-from lab.shown import tables
-
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+import shutil
+from collections.abc import Iterable
+
+from attrs import frozen
 
 _RED: Final = "31"  # SGR, ECMA-48
 _YELLOW: Final = "33"
@@ -89,24 +97,24 @@ def doubtful(text: str) -> Marked:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], align: str, *, indent: int = 0, room: int | None = None
 ) -> list[str]:
-    """Lines of a table that fit the screen, as `lab.shown.tables` lays them out; cells that are `bad` or `doubtful` stay so.
+    """Lines of a table that fit the screen, as `laid_out` has it; cells that are `bad` or `doubtful` stay so.
 
     Args:
         align: one of "<" (text) and ">" (numbers) per column.
         indent: blanks before each line. room: columns of the screen; None: the terminal's.
     """
     given = [header, *rows]
-    found = tables.laid_out(
+    found = laid_out(
         [[plain(cell).replace("\t", " ") for cell in row] for row in given],
         align,
-        (room or tables.screen_columns()) - indent,
+        (room or screen_columns()) - indent,
     )
     seen: dict[tuple[int, int], int] = {}  # how much of a cell stands in the lines before
     return [_line(pieces, given, indent, seen) for pieces in found]
 
 
 def _line(
-    pieces: Sequence[tables.CellPiece], given: Sequence[Sequence[str]], indent: int, seen: dict[tuple[int, int], int]
+    pieces: Sequence[CellPiece], given: Sequence[Sequence[str]], indent: int, seen: dict[tuple[int, int], int]
 ) -> str:
     line, width, marks = " " * indent, indent, []
     for piece in pieces:
@@ -117,7 +125,7 @@ def _line(
             seen[where] = first + len(piece.text)
             marks += _shifted(_cut(cell, first, seen[where]), len(line))
         line += piece.text
-        width = indent + piece.at + tables.cells(piece.text)
+        width = indent + piece.at + cells(piece.text)
     shown = line.rstrip()
     return Marked(shown, marks) if marks else shown
 
@@ -263,3 +271,147 @@ def cut(text: str, most: int) -> str:
 def _plain(value: object) -> object:
     """What a template is given: texts of boards, guides and stores turn no reading direction in a page either."""
     return plain_text(value) if type(value) is str else value
+
+
+GAP: Final = 2
+FALLBACK_COLUMNS: Final = 80  # where nothing is a terminal: mails, logs and pipes
+_LEAST_LAST: Final = 24  # a narrower last column is easier to read under its row
+_LEAST_TEXT: Final = 8
+_USUAL_WORD: Final = 12
+_DEEPEST_INDENT: Final = 8
+_WIDEST_CHARACTER: Final = 2
+
+Row = Sequence[str]
+
+
+@frozen
+class CellPiece:
+    """A part of a laid-out line: the text of one cell, and in which column of the screen it begins.
+
+    Attributes:
+        row: of the table, 0 is the header. column: of the table.
+    """
+
+    text: str
+    at: int
+    row: int
+    column: int
+
+
+def screen_columns() -> int:
+    """How wide a table may be: $COLUMNS, else the terminal's width, else 80."""
+    return shutil.get_terminal_size((FALLBACK_COLUMNS, 24)).columns
+
+
+def cells(text: str) -> int:
+    """How many columns of a screen a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - only few texts need it, and a terminal on a port starts often
+
+    return cell_len(text)
+
+
+def laid_out(rows: Sequence[Row], align: str, room: int) -> list[list[CellPiece]]:
+    """The lines of a table, each as its pieces.
+
+    Args:
+        rows: the header first; cells are one line each. align: "<" (text) or ">" (a number) per column.
+        room: columns of the screen.
+    """
+    natural = [max(cells(row[number]) for row in rows) for number in range(len(align))]
+    if _width(natural) <= room:
+        return [line for number, row in enumerate(rows) for line in _lines(number, row, natural, align)]
+    least = [_least(rows, number, side) for number, side in enumerate(align)]
+    if align[-1] == "<" and len(align) > 1:
+        rest = _width(natural[:-1]) + GAP
+        if room - rest >= _LEAST_LAST:
+            widths = [*natural[:-1], room - rest]
+            return [line for number, row in enumerate(rows) for line in _lines(number, row, widths, align)]
+        return _with_last_below(rows, align, room, _fitted(natural[:-1], least[:-1], room))
+    widths = _fitted(natural, least, room)
+    return [line for number, row in enumerate(rows) for line in _lines(number, row, widths, align)]
+
+
+def folded(text: str, width: int) -> list[str]:
+    """A text in lines of at most so many columns, broken at blanks where there are any; at least one line.
+
+    Below the width of the widest character it is taken for that.
+    """
+    width = max(width, _WIDEST_CHARACTER)
+    if cells(text) <= width:
+        return [text]
+    lines, current = [], ""
+    for given in text.split(" "):
+        word = given
+        joined = f"{current} {word}" if current else word
+        if cells(joined) <= width:
+            current = joined
+            continue
+        if current:
+            lines.append(current)
+        while cells(word) > width:
+            head = _head(word, width)
+            lines.append(head)
+            word = word[len(head) :]
+        current = word
+    return [*lines, current] if current or not lines else lines
+
+
+def _with_last_below(rows: Sequence[Row], align: str, room: int, widths: Sequence[int]) -> list[list[CellPiece]]:
+    indent = min(_DEEPEST_INDENT, widths[0] + GAP)
+    last = len(align) - 1
+    needed = any(row[-1] for row in rows[1:])
+    found: list[list[CellPiece]] = []
+    for number, row in enumerate(rows):
+        found += _lines(number, row[:-1], widths, align)
+        if row[-1] and needed:
+            found += [[CellPiece(part, indent, number, last)] for part in folded(row[-1], room - indent)]
+    return found
+
+
+def _lines(number: int, row: Row, widths: Sequence[int], align: str) -> Iterable[list[CellPiece]]:
+    """A row: as many lines as its tallest cell has."""
+    stacks = [folded(cell, width) for cell, width in zip(row, widths, strict=True)]
+    starts = [sum(widths[:column]) + GAP * column for column in range(len(widths))]
+    for height in range(max(map(len, stacks))):
+        pieces = []
+        for column, stack in enumerate(stacks):
+            text = stack[height] if height < len(stack) else ""
+            if text:
+                before = widths[column] - cells(text) if align[column] == ">" else 0
+                pieces.append(CellPiece(text, starts[column] + before, number, column))
+        yield pieces
+
+
+def _fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that fit: the widest columns give first, down to what they need, and beyond it where nothing else helps."""
+    widths = [min(width, room) for width in natural]
+    for floors in (least, [min(floor, _LEAST_TEXT) for floor in least], [_WIDEST_CHARACTER] * len(widths)):
+        while _width(widths) > room:
+            wide = [number for number, width in enumerate(widths) if width > floors[number]]
+            if not wide:
+                break
+            widths[max(wide, key=lambda number: widths[number])] -= 1
+    return widths
+
+
+def _least(rows: Sequence[Row], column: int, side: str) -> int:
+    """How narrow a column may become without harm: a number stays whole, and words of usual length, too."""
+    words = max(cells(word) for word in rows[0][column].split(" "))
+    if side == ">":
+        return max(words, *(cells(row[column]) for row in rows[1:])) if len(rows) > 1 else words
+    words = max(cells(word) for row in rows for word in row[column].split(" "))
+    return min(words, _USUAL_WORD)
+
+
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _head(word: str, width: int) -> str:
+    """As much of a word as fits; at least one character."""
+    end = 1
+    while end < len(word) and cells(word[: end + 1]) <= width:
+        end += 1
+    return word[:end]
