@@ -5,8 +5,9 @@ They are compact, since a thousand boards' are in memory.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -14,6 +15,8 @@ from attrs import frozen
 from lab.judge.latest import MEDIUM, BootVariant
 from lab.metrics import Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
+from lab.metrics.declared import Limit, LimitOutcome, check
+from lab.metrics.rates import RATES, FailureRate
 
 # --- Prometheus names of the catalogue's metrics: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md ---
 
@@ -135,6 +138,8 @@ def _plain(name: str) -> str:
 
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
+RATE_STATS: Final = ("low", "avg", "high")  # of a failure rate: its interval at 95 %
+_STATS: Final = {len(stats): stats for stats in (("avg",), RATE_STATS, STATS)}
 
 
 @frozen
@@ -172,7 +177,23 @@ class ExportedMeasurement:
     @property
     def stats(self) -> tuple[str, ...]:
         """Names of the values."""
-        return STATS if len(self.values) == len(STATS) else ("avg",)
+        return _STATS[len(self.values)]
+
+
+@frozen
+class ExportedLimit:
+    """The lab's limits of one number that hold for the same statistic.
+
+    Attributes:
+        labels: beside those of the group. of: "mean", "sample" or "spread". bounds: "min" and "max", in the base unit.
+        outcome: the worst.
+    """
+
+    metric: str
+    labels: Labels
+    of: str
+    bounds: Mapping[str, float]
+    outcome: LimitOutcome
 
 
 @frozen
@@ -181,7 +202,7 @@ class LatestRun:
 
     Attributes:
         flagged: number of samples by (metric, flag).
-        left_out: number of figures above the limit.
+        left_out: number of figures above the limit. limits: of its numbers.
     """
 
     key: RunKey
@@ -189,6 +210,7 @@ class LatestRun:
     flagged: Mapping[tuple[str, str], int]
     duration_s: float
     left_out: int
+    limits: tuple[ExportedLimit, ...] = ()
 
 
 class FigureMaker:
@@ -218,6 +240,44 @@ class FigureMaker:
                 key = self._flags.setdefault(key, key)
                 found[key] = found.get(key, 0) + 1
         return found
+
+    def rates(
+        self, kind: str, found: Iterable[tuple[Mapping[str, str], FailureRate]], place: BootVariant
+    ) -> tuple[ExportedMeasurement, ...]:
+        """How often the board failed, of a variant."""
+        metric = RATES.get(kind)
+        if metric is None:
+            return ()
+        name = self._name(metric)
+        made = []
+        for params, rate in found:
+            if BootVariant.of(params) != place:
+                continue
+            low, high = (percent * name.factor for percent in rate.interval_percent)
+            labels = self._labels_of(name, metric, params)
+            values = (low, rate.percent * name.factor, high)
+            made.append(ExportedMeasurement(metric.name, name, labels, rate.tried, (high - low) / 2, values))
+        return tuple(made)
+
+    def limits(
+        self, measurements: Iterable[Measurement], limits: Mapping[str, Sequence[Limit]], place: BootVariant
+    ) -> tuple[ExportedLimit, ...]:
+        """The limits of a variant's numbers; of several for one statistic the tightest."""
+        found: dict[tuple[str, Labels, str], ExportedLimit] = {}
+        severity = list(LimitOutcome)
+        for m in measurements:
+            if BootVariant.of(m.params) != place or not limits.get(m.metric.name):
+                continue
+            name = self._name(m.metric)
+            for each in check(limits[m.metric.name], m.samples):
+                key = m.metric.name, self._labels_of(name, m.metric, m.params), str(each.limit.of)
+                before = found.get(key, ExportedLimit(*key, {}, LimitOutcome.PASS))
+                bounds = dict(before.bounds)
+                for bound, value, tighter in zip(("min", "max"), each.limit.bounds, (max, min), strict=True):
+                    if math.isfinite(value):
+                        bounds[bound] = tighter(value * name.factor, bounds.get(bound, value * name.factor))
+                found[key] = ExportedLimit(*key, bounds, max(before.outcome, each.outcome, key=severity.index))
+        return tuple(found.values())
 
     def labels(self, metric: Metric, params: Mapping[str, str]) -> Labels:
         """Labels of a metric's number with these parameters."""

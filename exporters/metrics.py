@@ -24,6 +24,7 @@ from lab.host.clock import utc_now
 from lab.judge.latest import Reference
 from lab.judge.store import Standing, standing
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
+from lab.metrics.declared import LimitOutcome
 from lab.results.formatting import label
 from lab.results.snapshot import SnapshotReader
 from lab.results.standing_failures import Explained, Failing, FailureReader
@@ -34,6 +35,8 @@ _CYCLES: Final = {
     "boot_duration": ("boardlab_boot_cycle_duration_seconds", "Boot times of all cycles of all runs."),
     "resume_latency": ("boardlab_resume_cycle_latency_seconds", "Resume latencies of all cycles of all runs."),
 }
+
+_OUTCOMES: Final = tuple(LimitOutcome)  # pass, marginal, fail
 
 LabelledValue = tuple[dict[str, str], float]  # labels, value
 
@@ -107,6 +110,16 @@ def _of_groups(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     yield from _gauge("boardlab_flagged_samples", "Samples of the latest completed run that carry a flag.", flagged)
     duration = ((_labels(group, ()), group.duration_s) for group in groups)
     yield from _gauge("boardlab_run_duration_seconds", "Duration of the latest completed run.", duration)
+    limits = [
+        ({**_labels(group, limit.labels), "metric": limit.metric, "of": limit.of}, limit)
+        for group in groups
+        for limit in group.limits
+    ]
+    bounds = (({**labels, "bound": bound}, value) for labels, its in limits for bound, value in its.bounds.items())
+    yield from _gauge("boardlab_limit", "The lab's limit of a number, in its base unit.", bounds)
+    outcomes = ((labels, float(_OUTCOMES.index(its.outcome))) for labels, its in limits)
+    about = "Outcome of a limit in the latest completed run: 0 pass, 1 marginal, 2 fail."
+    yield from _gauge("boardlab_limit_outcome", about, outcomes)
 
 
 _CHANGES: Final = {

@@ -24,6 +24,9 @@ from lab.judge.baseline import COMPLETED
 from lab.judge.builds import Build, builds
 from lab.judge.latest import INIT, BootVariant
 from lab.metrics import Measurement
+from lab.metrics.declared import Limit
+from lab.metrics.rates import FailureRate
+from lab.results.history import Item, item_of
 from lab.results.records import OK, PUBLISHED
 from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
 
@@ -449,16 +452,42 @@ class ResultsReader:
                 taken[key] = self._groups[key]
             else:
                 unread.setdefault(head.id, []).append(key)
+        rates = _rates(snapshot, list(unread))
+        limits = dict(snapshot.limits(list(unread)))
         for run_id, measurements in snapshot.measurements(list(unread)):
             for key in unread[run_id]:
-                taken[key] = run_id, self._group(key, *wanted[key], measurements)
+                head, place = wanted[key]
+                made = self._group(key, head, place, measurements, limits.get(run_id, {}))
+                its = self._maker.rates(head.kind, rates.get(run_id, ()), place)
+                taken[key] = run_id, evolve(made, figures=(*its, *made.figures))
         return taken
 
-    def _group(self, key: RunKey, head: RunHead, place: BootVariant, measurements: Sequence[Measurement]) -> LatestRun:
+    def _group(
+        self,
+        key: RunKey,
+        head: RunHead,
+        place: BootVariant,
+        measurements: Sequence[Measurement],
+        limits: Mapping[str, Sequence[Limit]],
+    ) -> LatestRun:
         figures = self._maker.figures(measurements, place)
         most = self.limits.figures_per_group
         flags = self._maker.flagged(measurements, place)
-        return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
+        made = self._maker.limits(measurements, limits, place)
+        return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most), made[:most])
+
+
+def _rates(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, list[tuple[Mapping[str, str], FailureRate]]]:
+    """How often the board failed in these runs, by parameters."""
+    outcomes: dict[tuple[int, Item], list[tuple[str, str | None, int]]] = {}
+    for tally in snapshot.tallies(run_ids):
+        its = outcomes.setdefault((tally.run_id, item_of(tally.params)), [])
+        its.append((tally.outcome, tally.fault, tally.count))
+    found: dict[int, list[tuple[Mapping[str, str], FailureRate]]] = {}
+    for (run_id, item), counts in outcomes.items():
+        if (rate := FailureRate.of(counts)) is not None:
+            found.setdefault(run_id, []).append((dict(item), rate))
+    return found
 
 
 def _duration_s(head: RunHead) -> float:

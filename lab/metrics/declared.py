@@ -94,6 +94,13 @@ class Limit:
             return LimitOutcome.FAIL
         return LimitOutcome.PASS if low + guard <= value <= high - guard else LimitOutcome.MARGINAL
 
+    def text(self, metric: Metric) -> str:
+        """The limit for a person, e.g. "at most 0.5 s, guard 0.02 s"."""
+        low, high = self.bounds
+        unit = f" {metric.unit}".rstrip()
+        bounds = [f"at least {low:g}{unit}"] * math.isfinite(low) + [f"at most {high:g}{unit}"] * math.isfinite(high)
+        return ", ".join([*bounds, *([f"guard {self.guard:g}{unit}"] if self.guard else [])])
+
     def document(self) -> dict[str, Any]:
         """The limit for JSON."""
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -105,6 +112,11 @@ class Limit:
             return cls(**document)
         except (TypeError, ValueError):
             return None
+
+
+def limits_of(documents: Mapping[str, Any], metric: str) -> list[Limit]:
+    """A metric's limits from the JSON of an attempt."""
+    return [limit for each in documents.get(metric, ()) if (limit := Limit.of_document(each)) is not None]
 
 
 Limits: TypeAlias = Mapping[str, tuple[Limit, ...]]  # by metric
@@ -125,12 +137,12 @@ class LimitCheck:
 
     def sentence(self, metric: Metric, title: str) -> str:
         """The check for a person, e.g. "camera.first_frame: mean 0.61 s ± 0.01 s: fail (at most 0.5 s)"."""
-        low, high = self.limit.bounds
+        return f"{title}: {self.limit.of} {self.number(metric)}: {self.outcome} ({self.limit.text(metric)})"
+
+    def number(self, metric: Metric) -> str:
+        """The value, e.g. "0.61 s ± 0.01 s"."""
         unit = f" {metric.unit}".rstrip()
-        bounds = [f"at least {low:g}{unit}"] * math.isfinite(low) + [f"at most {high:g}{unit}"] * math.isfinite(high)
-        guard = f", guard {self.limit.guard:g}{unit}" if self.limit.guard else ""
-        number = f"{self.value:.6g}{unit} ± {self.uncertainty:.2g}{unit}"
-        return f"{title}: {self.limit.of} {number}: {self.outcome} ({', '.join(bounds)}{guard})"
+        return f"{self.value:.6g}{unit} ± {self.uncertainty:.2g}{unit}"
 
 
 def check(limits: Iterable[Limit], samples: Iterable[MetricSample]) -> list[LimitCheck]:

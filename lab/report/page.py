@@ -61,6 +61,8 @@ def render(
             attempts=len(run.attempts),
             tables=tables,
             tiles=view.tiles(run, names),
+            limits=view.limits(run, names),
+            failure_rates=view.failure_rates(run, names),
             strip=view.cycles(run, names, before),
             waterfalls=waterfalls(
                 run.stages,

@@ -16,6 +16,7 @@ from lab.judge.labels import same_release
 from lab.judge.verdicts import Verdict
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.metrics.catalogue import BOOT_STAGE
+from lab.metrics.declared import LimitOutcome
 from lab.metrics.drift import drift
 from lab.report.names import Names, title_of
 from lab.results.artifacts import ArtifactStore
@@ -25,6 +26,7 @@ from lab.results.formatting import (
     average_cell,
     console_log,
     fixed,
+    limit_checks,
     lines,
     number,
     window,
@@ -181,6 +183,39 @@ class AttemptGroup:
 def tables(run: Overview, names: Names) -> list[MetricTable]:
     """The run's numbers, one table a metric."""
     return [MetricTable(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
+
+
+@frozen
+class LimitRow:
+    """A limit of a number, and its outcome: "pass", "marginal" or "fail"."""
+
+    metric: str
+    title: str
+    of: str
+    value: str
+    limit: str
+    outcome: str
+
+
+def limits(run: Overview, names: Names) -> list[LimitRow]:
+    """The limits of the run's numbers, broken ones first."""
+    severity = list(LimitOutcome)
+    return [
+        LimitRow(
+            m.metric.name,
+            names.number(m.metric, m.params),
+            found.limit.of,
+            found.number(m.metric),
+            found.limit.text(m.metric),
+            str(found.outcome),
+        )
+        for m, found in sorted(limit_checks(run), key=lambda each: -severity.index(each[1].outcome))
+    ]
+
+
+def failure_rates(run: Overview, names: Names) -> list[tuple[str, str]]:
+    """How often the board failed: title, and the share with its interval."""
+    return [(names.of(dict(key)), rate.text()) for key, rate in run.failure_rates.items()]
 
 
 def tiles(run: Overview, names: Names) -> list[SummaryRow]:

@@ -15,7 +15,7 @@ from attrs import Attribute, asdict, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Summary, summarise
-from lab.metrics.declared import Limit, LimitCheck, LimitOutcome, check
+from lab.metrics.declared import LimitCheck, LimitOutcome, check, limits_of
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, tried
@@ -104,15 +104,10 @@ def limit_checks(run: Overview) -> list[tuple[Measurement, LimitCheck]]:
     """The limits of a run's numbers, as they were when each was measured last."""
     found = []
     for measurement in run.measurements:
-        documents: list[dict[str, Any]] = next(
-            (
-                its
-                for attempt in reversed(attempts_of(run.attempts, measurement))
-                if (its := attempt.details.get(LIMITS, {}).get(measurement.metric.name))
-            ),
-            [],
+        details = (attempt.details for attempt in reversed(attempts_of(run.attempts, measurement)))
+        limits = next(
+            (its for each in details if (its := limits_of(each.get(LIMITS, {}), measurement.metric.name))), []
         )
-        limits = [limit for document in documents if (limit := Limit.of_document(document)) is not None]
         found += [(measurement, each) for each in check(limits, measurement.samples)]
     return found
 

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
-from sqlalchemy import Engine, Executable, case, func, or_, select
+from sqlalchemy import Engine, Executable, Text, case, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric
+from lab.metrics.declared import Limit, limits_of
 from lab.results import averages, database, schema
 from lab.results import rows as results_rows
 from lab.results.artifacts import ArtifactStore
@@ -25,7 +26,7 @@ from lab.results.columns import DamagedValueError
 from lab.results.database import MISREAD, damaged, understood
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
-from lab.results.records import OK
+from lab.results.records import LIMITS, OK
 from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, require
 
 LOCK_TIMEOUT_S: Final = 2.0
@@ -195,6 +196,17 @@ class StoreSnapshot:
         for ids in _chunks(run_ids):
             for row in self.rows(averages.last_details(ids)):
                 yield row[0], row[1]
+
+    def limits(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[Limit]]]]:
+        """Run, and its metrics' limits as they were in the last attempt with each; only runs that have some."""
+        with_limits = cast(AttemptRow.details, Text).like(f'%"{LIMITS}"%')
+        for ids in _chunks(run_ids):
+            wanted = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.run_id.in_(ids), with_limits)
+            found: dict[int, dict[str, Sequence[Limit]]] = {}
+            for run_id, details in self.rows(wanted.where(AttemptRow.outcome == OK).order_by(AttemptRow.id)):
+                for metric in (documents := details.get(LIMITS, {})):
+                    found.setdefault(run_id, {})[metric] = limits_of(documents, metric)
+            yield from found.items()
 
     def _definitions(self) -> dict[tuple[str, int], Metric]:
         if self._metrics is None:

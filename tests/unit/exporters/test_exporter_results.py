@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,9 @@ from exporters.server import ResultsSource
 from lab.errors import LabTransientError
 from lab.failures import CATALOGUE
 from lab.metrics import Flag, summarise
+from lab.metrics.declared import Limit
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.records import LIMITS
 from lab.results.snapshot import watch
 
 BOARDS = either(150, 1000)
@@ -40,7 +42,14 @@ def seen(source: ResultsSource) -> Scrape:
 
 
 def one_attempt(
-    store: Store, run_id: int, outcome: str, *, cycle: int = 1, value: float = 2.5, init: str = ""
+    store: Store,
+    run_id: int,
+    outcome: str,
+    *,
+    cycle: int = 1,
+    value: float = 2.5,
+    init: str = "",
+    limits: Sequence[Limit] = (),
 ) -> None:
     ok = outcome == "ok"
     params = {"medium": "sd"} | ({"init": init} if init else {})
@@ -57,6 +66,7 @@ def one_attempt(
             started_at=recorded_run.START,
             duration_s=1.0,
             samples=(SampleRecord("boot.time", params, value, 0.001),) if ok else (),
+            details={LIMITS: {"boot.time": [limit.document() for limit in limits]}} if limits else {},
         ),
     )
 
@@ -104,6 +114,41 @@ def test_failed_attempts_are_counted_by_class_and_never_become_samples(store: St
     assert found.one("boardlab_attempts_total", medium="emmc", outcome="wrong_medium", fault="lab") == 1
     assert found.one("boardlab_attempts_total", medium="sd", outcome="ok") == 20
     assert found.one("boardlab_moments_total", board="qemu-1") == 3 * 20 * 7
+
+
+def test_a_failure_rate_has_its_interval_and_the_retried_success_counts(store: Store, source: ResultsSource) -> None:
+    recorded_run.record(
+        store
+    )  # of 20 boots from SD two more hung first; of eMMC one was silent, one from another medium
+    found = seen(source)
+    name = "boardlab_boot_failure_rate_ratio"
+    assert found.one(name, medium="sd", stat="avg") == pytest.approx(2 / 22)
+    low, high = (found.one(name, medium="sd", stat=stat) for stat in ("low", "high"))
+    assert (low, high) == pytest.approx((0.0253, 0.2781), abs=1e-4)
+    assert found.one("boardlab_boot_failure_rate_samples", medium="sd") == 22
+    assert found.one(name, medium="emmc", stat="avg") == pytest.approx(1 / 21)
+    assert found.one(name, medium="ospi", stat="avg") == 0
+
+
+def test_limits_are_exported_with_their_outcome_the_tightest_of_one_statistic(
+    store: Store, source: ResultsSource
+) -> None:
+    limits = (Limit(max=3.0), Limit(min=1.0, max=2.4), Limit("sample", expected=2.5, percent=20))
+    run = begin(store)
+    one_attempt(store, run, "ok", value=9.0, limits=[Limit(max=1.0)])  # as metrics.toml was then
+    one_attempt(store, run, "ok", cycle=2, value=2.5, limits=limits)
+    store.finish_run(run, "completed")
+    later = begin(store)
+    one_attempt(store, later, "ok", value=2.41, limits=limits)
+    one_attempt(store, later, "ok", cycle=2, value=2.59, limits=limits)
+    store.finish_run(later, "completed")
+    found = seen(source)
+    own = {"board": "b1", "medium": "sd", "metric": "boot.time"}
+    assert found.one("boardlab_limit", of="mean", bound="max", **own) == 2.4
+    assert found.one("boardlab_limit", of="mean", bound="min", **own) == 1.0
+    assert found.one("boardlab_limit", of="sample", bound="max", **own) == 3.0
+    assert found.one("boardlab_limit_outcome", of="mean", **own) == 2, "2.5 s is beyond 2.4 s"
+    assert found.one("boardlab_limit_outcome", of="sample", **own) == 0
 
 
 def test_the_histogram_holds_every_cycle_of_every_run(store: Store, source: ResultsSource) -> None:
@@ -223,9 +268,9 @@ def test_many_boards_have_a_bounded_number_of_series(tmp_path: Path) -> None:
     page = source.read()
     series = [line for line in b"".join(page.pieces()).splitlines() if not line.startswith(b"#")]
     boot, other, flagged = 5 + 1 + 1, 1 + 1 + 1, 2  # statistics, ±, samples
-    duration, last_runs, attempts, histogram = 1, 2, 1, 20 + 2
+    duration, last_runs, attempts, histogram, rate = 1, 2, 1, 20 + 2, 3 + 1 + 1
     outcomes = len(CATALOGUE) + 1
-    per_board = boot + other + flagged + duration + last_runs + attempts + histogram + outcomes
+    per_board = boot + other + flagged + duration + last_runs + attempts + histogram + outcomes + rate
     assert len(series) == BOARDS * per_board + 3, "and what was left out"
     assert len({line.rpartition(b" ")[0] for line in series}) == len(series)
     assert source.read() is page, "a store at rest is not rendered again"

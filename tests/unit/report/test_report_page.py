@@ -16,12 +16,14 @@ from support.recorded_run import START, record
 from lab.cli import main
 from lab.metrics import ALL, Measurement, by_name
 from lab.metrics.catalogue import published
+from lab.metrics.declared import Limit
 from lab.report import render
 from lab.report.names import title_of
 from lab.report.view import judged
 from lab.results import AttemptRecord, Run, SampleRecord, open_store
 from lab.results.formatting import export_csv
 from lab.results.listing import Overview, overview
+from lab.results.records import LIMITS
 from lab.results.snapshot import watch
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -515,3 +517,34 @@ def test_what_goes_wrong_is_one_line(
     assert said.out == ""
     assert said.err.startswith(says)
     assert said.err.count("\n") == 1
+
+
+def test_limits_and_failure_rates_stand_on_the_page_broken_ones_first(tmp_path: Path) -> None:
+    limits = {"boot.time": [Limit(max=0.5).document(), Limit("spread", max=9.0).document()]}
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = record(store, finish=False)
+        store.record_attempt(
+            run.id,
+            AttemptRecord(
+                cycle=21,
+                number=1,
+                params={"medium": "sd"},
+                outcome="ok",
+                fault=None,
+                transient=None,
+                message="",
+                started_at=START,
+                duration_s=1.0,
+                samples=(SampleRecord("boot.time", {"medium": "sd"}, 2.5, 0.001),),
+                details={LIMITS: limits},
+            ),
+        )
+        page = render(overview(store, run.id), store.artifacts)
+    table = page[page.index('<h2 id="limits">') :]
+    table = table[: table.index("</table>")]
+    assert re.findall(r'class="verdict">(\w+)<', table) == ["fail", "pass"]
+    assert "at most 0.5 s" in table
+    assert "at most 9 s" in table
+    head = page[: page.index("<nav")]
+    assert "it has to be at most 0.5 s" in head, "a broken limit is among the first words"
+    assert "2 of 23: 8.7 %" in page
