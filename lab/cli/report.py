@@ -9,6 +9,7 @@ import typer
 
 from lab.cli.options import Database
 from lab.errors import LabStableError
+from lab.jobs.listing import whole_run
 from lab.judge.builds import remarks
 from lab.report.page import render
 from lab.report.view import judged, last_of
@@ -42,7 +43,7 @@ def report(
 ) -> None:
     """Write a run as one HTML page that needs no network."""
     with open_store(db, create=False) as store:
-        run = overview(store, run_id)
+        run = whole_run(store, run_id)
         with watch(db).snapshot() as snapshot:
             verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         before = last_of(verdicts)

@@ -10,6 +10,7 @@ import typer
 from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
+from lab.jobs.listing import listed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.metrics import declared
 from lab.results import artifacts, exports, formatting, imports, listing, schema
@@ -18,12 +19,12 @@ from lab.results.formatting import evidence_lines, head_lines, headline, numbers
 from lab.results.formatting import status as status_of
 from lab.results.listing import overview
 from lab.results.location import locate
-from lab.results.records import LAST_ID, RunStatus
+from lab.results.records import KILLED, LAST_ID, RunStatus
 from lab.results.snapshot import watch
 from lab.results.store import Store, open_store, record_runs
 from lab.terminal import doubtful, echo, echo_json, echo_text, json_text, table
 
-STATUSES: Final = get_args(RunStatus)
+STATUSES: Final = (*get_args(RunStatus), KILLED)
 
 app = typer.Typer(help="Measured numbers, and the evidence behind each.", no_args_is_help=True)
 
@@ -63,7 +64,7 @@ def list_runs(
         listing.instant(since, utc_now()) if since else None,
     )
     with open_store(db, create=False) as store:
-        runs = listing.listed(store, wanted, limit)
+        runs = listed_runs(store, wanted, limit)
         if as_json:
             echo_json([formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs])
             return
@@ -106,7 +107,7 @@ def show(
             "--log prints text; leave out --log for JSON, which names the log's artifact and bytes"
         )
     with open_store(db, create=False) as store:
-        run = overview(store, run_id)
+        run = whole_run(store, run_id)
         if log:
             lines = evidence_lines(run, store.artifacts, cycle=cycle, medium=medium, metric=metric)
         elif as_json:

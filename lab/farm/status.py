@@ -204,6 +204,7 @@ def _measured(
     """Add the store's knowledge to the boards, and boards of its own."""
     ended = {each.run.board: each for each in last_ended}
     running = {each.run.board: each for each in listing.latest(store, running=True)}
+    killed = jobs_listing.killed_runs(store) if running else frozenset[int]()
     failed: dict[str, dict[str, int]] = {}
     for (name, outcome), count in listing.failures(store, now - FAILURES_OF).items():
         failed.setdefault(name, {})[outcome] = count
@@ -226,11 +227,10 @@ def _measured(
         its = jobs.get(name, [])
         having = next((job for job in its if job.state == "running"), None)
         last, current = ended.get(name), running.get(name)
-        if current is not None and (last is None or current.run.id > last.run.id):
-            if having is None and not board.console:
-                last, current = current, None  # the run was killed
-        else:
+        if current is None or (last is not None and current.run.id < last.run.id):
             current = None
+        elif current.run.id in killed:
+            last, current = current, None
         found[name] = evolve(
             board,
             board_type=board.board_type or lately.get(name, ""),

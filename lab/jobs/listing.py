@@ -8,16 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, find
-from lab.jobs.records import BY_LAB_RUN, BY_WEB, Job, job_of
+from lab.jobs.records import BY_LAB_RUN, BY_WEB, Job, job_of, seems_dead
 from lab.jobs.reservations import IGNORE, QUARANTINE
+from lab.results import database, listing
+from lab.results.listing import ListedRun, Overview, RunFilter
 from lab.results.models import AttemptRow, JobRow, RunRow
-from lab.results.records import OK
+from lab.results.records import KILLED, OK
+from lab.results.revision import GOES_ON
 from lab.results.store import Store
 
 _HISTORY: Final = 5  # jobs whose length tells that of the next one
@@ -34,7 +38,7 @@ class JobRun:
     """A run of a job.
 
     Attributes:
-        good: attempts with samples. planned: number of attempts; 0: unknown.
+        status: `KILLED` if the run is not ended and its job is. good: attempts with samples. planned: number of attempts; 0: unknown.
     """
 
     id: int
@@ -191,7 +195,10 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
         JobRun(run.id, run.kind, run.status, run.started_at, counts[run.id], sum(_planned(run.plan).values()))
         for run in its
     )
-    return JobView(job, runs, _expected_end(session, job, runs, now))
+    expected = _expected_end(session, job, runs, now)
+    if job.ended or seems_dead(job, now, process.has_died):
+        runs = tuple(evolve(run, status=KILLED) if run.status == "running" else run for run in runs)
+    return JobView(job, runs, expected)
 
 
 def _planned(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
@@ -267,6 +274,60 @@ def _lengths(session: Session, job: Job) -> list[float]:
         if (row.cycles, dict(row.options)) == (job.cycles, dict(job.options)) and row.started_at and row.finished_at:
             found.append((row.finished_at - row.started_at).total_seconds())
     return found[:_HISTORY]
+
+
+# --- Runs that no job measures any more ---
+# The store has them as running: nothing ended them. Whether a job lives is seen at each look.
+
+
+def killed_runs(store: Store) -> frozenset[int]:
+    """Runs that the store has as running, and that no living job measures.
+
+    A job measures a run if it began the run, or had the board when the run began or was resumed.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    with store._read() as session:
+        runs = session.scalars(select(RunRow).where(GOES_ON)).all()
+        if not runs:
+            return frozenset()
+        now, boards = database.now(session), {run.board for run in runs}
+        active = session.scalars(select(JobRow).where(JobRow.state == "running", JobRow.board.in_(boards)))
+        holders = {row.board: job_of(row) for row in active if not seems_dead(row, now, process.has_died)}
+        return frozenset(run.id for run in runs if not _measures(holders.get(run.board), run))
+
+
+def _measures(job: Job | None, run: RunRow) -> bool:
+    """True if the job that has the board measures a run."""
+    if job is None:
+        return False
+    resumed = (run.provenance.get(KEY) or [{}])[-1].get("to")
+    since = dt.datetime.fromisoformat(resumed) if resumed else run.started_at
+    return job.id == run.job_id or (job.started_at is not None and job.started_at <= since)
+
+
+def listed_runs(store: Store, wanted: RunFilter, limit: int | None = None) -> list[ListedRun]:
+    """The matching runs, newest first; those without a living job are `killed`.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    killed = killed_runs(store)
+    found = listing.listed(store, evolve(wanted, killed=killed), limit)
+    return [evolve(each, run=evolve(each.run, status=KILLED)) if each.run.id in killed else each for each in found]
+
+
+def whole_run(store: Store, run_id: int) -> Overview:
+    """Everything of a run, which is `killed` if no living job measures it.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+    found = listing.overview(store, run_id)
+    if found.run.status != "running" or run_id not in killed_runs(store):
+        return found
+    return Overview(evolve(found.run, status=KILLED), found.attempts, found.measurements)
 
 
 # --- Pauses of a run (a board cools meanwhile) ---

@@ -20,7 +20,7 @@ from lab.results import averages
 from lab.results import rows as results_rows
 from lab.results.averages import Average
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import OK, PUBLISHED, Attempt, Run
+from lab.results.records import KILLED, OK, PUBLISHED, Attempt, Run
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
@@ -35,6 +35,7 @@ class RunFilter:
 
     Attributes:
         boards, types, releases: names; a `*` in one stands for any characters. statuses: as of `Run`.
+        killed: runs in the status "running" that count as `KILLED`, see `lab.jobs.listing`.
         since: begun then or later. before: only runs with a lower number, for the next page of a list.
     """
 
@@ -44,13 +45,15 @@ class RunFilter:
     statuses: tuple[str, ...] = ()
     since: dt.datetime | None = None
     before: int | None = None
+    killed: frozenset[int] = frozenset()
 
     def wanted(self) -> list[ColumnElement[bool]]:
         """The filter as SQL conditions on runs."""
         named = ((RunRow.board, self.boards), (RunRow.board_type, self.types), (RunRow.release, self.releases))
         found = [or_(*(_matches(column, name) for name in names)) for column, names in named if names]
         if self.statuses:
-            found.append(RunRow.status.in_(self.statuses))
+            stored = and_(RunRow.status.in_(self.statuses), RunRow.id.not_in(self.killed))
+            found.append(or_(stored, RunRow.id.in_(self.killed)) if KILLED in self.statuses else stored)
         if self.since is not None:
             found.append(RunRow.started_at >= self.since)
         if self.before is not None:

@@ -16,6 +16,7 @@ from lab.metrics.model import finite
 Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
 
+KILLED: Final = "killed"  # the state of a run that is "running" in the store, and that no living job measures
 OK: Final = "ok"
 LAST_ID: Final = 2**31 - 1  # of the databases' integers: runs, attempts, jobs, verdicts
 POWER_TRACE: Final = "power-trace"
@@ -163,6 +164,7 @@ class Run:
         board_type: e.g. "am62xx_sk". board: the one with this name or serial number.
         plan: the requested plan, which a resumed run must repeat.
         provenance: context of its numbers: host, adapter, clock, image hash …
+        status: `KILLED` only where the run was listed with its job, see `lab.jobs.listing`.
         finished_at: None while it runs, or when it was killed.
         job_id: of the job that began it; None: unknown, or it was imported.
     """
@@ -172,7 +174,7 @@ class Run:
     board_type: str
     board: str
     release: str
-    status: RunStatus
+    status: RunStatus | Literal["killed"]
     plan: Json
     provenance: Json
     started_at: dt.datetime
@@ -182,7 +184,7 @@ class Run:
     @property
     def end(self) -> str:
         """The status of a run that does not go on; `killed`: nothing ended it."""
-        return "killed" if self.status == "running" else self.status
+        return KILLED if self.status == "running" else self.status
 
 
 @frozen

@@ -13,6 +13,7 @@ from pydantic import StringConstraints
 from lab.errors import ConfigurationError
 from lab.farm import status
 from lab.host.clock import MonotonicRaw, utc_now
+from lab.jobs.listing import listed_runs, whole_run
 from lab.judge import text
 from lab.judge.baseline import document
 from lab.judge.builds import remarks
@@ -21,7 +22,7 @@ from lab.report.view import judged
 from lab.results import averages, formatting, listing
 from lab.results.audit import Audit
 from lab.results.averages import AveragePoint
-from lab.results.listing import RunFilter, overview
+from lab.results.listing import RunFilter
 from lab.results.records import LAST_ID
 from lab.web import guides, job_control, wall
 from lab.web.middleware import WITHOUT_NUL
@@ -78,7 +79,7 @@ def router(site: Site) -> APIRouter:
         """
         wanted = RunFilter(_all(board), _all(board_type), _all(release), _all(status), before=before)
         with site.store() as store:
-            found = listing.listed(store, wanted, limit + 1)
+            found = listed_runs(store, wanted, limit + 1)
         shown = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
         return {"runs": shown, "next": found[limit - 1].run.id if len(found) > limit else None}
 
@@ -86,7 +87,7 @@ def router(site: Site) -> APIRouter:
     def run(run_id: RunId) -> dict[str, Any]:
         """A run with its numbers and every attempt, good and failed."""
         with site.store() as store:
-            return formatting.full_document(overview(store, run_id))
+            return formatting.full_document(whole_run(store, run_id))
 
     @routes.get("/runs/{run_id}/verdicts")
     def verdicts(run_id: RunId, against: Asked | None = None) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def board_router(site: Site) -> APIRouter:
         now = next((each for each in found["boards"] if each["board"] == board), None)
         env = next((each.env for each in site.seen().lab.boards if each.board == board), "")
         with site.store() as store:
-            runs = listing.listed(store, RunFilter(boards=(board,)), _RUNS)
+            runs = listed_runs(store, RunFilter(boards=(board,)), _RUNS)
             comments = [text.plain_document(each) for each in Audit(store).comments(board)]
             logs = [asdict(each) for each in job_control.of_board(site, store, board)]
         if now is None and not runs:

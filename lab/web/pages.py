@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Annotated, Any, Final
 
 from attrs import define, evolve, field, frozen
@@ -15,11 +16,12 @@ from markupsafe import Markup
 from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.board_state import BoardNow, counted
+from lab.jobs.listing import killed_runs, listed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.report import view
 from lab.report.page import render
 from lab.report.view import judged, last_of
-from lab.results import averages, formatting, listing
+from lab.results import averages, formatting
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.formatting import headline
@@ -144,7 +146,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         runs, comments, trouble, line, logs = [], [], "", None, []
         try:
             with site.store() as store:
-                runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
+                runs = listed_runs(store, RunFilter(boards=(board,)), PAGE)
                 comments = Audit(store).comments(board)
                 line = charts.timeline(store, runs, found.at)
                 logs = job_control.of_board(site, store, board)
@@ -183,7 +185,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     ) -> Response:
         wanted = RunFilter(_names(board), _names(board_type), _names(release), _names(status), before=before)
         with site.store() as store:
-            runs = listing.listed(store, wanted, PAGE + 1)
+            runs = listed_runs(store, wanted, PAGE + 1)
         asked = {"board": board, "type": board_type, "release": release, "status": status}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
         return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), asked=asked, more=more)
@@ -191,7 +193,11 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     @routes.get("/runs/{run_id}")
     def run_page(run_id: RunId, against: Asked | None = None) -> Response:
         # A comparison with the runs before needs no look at other boards: on a busy farm something changes each second.
-        state = revision if against else functools.partial(run_revision, run_id=run_id)
+        its = revision if against else functools.partial(run_revision, run_id=run_id)
+
+        def state(store: Store) -> Hashable:
+            return its(store), run_id in killed_runs(store)
+
         page = site.page(
             ("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against), state
         )
@@ -257,7 +263,7 @@ def file_router(site: Site) -> APIRouter:
 
 
 def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
-    run = overview(store, run_id)
+    run = whole_run(store, run_id)
     with site.snapshot() as snapshot:
         verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
     last = last_of(verdicts)

@@ -56,8 +56,9 @@ def fill(store: Store, seed: int = 1) -> dict[str, int]:
     reservations.maintain("board-kept", "lena", "a new PMIC")
     reservations.reserve("board-held", "ada", "debugging", 4.0)
     jobs.enqueue(Order(TYPE, "board-waiting", ("boot",), "envs/waiting.yaml", NEW, None))
-    jobs.start(jobs.enqueue(Order(TYPE, "board-measuring", ("boot",), "envs/measuring.yaml", NEW, None)).id)
-    found["board-measuring"] = run(store, "board-measuring", NEW, now, dice, status="", boots=2)
+    job = jobs.enqueue(Order(TYPE, "board-measuring", ("boot",), "envs/measuring.yaml", NEW, None)).id
+    jobs.start(job)
+    found["board-measuring"] = run(store, "board-measuring", NEW, now, dice, status="", boots=2, job_id=job)
     return found
 
 
@@ -71,14 +72,17 @@ def run(
     *,
     status: str = "completed",
     boots: int = _BOOTS,
+    job_id: int | None = None,
 ) -> int:
     """Record a run of boots from two media; its id.
 
     Args:
         status: empty: it goes on, or was killed. boots: good ones of each medium; the others of the plan are missing or failed.
+        job_id: of the job that measures it.
     """
     plan = {"cycles": _BOOTS, "media": list(_MEDIA)}
-    number = store.begin_run("boot", TYPE, board, release, plan=plan, provenance={"virtual": False, "host": "lab1"}).id
+    facts = {"virtual": False, "host": "lab1"}
+    number = store.begin_run("boot", TYPE, board, release, plan=plan, provenance=facts, job_id=job_id).id
     for medium, mean_s in _MEDIA.items():
         for cycle in range(1, boots + 1):
             whole = mean_s * factor * dice.gauss(1, 0.002)

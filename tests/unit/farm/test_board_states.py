@@ -21,7 +21,10 @@ from lab.farm import services, status
 from lab.farm.board_state import PROBLEMS, BoardNow, families
 from lab.farm.board_state import STATES as ORDER
 from lab.guide import rst_writer, stored_release
+from lab.host import process
 from lab.host.clock import utc_now
+from lab.jobs.listing import running
+from lab.jobs.queue import JobQueue
 from lab.judge import summary
 from lab.judge.latest import LatestJudge
 from lab.judge.store import mute, review
@@ -99,6 +102,33 @@ def test_every_place_has_the_same_state_of_every_board(lab: ScriptedLab, capsys:
             assert causes[board][:90] == str(tiles[board]["trouble"])[:90], "a label is cut at 100 characters"
         page = lab.page(f"/boards/{board}")
         assert f"<strong>{state}</strong>" in page, board
+
+
+def test_a_run_whose_job_is_gone_is_killed_in_every_list(lab: ScriptedLab, capsys: pytest.CaptureFixture[str]) -> None:
+    killed, measured = lab.runs["board-killed"], lab.runs["board-measuring"]
+    wanted = {killed: "killed", measured: "running"}
+    assert main(["results", "list", "--json", "--limit", "100"]) == 0
+    terminal = {each["id"]: each["status"] for each in json.loads(capsys.readouterr().out)}
+    assert {run: terminal[run] for run in wanted} == wanted
+    api = {each["id"]: each["status"] for each in json.loads(lab.page("/api/v1/runs?limit=100"))["runs"]}
+    assert api == terminal
+    for run, status_of in wanted.items():
+        assert json.loads(lab.page(f"/api/v1/runs/{run}"))["status"] == status_of
+        assert [each["id"] for each in json.loads(lab.page(f"/api/v1/runs?status={status_of}"))["runs"]] == [run]
+        assert f"<strong>{status_of}</strong>" in lab.page(f"/runs/{run}")
+        assert main(["results", "show", str(run)]) == 0
+        assert capsys.readouterr().out.splitlines()[0].endswith(f"release {NEW}, {status_of}")
+        assert main(["results", "list", "--status", status_of]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_run_page_notices_that_its_job_has_ended(lab: ScriptedLab) -> None:
+    run = lab.runs["board-measuring"]
+    assert "<strong>running</strong>" in lab.page(f"/runs/{run}")
+    with open_store(lab.db) as store:
+        jobs = JobQueue(store, process.identity(), process.has_died)
+        jobs.finish(next(each.id for each in running(jobs)), "interrupted")
+    assert "<strong>killed</strong>" in lab.page(f"/runs/{run}")
 
 
 def test_a_regression_is_told_in_every_place_by_its_size_and_its_count(

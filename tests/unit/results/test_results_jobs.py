@@ -14,6 +14,7 @@ from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_PYTEST, LEASE_S, Job, Order, Silence, call, number
 from lab.results import AttemptRecord, SampleRecord, Store
+from lab.results.listing import RunFilter
 from lab.results.snapshot import watch
 
 BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
@@ -169,6 +170,25 @@ def test_a_run_that_has_nothing_yet_takes_as_long_as_earlier_ones_say(store: Sto
     run(store, job)
     found = listing.view(store, job, utc_now())
     assert found.expected_end == found.runs[0].started_at + dt.timedelta(seconds=8 * 30)
+
+
+def test_a_run_is_killed_once_no_living_job_measures_it_and_runs_again_when_it_is_resumed(store: Store) -> None:
+    wall = Wall(utc_now())
+    first = queue(store, wall)
+    job = started(first, BOOTS)
+    its = run(store, job)
+    assert listing.killed_runs(store) == frozenset()
+    first.finish(job.id, "interrupted")
+    assert listing.killed_runs(store) == {its}
+    wall.at = utc_now()
+    session = queue(store, wall, "lab-3/boot/9/1", BY_PYTEST)
+    another = started(session, BOOTS)
+    assert listing.killed_runs(store) == {its}, "that job measures another run"
+    assert [each.run.status for each in listing.listed_runs(store, RunFilter())] == ["killed"]
+    listing.end_pause(store, its)
+    assert listing.killed_runs(store) == frozenset(), "the job has resumed it"
+    session.finish(another.id, "completed")
+    assert [each.status for each in listing.view(store, listing.job(store, job.id), utc_now()).runs] == ["killed"]
 
 
 def test_those_that_have_not_ended_are_always_listed(store: Store) -> None:
