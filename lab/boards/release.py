@@ -73,6 +73,7 @@ class SdkRelease:
     Attributes:
         uboot: version and build of SPL and U-Boot, as after "U-Boot ".
         sysfw: ABI and revision of the system firmware, as after "SYSFW ABI: "; empty: none on this SoC.
+        dm_firmware: the same of the device manager's, as after "DM ABI: "; empty: SPL does not print it.
         bl31: version of TF-A, as after "BL31: "; empty: none on this SoC. bl31_built: its build stamp.
         stack_bytes: SPL's initial stack usage, on the boot core and on the application core.
         device: "GP", or the security state that the chip says ("HS-FS", "HS-SE").
@@ -87,6 +88,7 @@ class SdkRelease:
     kernel: str
     distribution: str
     sysfw: str = ""
+    dm_firmware: str = ""
     bl31: str = ""
     bl31_built: str = ""
     stack_bytes: list[int] = Factory(list)

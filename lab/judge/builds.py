@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from attrs import asdict, frozen
 
 from lab.benchmarks.identity import from_document
+from lab.benchmarks.versions import FIRMWARE, HARDWARE
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.results.averages import Average
 from lab.results.history import Item, RunNumbers
@@ -23,6 +24,7 @@ from lab.results.snapshot import RunHead, StoreSnapshot
 
 RUNS_BACK: Final = 200  # of a board type that are searched for the same label or build
 _SHORT: Final = 12  # digits of a digest that a person compares
+_OF_MEDIA: Final = frozenset({"content", *FIRMWARE})  # causes that each medium has of its own
 _TITLES: Final = {
     "uboot": "U-Boot",
     "kernel": "the kernel",
@@ -82,14 +84,13 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
     software = next((s for each in details if isinstance(s := each.get("software"), Mapping) and s), {})
     checked = next((each for each in details if _of_board(each)), {})
     board = _of_board(checked)
-    seen = checked.get("medium_seen")
     return Build(
         str(software.get("uboot") or ""),
         str(software.get("kernel") or board.get("kernel_build") or ""),
         images,
         _user_space(board),
         str(board.get("root_options") or ""),
-        str(next(iter(seen.values()), "")) if isinstance(seen, Mapping) else "",
+        _medium(checked),
     )
 
 
@@ -175,21 +176,19 @@ def causes(numbers: RunNumbers) -> dict[str, str]:
     return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
 
 
-def contents(known: Mapping[str, str]) -> dict[str, str]:
-    """Medium -> what was provisioned there, by a run's causes."""
-    parts = (part.partition(" ") for part in known.get("content", "").split("; ") if part)
+def contents(known: Mapping[str, str], cause: str = "content") -> dict[str, str]:
+    """Medium -> what was provisioned there, or another cause of it, by a run's causes."""
+    parts = (part.partition(" ") for part in known.get(cause, "").split("; ") if part)
     return {medium: digest for medium, _, digest in parts}
 
 
 def causes_at(known: Mapping[str, str], item: Item) -> Mapping[str, str]:
-    """A run's causes for a number of one medium: only what was provisioned on that counts."""
+    """A run's causes for a number of one medium: only what is on that counts."""
     medium = dict(item).get("medium")
-    if medium is None or "content" not in known:
+    if medium is None:
         return known
-    digest = contents(known).get(medium)
-    return {name: value for name, value in known.items() if name != "content"} | (
-        {"content": digest} if digest else {}
-    )
+    of_media = {name: contents(known, name).get(medium, "") for name in known if name in _OF_MEDIA}
+    return {name: value for name, value in (dict(known) | of_media).items() if value}
 
 
 def causes_of(release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -219,8 +218,12 @@ def _known(
     yield "image", build.images
     yield "software", "" if build.images else "; ".join(line for line in (build.kernel, build.uboot) if line)
     yield "content", _content(provenance)
+    for name in FIRMWARE:
+        yield name, _at_media(name, details)
     yield "user_space", build.user_space
     yield "release", release
+    for name in HARDWARE:
+        yield name, next((text for each in details if (text := _named(each, name))), "")
     identities = [from_document(each.get("identity")) for each in details]
     yield "board", next((each.serial or " ".join(each.macs) for each in identities if each.names), "")
     yield "card", ", ".join(sorted({f"{name} {value}" for name, value in _setup(details) if name.startswith("card")}))
@@ -228,6 +231,25 @@ def _known(
     yield "adapter", next((str(port.get("adapter") or "") for port in ports if isinstance(port, Mapping)), "")
     yield "host", str(provenance.get("host") or "")
     yield "tester", str(provenance.get("tester") or "")
+
+
+def _named(details: Mapping[str, Any], name: str) -> str:
+    software = details.get("software")
+    return str(software.get(name) or "") if isinstance(software, Mapping) else ""
+
+
+def _at_media(name: str, details: Sequence[Mapping[str, Any]]) -> str:
+    """Each medium with a version that its boot named; the version alone where the medium is not known."""
+    found: dict[str, str] = {}
+    for each in details:
+        if text := _named(each, name):
+            found.setdefault(_medium(each), text)
+    return "; ".join(f"{medium} {text}".strip() for medium, text in sorted(found.items()))
+
+
+def _medium(details: Mapping[str, Any]) -> str:
+    seen = details.get("medium_seen")
+    return str(next(iter(seen.values()), "")) if isinstance(seen, Mapping) else ""
 
 
 def _content(provenance: Mapping[str, Any]) -> str:

@@ -347,8 +347,8 @@ def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureSummary]:
 
 
 def facts(run: Overview) -> list[tuple[str, str]]:
-    """Plan and provenance, a nested key as `outer.inner`."""
-    return [*_flat("plan", run.run.plan), *provenance(run.run)]
+    """Plan, software and provenance, a nested key as `outer.inner`."""
+    return [*_flat("plan", run.run.plan), *_flat("software", run.software), *provenance(run.run)]
 
 
 def provenance(run: Run) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def head_lines(run: Overview) -> list[str]:
     ]
     if run.virtual:
         lines.append("  a virtual board: its numbers are never compared with a real one's")
-    return lines
+    return lines + [f"  {name}: {text}" for name, text in run.software.items()]
 
 
 def status(run: Run) -> str:

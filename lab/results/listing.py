@@ -329,6 +329,22 @@ class Overview:
         return self.run.provenance.get("virtual") is True or any(Flag.SIMULATED in m.flags for m in self.measurements)
 
     @property
+    def software(self) -> dict[str, str]:
+        """Versions that the board named, by name; with the medium where they differ."""
+        found: dict[str, dict[str, str]] = {}
+        for attempt in self.attempts:
+            software = attempt.details.get("software")
+            if attempt.ok and isinstance(software, Mapping):
+                for name, text in software.items():
+                    found.setdefault(str(name), {}).setdefault(attempt.params.get("medium", ""), str(text))
+        return {
+            name: texts.popitem()[1]
+            if len(set(texts.values())) == 1
+            else "; ".join(f"{medium} {text}".strip() for medium, text in texts.items())
+            for name, texts in found.items()
+        }
+
+    @property
     def failed(self) -> list[Attempt]:
         """The attempts that gave no samples."""
         return [attempt for attempt in self.attempts if not attempt.ok]

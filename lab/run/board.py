@@ -63,7 +63,7 @@ class Board(Protocol):
         medium: of its next boot.
         lives: it was seen to live, and nothing has been done to it since.
         on_at: when it was switched on last, seconds since 1970.
-        software: "uboot" and "kernel" -> the version line that the last boot printed.
+        software: versions by name that the last boot printed, as of `lab.benchmarks.versions.BootVersions`.
         expected: medium -> the same of the boot after it was provisioned.
         recovery: the release's files for its memory, a `lab.provision.release.Recovery`.
         from_nothing: brings a board without software to U-Boot's prompt, in place of its medium.

@@ -12,6 +12,7 @@ from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
+from lab.benchmarks.versions import VERSION_LINES
 from lab.boards import NORMAL
 from lab.console.holders import fairly
 from lab.console.model import Event, LineTiming
@@ -288,7 +289,7 @@ class BootRun:
 
     def _check_software(self, software: Mapping[str, str]) -> None:
         """Require the software of the run's first boot."""
-        unchecked = dict(software)
+        unchecked = {name: software[name] for name in VERSION_LINES if name in software}
         for attempt in self.store.attempts(self.run.id):
             known = attempt.details.get("software") if attempt.ok else None
             if not isinstance(known, dict):

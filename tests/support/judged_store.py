@@ -69,6 +69,7 @@ class Nights:
         provenance: Mapping[str, Any] | None = None,
         virtual: bool = False,
         release: str = "11.01",
+        firmware: Mapping[str, str] | None = None,
     ) -> int:
         """Record a run of boots that take `factor` times 16 s, or `values`; its id. Then it is a night later.
 
@@ -83,9 +84,9 @@ class Nights:
         for medium in media:
             taken = values if values is not None else 16 * factor * np.exp(self._rng.normal(night, 0.004, boots))
             for cycle, value in enumerate(taken, start=1):
-                self._attempt(run, medium, cycle, serial, float(value))
+                self._attempt(run, medium, cycle, serial, float(value), firmware or {})
             for cycle in range(len(taken) + 1, len(taken) + 1 + failed):
-                self._attempt(run, medium, cycle, serial, None)
+                self._attempt(run, medium, cycle, serial, None, firmware or {})
         self.store.finish_run(run, "completed")
         with Session(self.store._engine) as session, session.begin():
             session.get_one(RunRow, run).started_at = self.now
@@ -115,7 +116,9 @@ class Nights:
         self.now += DAY
         return run
 
-    def _attempt(self, run: int, medium: str, cycle: int, serial: str, value: float | None) -> None:
+    def _attempt(
+        self, run: int, medium: str, cycle: int, serial: str, value: float | None, firmware: Mapping[str, str]
+    ) -> None:
         params = {"medium": medium}
         good = value is not None
         self.store.record_attempt(
@@ -133,7 +136,8 @@ class Nights:
                 samples=(SampleRecord("boot.time", params, value, 1e-4),) if value is not None else (),
                 details={
                     "identity": {"serial": serial, "macs": [], "root": ""},
-                    "software": {"uboot": "U-Boot 2025.01", "kernel": "Linux version 6.12"},
+                    "software": {"uboot": "U-Boot 2025.01", "kernel": "Linux version 6.12", **firmware},
+                    "medium_seen": {"spl": medium},
                 },
             ),
         )

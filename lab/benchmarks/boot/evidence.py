@@ -9,6 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot.flows import BootFlow
 from lab.benchmarks.boot.kernellog import BootKernelLog
+from lab.benchmarks.versions import BootVersions
 from lab.boards import BoardType, quiet_flow
 from lab.errors import LabTransientError
 
@@ -23,7 +24,7 @@ class BootEvidence:
 
     Attributes:
         seen: source -> its named medium.
-        software: "uboot" and "kernel" -> its version line; not one in which a character was visibly damaged.
+        software: as of `BootVersions`.
         init: the kernel's `init=`; empty: the default.
     """
 
@@ -34,6 +35,10 @@ class BootEvidence:
     init: str = field(default="", init=False)
     _unconfirmed: dict[str, str] = field(factory=dict, init=False)  # source -> what waits to be confirmed
     _closed: set[str] = field(factory=set, init=False)
+    _versions: BootVersions = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._versions = BootVersions(self.software)
 
     def whole_line(self, line: str) -> LabTransientError | None:
         """Take a console line; return the error of a wrong medium."""
@@ -53,10 +58,7 @@ class BootEvidence:
         match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
         if match:
             self.init = match[1]
-        for name, pattern in (("uboot", r"U-Boot 20\d\d\.\d\d.*"), ("kernel", r"Linux version .*")):
-            match = re.search(pattern, line)
-            if match and match[0].strip().isascii() and match[0].strip().isprintable():  # else the line has damaged it
-                self.software.setdefault(name, match[0].strip())
+        self._versions.whole_line(line)
         return error
 
     def root_is_on(self, device: str) -> LabTransientError | None:

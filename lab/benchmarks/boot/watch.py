@@ -256,7 +256,7 @@ class BootWatch:
 
     @property
     def software(self) -> dict[str, str]:
-        """ "uboot" and "kernel" -> its version line."""
+        """Versions by name, as of `BootVersions`."""
         return self._evidence.software
 
     def lacks(self, name: str) -> bool:

@@ -10,10 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
 
+from lab.benchmarks.versions import FIRMWARE, HARDWARE
+
 # The parts of a run's provenance that the judge uses. The hashes of an image and of a provisioned medium's content show that two runs
-# had the same; the version lines of the kernel and U-Boot (software), what the board says of its user space, and the release's label
-# can only show that they had not.
-CAUSES = ("image", "content", "software", "user_space", "release", "board", "card", "adapter", "host", "tester")
+# had the same; the version lines of the kernel and U-Boot (software), the firmware's versions, what the board says of its user space, and
+# the release's label can only show that they had not.
+CAUSES = (
+    *("image", "content", "software", *FIRMWARE, "user_space", "release"),
+    *("board", *HARDWARE, "card", "adapter", "host", "tester"),
+)
 
 
 class Outcome(enum.StrEnum):

@@ -8,11 +8,15 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
+from lab.benchmarks.versions import FIRMWARE
 from lab.judge.history.model import Bools, Constants, Floats, HistoryRun, Ints, Series
 
 _NAMES: Final = frozenset(
-    {"image", "content", "software", "user_space"}
+    {"image", "content", "software", "user_space", *FIRMWARE}
 )  # causes by which two runs of one label can be told apart
+_NAMED: Final = frozenset({"user_space", *FIRMWARE}) - {
+    "image_bytes"
+}  # another one is another build, whatever an image's hash says
 _DIGESTS: Final = frozenset({"image", "content"})  # equal ones prove that two runs had the same
 _SOFTWARE: Final = _NAMES | {"release"}  # causes of which each change is a new image
 
@@ -65,7 +69,7 @@ class Provenance:
         known, before = run.provenance, self._last
         changed = {cause for cause, value in known.items() if before.get(cause, value) != value}
         is_same = any(cause in known and before.get(cause) == known[cause] for cause in _DIGESTS)
-        is_same &= changed.isdisjoint({*_DIGESTS, "user_space"})
+        is_same &= changed.isdisjoint(_DIGESTS | _NAMED)
         new_image = not is_same and not changed.isdisjoint(_SOFTWARE)
         sizes = (
             self._known.swap_board if cause == "board" else self._known.swap_other for cause in changed - _SOFTWARE

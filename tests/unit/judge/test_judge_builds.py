@@ -11,7 +11,7 @@ from test_judge_baseline import START
 
 from exporters.results import ResultsReader
 from lab.cli import main
-from lab.judge.builds import Build, build_of, causes_of, remarks
+from lab.judge.builds import Build, build_of, causes_at, causes_of, remarks
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch
 
@@ -123,10 +123,13 @@ def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys
     measured(store, "11.01", OLD)
     run = measured(store, "11.01", NEW)
     assert main(["results", "show", str(run), "--db", store.url]) == 0
-    assert "was another build in run 1" in " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    assert "was another build in run 1" in " ".join(shown.split())
+    assert f"  kernel: {NEW['kernel']}\n" in shown
     page = tmp_path / "a.html"
     assert main(["report", str(run), "-o", str(page), "--db", store.url]) == 0
     assert "was another build in run 1" in page.read_text(encoding="utf-8")
+    assert "software.kernel" in page.read_text(encoding="utf-8")
     for command in ("run", "compare"):
         assert main(["judge", command, str(run), "--db", store.url]) == 0
         assert "note: release '11.01' was another build in run 1" in " ".join(capsys.readouterr().out.split())
@@ -151,6 +154,17 @@ def test_what_a_run_was_made_with_is_known_by_cause() -> None:
         "card": "card SanDisk",
         "software": f"{OLD['kernel']}; {OLD['uboot']}",
     }
+
+
+def test_firmware_is_a_cause_of_its_medium_alone() -> None:
+    details = [
+        {"software": {"tf_a": "v2.10", "silicon": "AM62X SR1.0"}, "medium_seen": {"spl": "sd"}},
+        {"software": {"tf_a": "v2.12", "silicon": "AM62X SR1.0"}, "medium_seen": {"spl": "emmc"}},
+    ]
+    known = causes_of("", {}, details)
+    assert known == {"tf_a": "emmc v2.12; sd v2.10", "silicon": "AM62X SR1.0"}
+    assert causes_at(known, (("medium", "sd"),)) == {"tf_a": "v2.10", "silicon": "AM62X SR1.0"}
+    assert causes_at(known, (("medium", "ospi"),)) == {"silicon": "AM62X SR1.0"}
 
 
 # --- What the board itself says ---

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import define, field, validators
+from attrs import define, evolve, field, validators
 
 from lab.virtual.sim.faults.base import Fault, FaultOutcome, for_ever
 from lab.virtual.sim.faults.crashes import oops
 from lab.virtual.sim.program import NS_PER_S, CpuResetError, Program
 
 if TYPE_CHECKING:
+    from lab.boards import SdkRelease
     from lab.virtual.sim.computer import Computer
 
 
@@ -30,6 +31,22 @@ class SuspendRefused(Fault):
         if point == ("suspend.freeze" if self.by == "freezer" else "suspend.enter"):
             computer.sleep, computer.refused_by = "", self.by
         yield from ()
+
+
+@define(kw_only=True, eq=False)
+class DmFirmware(Fault):
+    """The medium has a firmware of the device manager that names itself, and whose resumes take longer."""
+
+    name: ClassVar[str] = "dm_firmware"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend")
+    version: str = field(default="PSDK.11.01.00.04--v11.01.08a")
+    resume_ms: float = field(default=12.0, validator=validators.ge(0.0))
+
+    def software(self, release: SdkRelease) -> SdkRelease:
+        """Select the firmware; the line's form is that of U-Boot's arch/arm/mach-k3/common.c."""
+        slower = {mode: ms + self.resume_ms for mode, ms in release.published.resume_ms.items()}
+        named = f"3.0 (firmware ver 0x000b '{self.version}' patch_ver: 8)"
+        return evolve(release, dm_firmware=named, published=evolve(release.published, resume_ms=slower))
 
 
 @define(kw_only=True, eq=False)
