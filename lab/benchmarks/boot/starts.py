@@ -25,15 +25,14 @@ FIRST_PRINTK: Final = "first_printk"
 BEGINS: Final = frozenset({START, EFI_START, FIRST_PRINTK, "init"})  # moments of a kernel that runs
 FEW_LINES: Final = 3  # of a kernel that has begun in earnest
 NEIGHBOURS: Final = 3  # lines before and behind a stage's text that are compared
+BROKEN_OFF_CHARACTERS: Final = 8  # a shorter line begins others by chance
 ALIKE_SHARE: Final = 0.4  # of the characters in their places; other lines of a boot have a tenth
 ALIKE_CHARACTERS: Final = 20  # shorter lines are alike by chance
 ONE_BIT_SHARE: Final = (
     0.75  # of the characters that differ: a glitch flips single bits, another text has other letters
 )
 _VARIABLE: Final = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` holds its banner
-_STAGE_WORD: Final = re.compile(
-    r"\b(?:[A-Z]PL|BL\d\w?)\b"
-)  # SPL, TPL and VPL, BL1, BL2 and BL31 print nearly the same
+_STAGE_WORD: Final = re.compile(r"\b(?:[STV]PL|BL\d\w?)\b")  # of stages that print nearly the same
 
 
 @define
@@ -59,6 +58,9 @@ class Starts:
     _at: dict[str, list[int]] = field(factory=lambda: defaultdict(list), init=False)  # stage -> numbers of its lines
     _garbled: dict[int, str] = field(factory=dict, init=False)  # number of a line that nearly is a banner -> stage
     _awaited: frozenset[str] = field(default=frozenset(), init=False)  # lines of which each proves the reset
+    _broken_off: str = field(
+        default="", init=False
+    )  # the line before the suspected start: its whole form proves it, too
     _awaited_to: int = field(default=0, init=False)
     _planned: bool = field(default=False, init=False)  # the one reset that this board has, as it should
 
@@ -110,7 +112,7 @@ class Starts:
     def _line_before_kernel(self, line: str) -> BoardTransientError | None:
         number = len(self._lines)
         self._lines.append(line)
-        if number <= self._awaited_to and line in self._awaited:
+        if number <= self._awaited_to and self._is_awaited(line):
             return self.suspected
         if line.startswith("[") or _VARIABLE.match(line):
             return None
@@ -129,6 +131,10 @@ class Starts:
                 if error is not None:
                     return error
         return None
+
+    def _is_awaited(self, line: str) -> bool:
+        is_whole = len(self._broken_off) >= BROKEN_OFF_CHARACTERS and line.startswith(self._broken_off)
+        return line in self._awaited or is_whole
 
     def _begin_anew(self) -> None:
         self._planned = True
@@ -151,6 +157,7 @@ class Starts:
         followers = [self._lines[at + 1 : min(at + 1 + NEIGHBOURS, number)] for at in before]
         self._awaited = self._awaited.union(*followers) - {self._lines[number]}
         self._awaited_to = number + NEIGHBOURS
+        self._broken_off = self._lines[number - 1] if number - 1 not in before else ""
         error = self._suspect(name, self._lines[number])
         last = max(before, default=0)  # what came before it the last time
         again = {*self._lines[max(0, last - NEIGHBOURS) : last]} & {
@@ -233,7 +240,8 @@ def alike(line: str, banner: str) -> float:
     )
     differ = [(ord(one) ^ ord(other)).bit_count() for one, other in pairs if one != other]
     if not unreadable(line.encode("latin-1", "replace")):
-        if _STAGE_WORD.findall(line) != _STAGE_WORD.findall(banner):
+        stages = _STAGE_WORD.findall(line)  # none: a glitch may have garbled it
+        if stages and stages != _STAGE_WORD.findall(banner):
             return 0.0
         if sum(bits == 1 for bits in differ) < ONE_BIT_SHARE * len(differ):
             return 0.0

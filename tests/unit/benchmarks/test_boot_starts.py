@@ -91,6 +91,18 @@ def test_a_garbled_banner_is_one_too_many(garbled: str) -> None:
     assert starts(SPL, SPL, UBOOT, "DRAM:  2 GiB", garbled, "DRAM:  2 GiB") == "reset"
 
 
+@pytest.mark.parametrize("stage", ["SPN", "SQL", "sPL"])
+def test_a_banner_whose_stage_is_garbled_is_one_too_many(stage: str) -> None:
+    garbled = SPL.replace("U-Boot SPL", f"W-Boot {stage}")
+    assert starts(SPL, "Trying to boot from MMC2", SPL, garbled, "Trying to boot from MMC2") == "reset"
+
+
+@pytest.mark.parametrize(("kept", "outcome"), [(5, "doubtful"), (9, "reset"), (20, "reset")])
+def test_a_line_that_a_reset_broke_off_is_known_again(kept: int, outcome: str) -> None:
+    line = "Core:  72 devices, 32 uclasses"
+    assert starts(SPL, SPL, UBOOT, line[:kept], UBOOT.replace("U-", "W-"), line) == outcome
+
+
 def test_a_garbled_banner_before_the_good_one_counts_as_well() -> None:
     assert starts(SPL, SPL, GARBLED, "DRAM:  2 GiB", UBOOT, "DRAM:  2 GiB") == "reset"
 
