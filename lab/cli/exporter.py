@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Final
@@ -13,6 +13,7 @@ import typer
 from attrs import evolve
 from prometheus_client import Metric
 
+from exporters.farm.boards import ExportedBoard, families
 from exporters.farm.host import UsbDevice
 from exporters.farm.schedules import ScheduledRun
 from exporters.poller import Poller
@@ -21,7 +22,7 @@ from exporters.sources import OptionalSources, Sources, host_sources, sources
 from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
 from lab.farm import job_request, services
-from lab.farm.board_state import families
+from lab.farm.board_state import BoardNow
 from lab.farm.config import Exporter, Farm, Schedule
 from lab.farm.loaded_config import record_loaded, restart_process
 from lab.farm.services import HostFile
@@ -160,7 +161,23 @@ def _sources(its_file: HostFile, host: str, database: str | None, runtime: Path,
 def _boards(host: HostFile, database: str | None, runtime: Path) -> Callable[[], list[Metric]]:
     """A reader of the boards' states, as `lab status` has them."""
     ended, judge, results = LatestEnded(), LatestJudge(_JUDGING_S), SharedStore()
-    return lambda: families(boards_of(host, database, runtime, ended, judge, results.opened))
+    return lambda: families(exported(boards_of(host, database, runtime, ended, judge, results.opened)))
+
+
+def exported(boards: Iterable[BoardNow]) -> list[ExportedBoard]:
+    """The boards with their states, for Prometheus."""
+    return [
+        ExportedBoard(
+            each.board,
+            each.board_type,
+            (state := each.state).name,
+            state.cause,
+            state.fault,
+            state.since,
+            len(each.worse) if each.is_judged else None,
+        )
+        for each in boards
+    ]
 
 
 def address(text: str, option: str = "--listen") -> tuple[str, int]:

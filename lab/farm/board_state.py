@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from attrs import field, frozen
-from prometheus_client import Metric
 
-from exporters.farm.build import gauge
 from lab.health import Health
 from lab.jobs.records import call
 from lab.jobs.reservations import QUARANTINE, Hold
@@ -24,7 +22,6 @@ STATES: Final[tuple[StateName, ...]] = (
     *("measuring", "held", "waiting", "free"),
 )  # in the order of lists: a problem comes first
 PROBLEMS: Final = frozenset(STATES[:4])
-UNKNOWN: Final = "unknown"  # board type of a board that was never measured: dashboards' choices match no empty label
 _LONGEST: Final = 120  # characters of a message in a cause
 
 
@@ -190,34 +187,3 @@ def counted(states: Iterable[StateName]) -> dict[StateName, int]:
     for name in states:
         counts[name] += 1
     return counts
-
-
-def families(boards: Collection[BoardNow]) -> list[Metric]:
-    """Families of Prometheus: the state of each board, and its worse numbers."""
-    named = [((board.board, board.board_type or UNKNOWN), board, board.state) for board in boards]
-    return [
-        gauge(
-            "boardlab_board_state",
-            "1: the state of the board, as `lab status` and the wall have it, and whose fault a problem is.",
-            ["board", "board_type", "state", "fault"],
-            [((*name, state.name, state.fault), 1.0) for name, _, state in named],
-        ),
-        gauge(
-            "boardlab_board_state_info",
-            "1: the cause of a board's problem or maintenance.",
-            ["board", "board_type", "state", "cause"],
-            [((*name, state.name, state.cause), 1.0) for name, _, state in named if state.cause],
-        ),
-        gauge(
-            "boardlab_board_state_since_timestamp_seconds",
-            "Begin of the state, where it is known.",
-            ["board", "board_type"],
-            [(name, state.since.timestamp()) for name, _, state in named if state.since],
-        ),
-        gauge(
-            "boardlab_board_worse_numbers",
-            "Numbers of the board's latest runs that are worse and wait for a decision.",
-            ["board", "board_type"],
-            [(name, float(len(board.worse))) for name, board, _ in named if board.is_judged],
-        ),
-    ]

@@ -89,6 +89,15 @@ def test_a_reference_board_that_failed_its_check_is_told_once_and_another_build_
     assert post.state("BoardlabBuildFailed", schedule="nightly", board="b1") == "active"
 
 
+def test_a_board_whose_job_is_gone_is_told_once(post: Post) -> None:
+    post.put("BoardlabRunStuck", board="b3")
+    until(lambda: post.mailbox.mail("BoardlabRunStuck"), "the job is told")
+    for board in ("b3", "b4"):
+        post.put("BoardlabBoardBad", board=board)
+    until(lambda: post.state("BoardlabBoardBad", board="b3") == "suppressed", "its state says the same")
+    assert post.state("BoardlabBoardBad", board="b4") == "active"
+
+
 def test_a_number_of_which_the_history_is_told_is_not_told_again_by_its_release(post: Post) -> None:
     post.put("BoardlabVerdict", board="b1", outcome="regression", since_run="12")
     post.put("BoardlabVerdict", board="b2", outcome="environment", since_run="12")

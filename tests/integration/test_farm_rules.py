@@ -44,7 +44,7 @@ def test_prometheus_and_alertmanager_accept_the_configurations() -> None:
     said_of_it = said("amtool", "check-config", "alertmanager/alertmanager.yml")
     assert "1 receivers" in said_of_it
     assert "1 templates" in said_of_it
-    assert "6 inhibit rules" in said_of_it
+    assert "7 inhibit rules" in said_of_it
 
 
 def test_prometheus_knows_our_web_config_form(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 
 from exporters.farm import host
+from exporters.farm.boards import ExportedBoard, families
 from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
@@ -154,6 +155,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         "disks": Disks({"results": runtime}).read,
         "coordinator": PlaceCollector(lambda: STATE).read,
         "usb": Usb(devices, Plugs("usb-0:2")).read,
+        "boards": lambda: families([ExportedBoard("qemu-1", "", "needs a person", "bad", "lab", utc_now(), 2)]),
     }
 
 

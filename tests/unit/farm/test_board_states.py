@@ -16,9 +16,11 @@ from support import scripted_lab
 from support.dashboards import ALL, panels
 from support.scripted_lab import NEW, STATES
 
+from exporters.farm.boards import families
 from lab.cli import main
+from lab.cli.exporter import exported
 from lab.farm import services, status
-from lab.farm.board_state import PROBLEMS, BoardNow, families
+from lab.farm.board_state import PROBLEMS, BoardNow
 from lab.farm.board_state import STATES as ORDER
 from lab.guide import rst_writer, stored_release
 from lab.host import process
@@ -58,7 +60,7 @@ class ScriptedLab:
         """Family of the exporter -> labels and value of each series."""
         host, judge = services.host_file(self.folder / "farm.yaml"), LatestJudge(60.0)
         boards = status.boards_of(host, self.db, self.folder / "runtime", LatestEnded(), judge, open_store)
-        return {each.name: [(one.labels, one.value) for one in each.samples] for each in families(boards)}
+        return {each.name: [(one.labels, one.value) for one in each.samples] for each in families(exported(boards))}
 
 
 @pytest.fixture(scope="module")
