@@ -144,18 +144,23 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
 
 
 def rate_changes(
-    snapshot: StoreSnapshot, head: RunHead, wanted: Sequence[RunHead]
+    snapshot: StoreSnapshot, head: RunHead, wanted: Sequence[RunHead], night: Sequence[int] = ()
 ) -> tuple[tuple[Mapping[str, str], RateChange], ...]:
-    """How often a run's board failed, by parameters, beside the compared runs together."""
+    """How often a run's board failed, by parameters, beside the compared runs together.
+
+    Args:
+        night: the run and those that confirm it, which count as one; empty: it alone.
+    """
+    own = {head.id, *night}
     if head.kind not in RATES:
         return ()
     counts: dict[bool, dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]]] = {True: {}, False: {}}
-    ids = [*(each.id for each in wanted if each.id != head.id), head.id]
+    ids = [*(each.id for each in wanted if each.id not in own), *sorted(own)]
     virtual = {run_id: provenance.get("virtual") is True for run_id, provenance in snapshot.provenances(ids)}
     for tally in snapshot.tallies(ids):
         if virtual.get(tally.run_id) != virtual.get(head.id):
             continue
-        its = counts[tally.run_id == head.id].setdefault(frozenset(tally.params.items()), [])
+        its = counts[tally.run_id in own].setdefault(frozenset(tally.params.items()), [])
         its.append((tally.outcome, tally.fault, tally.count))
     return tuple(
         (dict(key), RateChange(now, FailureRate.of(counts[False].get(key, ()))))

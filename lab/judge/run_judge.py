@@ -23,15 +23,20 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.runtime import check_owner
+from lab.judge.baseline import earlier, rate_changes, window
 from lab.judge.builds import causes, causes_at, contents
 from lab.judge.history import CAUSES, CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
 from lab.judge.labels import line_of
-from lab.judge.records import DRIFT, UNSURE, NewVerdict
+from lab.judge.records import DRIFT, UNSURE, NewVerdict, OutcomeName
 from lab.judge.store import read_verdicts, reviews, write_verdicts
+from lab.metrics import Metric
+from lab.metrics.rates import RATES, RateChange
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
+from lab.results.series import BoardSeries, run_head, runs_at
+from lab.results.snapshot import snapshot
 
 _MOST_LINES: Final = 4  # of builds that are remembered beside the current one
 
@@ -323,22 +328,71 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     night = history.walk_to()
     remembered = None if further else dumped(history.memory)
     judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
+    judged += _judged_rates(store, [each.run.id for each in night], run.kind)
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
     if remembered is not None:
         save(path, remembered)
     return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
 
 
+def _judged_rates(store: Store, night: Sequence[int], kind: str) -> tuple[Judged, ...]:
+    """The verdicts on how often the board failed, where that moved or may have risen.
+
+    The attempts of a night count together, beside those of the runs since the last accepted one. A board that always failed has "no
+    samples" of its numbers instead.
+    """
+    with snapshot(store) as found:
+        head = run_head(found, night[0])
+        if kind not in RATES or head is None:
+            return ()
+        decisions = found.decisions()
+        before = window(earlier(runs_at(found, BoardSeries.of(head)), head, decisions), decisions)
+        changes = rate_changes(found, head, [each for each in before if each.id not in night], night)
+    judged = []
+    for params, change in changes:
+        verdict = _verdict_on(RATES[kind], params, change, night)
+        if verdict is not None and change.now.failed < change.now.tried:
+            judged.append(Judged(verdict, item_of(params)))
+    return tuple(judged)
+
+
+def _verdict_on(
+    metric: Metric, params: Mapping[str, str], change: RateChange, night: Sequence[int]
+) -> NewVerdict | None:
+    """The verdict on a failure rate; None: it did not move."""
+    old = change.before
+    if old is None:
+        return None
+    rises = change.now.percent > old.percent
+    moved: dict[str, OutcomeName] = {"regression": "regression", "improvement": "improvement"}
+    outcome = moved.get(change.outcome, UNSURE if change.outcome == "unsure" and rises else None)
+    if outcome is None:
+        return None
+    return NewVerdict(
+        metric=metric.name,
+        version=metric.version,
+        params=dict(params),
+        outcome=outcome,
+        direction=0 if outcome == UNSURE else 1 if rises else -1,
+        since_run=None if outcome == UNSURE else night[0],
+        n=change.now.tried,
+        effect=change.now.percent / old.percent - 1 if old.failed and outcome != UNSURE else None,
+        reruns=len(night) - 1,
+        differs={} if outcome == UNSURE else {"failed": (old.share, change.now.share)},
+    )
+
+
 def asked_again(store: Store, run_id: int) -> frozenset[Item]:
     """Items of a run's plan that need another run."""
     verdicts = read_verdicts(store, run_id=run_id, outcomes=[UNSURE])
+    rates = {metric.name for metric in RATES.values()}
     unsure = {MeasuredNumber(verdict.metric, verdict.version, item_of(verdict.params)) for verdict in verdicts}
     return frozenset(
         readings.item
         for run in read_numbers(store, [run_id])
         for number, readings in run.numbers.items()
         if number in unsure
-    )
+    ) | {number.params for number in unsure if number.metric in rates}  # a rate's parameters are its attempts'
 
 
 @define

@@ -25,6 +25,7 @@ from lab.judge.records import (
     Review,
     StoredVerdict,
 )
+from lab.metrics.rates import RATES
 from lab.results import rows
 from lab.results.history import Item, item_of
 from lab.results.models import MuteRow, ReviewRow, RunRow, VerdictRow
@@ -67,6 +68,9 @@ def write_verdicts(
         for left in before.values():
             session.delete(left)
         if new:
+            names = {row["metric"] for row in new}
+            if rates := [metric for metric in RATES.values() if metric.name in names]:  # no sample has defined them
+                rows.insert_definitions(session, rates)
             session.execute(insert(VerdictRow), new)  # hundreds of a guide; as objects they take three times as long
 
     store._write(write)

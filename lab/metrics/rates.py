@@ -60,6 +60,11 @@ class FailureRate:
         return cls(sum(count for failed, count in counted if failed), tried) if tried else None
 
     @property
+    def share(self) -> str:
+        """E.g. "3 of 60"."""
+        return f"{self.failed} of {self.tried}"
+
+    @property
     def percent(self) -> float:
         """The share that failed."""
         return 100 * self.failed / self.tried
@@ -73,7 +78,7 @@ class FailureRate:
     def text(self) -> str:
         """E.g. "3 of 60: 5.0 % (95 %: 1.7 to 13.7 %)"."""
         low, high = self.interval_percent
-        return f"{self.failed} of {self.tried}: {self.percent:.1f} % (95 %: {low:.1f} to {high:.1f} %)"
+        return f"{self.share}: {self.percent:.1f} % (95 %: {low:.1f} to {high:.1f} %)"
 
 
 @frozen
@@ -119,6 +124,6 @@ class RateChange:
         if self.before is None:
             return f"{self.now.text()}; no earlier run"
         return (
-            f"{self.now.text()}; before {self.before.failed} of {self.before.tried}; by chance alone in {100 * self.chance:.2g} % of "
+            f"{self.now.text()}; before {self.before.share}; by chance alone in {100 * self.chance:.2g} % of "
             f"such runs: {self.outcome}"
         )

@@ -111,11 +111,7 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
     missing = {identity: one for identity, one in wanted.items() if identity not in known}
     if not missing:
         return known
-    definitions = [
-        {"metric": metric.name, **columns_of(metric, "name", "quantum", "vendor")}
-        for metric in {(metric.name, metric.version): metric for metric, _ in missing.values()}.values()
-    ]
-    _insert_if_absent(session, DefinitionRow, *definitions)
+    insert_definitions(session, {(metric.name, metric.version): metric for metric, _ in missing.values()}.values())
     for sample in samples:
         if sample.declared is not None:
             check_definition(session, sample.declared)
@@ -125,6 +121,12 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
     ]
     _insert_if_absent(session, MeasurementRow, *identities)
     return _known(session, run_id)
+
+
+def insert_definitions(session: Session, metrics: Iterable[Metric]) -> None:
+    """Insert the definitions that are not there yet."""
+    values = [{"metric": metric.name, **columns_of(metric, "name", "quantum", "vendor")} for metric in metrics]
+    _insert_if_absent(session, DefinitionRow, *values)
 
 
 def check_definition(session: Session, wanted: Metric) -> None:

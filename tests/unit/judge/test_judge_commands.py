@@ -101,13 +101,16 @@ def test_a_run_whose_cycles_all_failed_says_so_everywhere(
     assert "0043" not in lab("list", "--board", "0042")[1]
 
 
-def test_a_run_with_one_good_boot_did_not_fail(lab: Lab) -> None:
+def test_a_run_with_one_good_boot_fails_more_often(lab: Lab) -> None:
     with open_store(lab.db) as store:
         nights = Nights(store, board="0043")
         nights.quiet(9)
         nights.run(boots=1, failed=4)
     code, said = lab("run", "latest")
-    assert (code, "cycles failed" in said) == (0, False)
+    assert "cycles failed" not in said
+    assert code == 1, "it failed more often for sure"
+    assert "boot.failure_rate (sd)  regression" in said
+    assert "failed: 4 of 5, was 0 of " in said
 
 
 def test_a_run_without_a_history_says_what_it_needs(lab: Lab, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from support.judged_store import BOOTS, DAY, Nights
 from lab.errors import ConfigurationError
 from lab.judge import run_judge, text
 from lab.judge.baseline import judge_run as compare_run
-from lab.judge.records import CALLED, NewVerdict
+from lab.judge.records import CALLED, NewVerdict, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, standing, verdicts_with
 from lab.results import Store, open_store
@@ -362,7 +362,42 @@ def test_a_run_of_failed_cycles_alone_has_no_samples_where_the_number_is_known(
     assert judge_run(store, nights.run(boots=0, failed=3), remember=remembered).judged == ()
     nights.quiet(QUIET)
     assert said(store, [nights.run(boots=0, failed=3)], remembered) == ["no samples"]
-    assert said(store, [nights.run(boots=2, failed=3, image="image 2")], remembered) == ["none"]
+    part = judge_run(store, nights.run(boots=2, failed=3, image="image 2"), remember=remembered).judged
+    assert {each.verdict.metric: each.verdict.outcome for each in part} == {
+        "boot.time": "none",
+        "boot.failure_rate": "regression",
+    }
+
+
+def rates(store: Store, run: int, where: Path) -> list[StoredVerdict]:
+    judge_run(store, run, remember=where)
+    return [verdict for verdict in read_verdicts(store, run_id=run) if verdict.metric == "boot.failure_rate"]
+
+
+def test_a_failure_rate_is_judged_beside_the_runs_before_by_how_sure_its_rise_is(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    for _ in range(3):
+        nights.run(boots=20)
+    assert rates(store, nights.run(boots=19, failed=1), remembered) == [], "chance does that in one of four nights"
+    first = nights.run(boots=17, failed=2)
+    (unsure,) = rates(store, first, remembered)
+    assert (unsure.outcome, unsure.n, unsure.direction) == ("unsure: rerun asked", 19, 0)
+    assert run_judge.asked_again(store, first) == {(("medium", "sd"),)}
+    again = nights.run(boots=14, failed=5, after=SOON, provenance={"confirms": first})
+    judge_run(store, again, remember=remembered)
+    (verdict,) = [each for each in read_verdicts(store, run_id=first) if each.metric == "boot.failure_rate"]
+    assert (verdict.outcome, verdict.since_run, verdict.reruns) == ("regression", first, 1)
+    assert verdict.differs == {"failed": ("1 of 80", "7 of 38")}, "the attempts of both runs"
+    assert verdict.effect == pytest.approx(7 / 38 * 80 - 1)
+    assert verdict.alarms
+    assert "regression, +1373.7 %, worse" in text.sentence(verdict)
+    with store._read() as session:
+        stand = standing(session, nights.now).unmuted
+    assert [each.id for each in stand if each.metric == "boot.failure_rate"] == [verdict.id]
+    review(store, first, "accepted", "me", "a new supply")
+    (better,) = rates(store, nights.run(boots=200), remembered)
+    assert (better.outcome, better.direction) == ("improvement", -1)
 
 
 def test_a_section_that_failed_before_its_first_row_has_no_samples_of_any_row(
@@ -390,11 +425,11 @@ def test_whatever_was_measured_there_is_a_plain_answer(history: list[tuple[list[
         for values, failed in history:
             run = nights.run(values=values, failed=failed)
             judged = judge_run(store, run, remember=Path(folder) / "judge")
-            outcomes = [each.verdict.outcome for each in judged.judged]
-            if not any(values) and outcomes:
-                assert outcomes == ["no samples"]
-            assert len(outcomes) <= 1
-            assert [verdict.outcome for verdict in read_verdicts(store, run_id=judged.run.id)] == outcomes
+            outcomes = {each.verdict.metric: each.verdict.outcome for each in judged.judged}
+            if not any(values) and "boot.time" in outcomes:
+                assert outcomes["boot.time"] == "no samples"
+            assert outcomes.keys() <= {"boot.time", "boot.failure_rate"}
+            assert {v.metric: v.outcome for v in read_verdicts(store, run_id=judged.run.id)} == outcomes
 
 
 def test_a_constant_series_is_unchanged(store: Store, nights: Nights, remembered: Path) -> None:
