@@ -174,14 +174,18 @@ def export(
 
 @app.command("import")
 def import_command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="fio's JSON, iperf3's JSON, or CSV.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="fio's JSON, iperf3's JSON, a log of LTP-DDT, or CSV.")
+    ],
     *,
     board: Annotated[str, typer.Option(metavar="BOARD", help="The board's name, where the file has none.")] = "",
     board_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Its type, in the same way.")] = "",
     release: Annotated[str, typer.Option(metavar="R", help="Its release, in the same way.")] = "",
     form: Annotated[
         str,
-        typer.Option("--format", metavar="FORMAT", help=f"{', '.join(imports.FORMATS)} (default: by the contents)."),
+        typer.Option(
+            "--format", metavar="FORMAT", help=f"{', '.join(imports.FORMATS)}, ltp-ddt (default: by the contents)."
+        ),
     ] = "",
     one_run: Annotated[
         bool, typer.Option("--one-run", help="The files are the cycles of one run, not a run each.")
@@ -196,11 +200,14 @@ def import_command(
 
     Nothing of any file is recorded if one of them is wrong.
     """
-    if form and form not in imports.FORMATS:
-        raise ConfigurationError(f"--format {form}: there are: {', '.join(imports.FORMATS)}")
+    from lab.benchmarks import ltpddt  # noqa: PLC0415 - with all of LMBench's parsers
+
+    more = {ltpddt.FORM: imports.ImportForm(ltpddt.MARK, ltpddt.samples)}
+    if form and form not in {**imports.FORMATS, **more}:
+        raise ConfigurationError(f"--format {form}: there are: {', '.join((*imports.FORMATS, *more))}")
     declarations = declared.load(metrics) if metrics.is_file() else declared.Declarations()
     target = imports.ImportTarget(board, board_type, release, one_run, declarations)
-    runs = imports.read_runs(files, target, form)
+    runs = imports.read_runs(files, target, form, more)
     with open_store(db) as store:
         ids = record_runs(store, runs)
     if as_json:

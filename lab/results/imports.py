@@ -1,4 +1,4 @@
-"""Numbers of other programs for the store: fio's and iperf3's JSON, and CSV.
+"""Numbers of other programs for the store: fio's and iperf3's JSON, CSV, and what other packages read.
 
 A file becomes runs of its own, marked as imported; nothing of a wrong file is recorded.
 """
@@ -11,7 +11,8 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,11 +64,21 @@ class _Reading:
     virtual: bool = False
 
 
-def read_runs(files: Sequence[Path], target: ImportTarget, form: str = "") -> list[WholeRun]:
+@frozen
+class ImportForm:
+    """A form of files that another package reads; `mark`: bytes that only such a file has."""
+
+    mark: bytes
+    samples: Callable[[bytes], Iterable[SampleRecord]]
+
+
+def read_runs(
+    files: Sequence[Path], target: ImportTarget, form: str = "", more: Mapping[str, ImportForm] = {}
+) -> list[WholeRun]:
     """The runs of these files, the oldest first.
 
     Args:
-        form: one of `FORMATS`; empty: by the contents.
+        form: one of `FORMATS` or of `more`; empty: by the contents.
 
     Raises:
         ConfigurationError: a file is wrong, says nothing that can be recorded, or lacks what `target` does not say.
@@ -76,9 +87,12 @@ def read_runs(files: Sequence[Path], target: ImportTarget, form: str = "") -> li
     together: dict[str, list[tuple[Path, str, bytes, list[_Reading]]]] = {}
     for file in files:
         data = _bytes(file)
-        name = form or _form(file, data)
+        name = form or next((name for name, its in more.items() if its.mark in data), "") or _form(file, data)
         try:
-            readings = list(FORMATS[name](data, target.declarations))
+            if name in more:
+                readings = [_Reading(sample) for sample in more[name].samples(data)]
+            else:
+                readings = list(FORMATS[name](data, target.declarations))
         except _WrongError as error:
             raise ConfigurationError(f"{file}{error}") from error
         except BoardlabError as error:
@@ -274,6 +288,7 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
     given = job.get("job options")
     options = {**shared, **(given if isinstance(given, Mapping) else {})}
     params = {"job": str(job["jobname"])} | {name: str(options[name]) for name in _FIO_OPTIONS if name in options}
+    flags = frozenset({Flag.SHORTENED} if _interrupted(job, options) else ())
     for direction in ("read", "write"):
         found = _object(job, direction, where)
         place = f"{where}.{direction}"
@@ -285,7 +300,41 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
         if isinstance(latency, Mapping):
             values["latency"] = _figure(latency, "mean", f"{place}.lat_ns") / 1e3
         for name, value in values.items():
-            yield _Reading(sample_of(FIO[name], params | {"direction": direction}, value, declared=True), at=at)
+            sample = sample_of(FIO[name], params | {"direction": direction}, value, flags=flags, declared=True)
+            yield _Reading(sample, at=at)
+
+
+_FIO_TIMES: Final = {"": 1e3, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}  # to ms; fio(1)
+_FIO_SIZES: Final = {unit: 1024.0**power for power, unit in enumerate(("", "k", "m", "g", "t"))}
+_WHOLE: Final = 0.98  # of what was asked for
+
+
+def _interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """True if a job ended before its time or size; fio itself ends with status 0 then."""
+    directions = [its for name in ("read", "write", "trim") if isinstance(its := job.get(name), Mapping)]
+    asked_ms = _fio_number(options.get("runtime"), _FIO_TIMES)
+    took_ms = max(_plain_number(each.get("runtime")) for each in (*directions, {"runtime": job.get("job_runtime")}))
+    if asked_ms and took_ms >= _WHOLE * asked_ms:
+        return False
+    if "time_based" in options:
+        return bool(asked_ms and took_ms)
+    wanted = _fio_number(options.get("io_size", options.get("size")), _FIO_SIZES)
+    moved = sum(_plain_number(each.get("io_bytes")) for each in directions)
+    return bool(wanted and moved) and moved < _WHOLE * wanted
+
+
+def _plain_number(value: object) -> float:
+    """A number from 0 on; 0: it is none."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+    return min(float(value), 1e300) if good and isinstance(value, (int, float)) and value < 10**300 else 0.0
+
+
+def _fio_number(text: object, units: Mapping[str, float]) -> float:
+    """An option's number with its unit; 0: it is given in another way."""
+    match = re.fullmatch(
+        r"(\d{1,15}(?:\.\d{1,9})?)([a-z]*)", str(text).strip().lower().removesuffix("ib").removesuffix("b")
+    )
+    return float(match[1]) * units.get(match[2], 0.0) if match else 0.0
 
 
 IPERF3: Final = {

@@ -11,19 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import recorded_run
 
+from lab.benchmarks import ltpddt
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.judge.run_judge import judge_run
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.results.formatting import export_csv
-from lab.results.imports import FORMATS, ImportTarget, read_runs
+from lab.results.imports import FORMATS, ImportForm, ImportTarget, read_runs
 from lab.results.listing import overview
 from lab.results.store import WholeRun, record_runs
 
 FILES = Path(__file__).parents[2] / "fixtures" / "imports"
 METRIC = "camera.first_frame"
 TARGET = ImportTarget("b1", "am62xx_sk", "11.01")
+MORE = {ltpddt.FORM: ImportForm(ltpddt.MARK, ltpddt.samples)}
 
 
 def numbers(runs: list[WholeRun]) -> dict[tuple[str, ...], float]:
@@ -56,6 +58,56 @@ def test_iperf3s_receivers_count() -> None:
         ("iperf3.loss", "ingress", "UDP", "2"): 0.25,
         ("iperf3.jitter", "ingress", "UDP", "2"): 0.021,
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "took_ms", "moved", "shortened"),
+    [
+        ({"runtime": "60", "time_based": "1"}, 60001, 1 << 30, False),
+        ({"runtime": "60", "time_based": "1"}, 20001, 1 << 30, True),
+        ({"runtime": "1m", "time_based": "1", "size": "4g"}, 20001, 1 << 40, True),
+        ({"size": "1g"}, 8000, 1 << 30, False),
+        ({"size": "1GiB"}, 8000, 1 << 29, True),
+        ({"size": "1g", "runtime": "8s"}, 8000, 1 << 29, False),
+        ({"size": "50%"}, 8000, 1 << 29, False),
+        ({}, 8000, 1 << 29, False),
+    ],
+)
+def test_a_job_of_fio_that_was_interrupted_is_flagged_though_its_status_is_0(
+    tmp_path: Path, options: dict[str, str], took_ms: int, moved: int, shortened: bool
+) -> None:
+    document = json.loads((FILES / "fio.json").read_text().partition("\n")[2])
+    (job, *_) = document["jobs"]
+    job["job options"], job["job_runtime"] = options, took_ms
+    job["read"] |= {"runtime": took_ms, "io_bytes": moved}
+    document["jobs"] = [job]
+    (file := tmp_path / "fio.json").write_text(json.dumps(document))
+    (run,) = read_runs([file], TARGET)
+    assert {Flag.SHORTENED in sample.flags for each in run.attempts for sample in each.samples} == {shortened}
+
+
+def test_a_log_of_ltp_ddt_has_the_numbers_of_the_tests_that_passed_and_ended() -> None:
+    found = numbers(read_runs([FILES / "ltpddt.log"], TARGET, more=MORE))
+    assert found == {
+        ("lmbench.bw_mem", "rd", "1mb"): 3210.5,
+        ("lmbench.lat_ctx", "2", "128k"): 4.12,
+        ("ltpddt.throughput", "102400", "write", "filesystem_tests"): 51.83,
+        ("ltpddt.cpu_load", "102400", "write", "filesystem_tests"): 5.03,
+    }
+
+
+def test_a_test_of_ltp_ddt_without_its_numbers_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (FILES / "ltpddt.log").read_text().replace("2 4.12\n", "")
+    (file := tmp_path / "ddt.log").write_text(text)
+    words = ("--board", "b1", "--type", "t", "--release", "1", "--db", str(tmp_path / "results.db"))
+    assert main(["results", "import", str(file), *words]) != 0
+    told = capsys.readouterr().err
+    assert f"{file}: line 16, test lat_ctx: " in told
+    assert "Traceback" not in told
+    assert main(["results", "import", str(FILES / "ltpddt.log"), *words]) == 0
+    assert "4 numbers of b1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("lost", "came", "percent"), [(0, 1208, 33.26), (0, 1810, 0.0), (181, 1629, 10.0)])
@@ -192,7 +244,8 @@ def test_a_file_that_does_not_name_its_board_asks_for_it(tmp_path: Path) -> None
 KEYS = (
     *("jobs", "read", "write", "total_ios", "bw_bytes", "bw", "iops", "lat_ns", "mean", "jobname", "error"),
     *("start", "end", "test_start", "protocol", "sum", "sum_received", "packets", "lost_packets", "jitter_ms"),
-    *("bits_per_second", "timestamp", "timesecs", "bidir", "global options", "job options"),
+    *("bits_per_second", "timestamp", "timesecs", "bidir", "global options", "job options", "runtime", "job_runtime"),
+    *("size", "io_bytes", "time_based"),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -201,9 +254,28 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize("form", FORMATS)
+EDGES = st.sampled_from(
+    [
+        b"|TEST START|lat_pipe|\n",
+        b"|TEST RESULT|PASS|lat_pipe|\n",
+        b"|TEST END|lat_pipe|\n",
+        b"|TEST START|bw_mem|\n",
+        b"|TEST END|bw_mem|\n",
+        b"|TRACE LOG| Operation - rd|\n",
+        b"Pipe latency: 5.4 microseconds\n",
+        b"1.00 5.0\n",
+        b"|PERFDATA|a:b|throughput:",
+        b"5MB/S|\n",
+        b"\xff\n",
+        b"[    1.000000] hello\n",
+    ]
+)
+
+
+@pytest.mark.parametrize("form", [*FORMATS, *MORE])
 @given(
     data=st.binary(max_size=100)
+    | st.lists(EDGES, max_size=12).map(b"".join)
     | JSON.map(lambda document: json.dumps(document).encode())
     | st.text(max_size=80).map(
         lambda text: b"metric,unit,value,cycle,flags,run_started_at\nboot.time,s," + text.encode("utf-8", "replace")
@@ -213,7 +285,7 @@ def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, f
     file = tmp_path_factory.getbasetemp() / "any"
     file.write_bytes(data)
     try:
-        runs = read_runs([file], TARGET, form)
+        runs = read_runs([file], TARGET, form, MORE)
     except ConfigurationError as error:
         assert str(error).startswith(str(file))  # noqa: PT017 - either is good
     else:
