@@ -24,7 +24,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 import zstandard
-from attrs import evolve, frozen
+from attrs import frozen
 from urllib3.exceptions import HTTPError
 
 from lab.errors import ConfigurationError, LabTransientError
@@ -241,7 +241,7 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
         for chunk in _unpacked(stream, file):
             count += len(chunk)
             if file.size is not None and count > file.size:
-                raise wrong_size(file, "more")  # before it runs over what lies behind
+                raise wrong_size(file, f"more than {file.size}")  # before it runs over what lies behind
             if file.size is None and count > MOST_BYTES:
                 raise ImageDamagedError(
                     f"{file.label}: more than {MOST_BYTES} bytes unpacked. If it really is so large, give its `size` in the release file"
@@ -278,8 +278,6 @@ def inspected(file: File, hosts: Hosts | None = None) -> Inspected:
 def _inspected(file: File, hosts: Hosts | None, _map_digest: str) -> Inspected:
     """Inspect a file by content: its digest and its block map's."""
     deadline = time.monotonic() + MOST_UNPACKING_S
-    if file.size is not None and file.size <= MOST_BYTES:
-        file = evolve(file, size=None)  # a wrong `size` is told with the right one
     end = written = 0
     for offset, data in open_ranges(file, hosts) if isinstance(file, Image) else _whole(open_image(file, hosts)):
         end, written = offset + len(data), written + len(data)

@@ -25,7 +25,7 @@ from lab.results.averages import AveragePoint
 from lab.results.listing import RunFilter
 from lab.results.records import LAST_ID
 from lab.web import guides, job_control, wall
-from lab.web.middleware import WITHOUT_NUL
+from lab.web.middleware import ANSWERS, WITHOUT_NUL
 from lab.web.site import Site
 from lab.web.wiring import wires
 
@@ -35,10 +35,6 @@ _LATELY: Final = dt.timedelta(days=90)
 _MOST: Final = 500
 _MOST_NAMED: Final = 100  # of a kind
 _DIGITS: Final = 10
-NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
-    404: {"description": "Nothing is called so; `detail` says what there is."},
-    503: {"description": "The results cannot be read; `detail` says why, and what to do."},
-}
 RunId = Annotated[int, Path(ge=1, le=LAST_ID)]
 _Text = Annotated[str, StringConstraints(pattern=WITHOUT_NUL)]
 Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
@@ -49,7 +45,7 @@ Types = Annotated[list[_Text] | None, Query(max_length=50, alias="type")]
 
 def router(site: Site) -> APIRouter:
     """The interface's addresses."""
-    routes = APIRouter(prefix="/api/v1", responses=NOT_FOUND)
+    routes = APIRouter(prefix="/api/v1", responses=ANSWERS)
 
     @routes.get("/lab")
     def lab() -> dict[str, Any]:
@@ -126,7 +122,7 @@ def router(site: Site) -> APIRouter:
 
 def board_router(site: Site) -> APIRouter:
     """The addresses for the wall, boards, guides, verdicts and names."""
-    routes = APIRouter(prefix="/api/v1", responses=NOT_FOUND)
+    routes = APIRouter(prefix="/api/v1", responses=ANSWERS)
 
     @routes.get("/wall")
     def tiles() -> list[dict[str, Any]]:

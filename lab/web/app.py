@@ -32,7 +32,7 @@ from lab.web import (
 from lab.web.audit_log import AuditLog
 from lab.web.auth import Access
 from lab.web.consoles import LiveConsoles
-from lab.web.middleware import AccessMiddleware, TaggedAnswers
+from lab.web.middleware import API, AccessMiddleware, JsonErrors, TaggedAnswers
 from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
 from lab.web.site import Site
@@ -96,15 +96,20 @@ def create(
     async def refused(request: Request, error: HTTPException) -> Response:
         return _error_answer(renderer, request, error.status_code, str(error.detail))
 
+    @app.exception_handler(Exception)
+    async def broken(request: Request, _error: Exception) -> Response:  # the server's log has it
+        return _error_answer(renderer, request, 500, "boardlab itself failed here; its log has the reason")
+
     app.add_middleware(TaggedAnswers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.add_middleware(AccessMiddleware, access=access, show_to=renderer.show_to, refused=audit.record_refusal)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
+    app.add_middleware(JsonErrors)
     return app
 
 
 def _error_answer(renderer: Renderer, request: Request, status: int, message: str) -> Response:
     """An error: JSON for programs, else a page."""
-    if request.url.path.startswith("/api/"):
+    if request.url.path.startswith(API):
         return JSONResponse({"detail": message}, status)
     return renderer.page("error.html.j2", status=status, message=message)

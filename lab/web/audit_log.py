@@ -26,7 +26,7 @@ from lab.results.audit import Act, Audit, Entry, as_csv, document
 from lab.results.records import LAST_ID
 from lab.results.store import Store
 from lab.web.auth import NOBODY, Person
-from lab.web.middleware import WITHOUT_NUL
+from lab.web.middleware import ANSWERS, WITHOUT_NUL
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
@@ -168,7 +168,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         name = {"Content-Disposition": 'attachment; filename="audit.csv"'}
         return Response(text, media_type="text/csv; charset=utf-8", headers=name)
 
-    @routes.get("/api/v1/audit")
+    @routes.get("/api/v1/audit", responses=ANSWERS)
     def audit(
         board: Asked = "",
         person: Asked = "",

@@ -9,13 +9,13 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from attrs import define
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lab.errors import BoardlabError
@@ -147,7 +147,7 @@ class AccessMiddleware:
                     await self.refused(request, LOGGED_IN, name, WRONG_LOGIN, "")
         path = request.url.path
         if person is None and not path.startswith(OPEN_TO_ALL):
-            if self.access.users is None or path.startswith("/api/") or "text/html" not in headers.get("accept", ""):
+            if self.access.users is None or path.startswith(API) or "text/html" not in headers.get("accept", ""):
                 return PlainTextResponse("a name and a password are needed\n", 401, _REALM)
             wanted = path + (f"?{request.url.query}" if request.url.query else "")
             if request.method not in _SAFE:
@@ -226,6 +226,66 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
+
+
+# --- Errors for programs ---
+
+
+API: Final = "/api/"
+_DETAIL: Final = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
+_ERRORS: Final = {
+    400: "The address has a NUL, or the site was asked for by a name that it has not.",
+    401: "A name and a password are needed, or these are wrong.",
+    404: "Nothing is called so; `detail` says what there is.",
+    429: "Too many wrong passwords.",
+    500: "boardlab itself failed; its log has the reason.",
+    503: "The results cannot be read; `detail` says why, and what to do.",
+}
+ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    304: {"description": "As the client's If-None-Match has it."},
+    **{
+        status: {"description": about, "content": {"application/json": {"schema": _DETAIL}}}
+        for status, about in _ERRORS.items()
+    },
+}  # of every address, beside 200 and 422
+
+
+@define
+class JsonErrors:
+    """ASGI middleware: an error under /api that is text becomes `{"detail": text}`."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or not scope["path"].startswith(API):
+            await self.app(scope, receive, send)
+            return
+        start: Message | None = None
+        text = b""
+
+        async def converted(message: Message) -> None:
+            nonlocal start, text
+            if message["type"] == "http.response.start" and _is_text_error(message):
+                start = message
+                return
+            if start is None:
+                await send(message)
+                return
+            text += message.get("body", b"")
+            if not message.get("more_body", False):
+                headers = {
+                    name: value for name, value in Headers(raw=start["headers"]).items() if "content-" not in name
+                }
+                detail = {"detail": text.decode("utf-8", "replace").strip()}
+                await JSONResponse(detail, start["status"], headers)(scope, receive, send)
+
+        await self.app(scope, receive, converted)
+
+
+def _is_text_error(start: Message) -> bool:
+    kind = Headers(raw=start["headers"]).get("content-type", "")
+    return start["status"] >= 400 and kind.startswith("text/plain")
 
 
 # --- Entity tags: a client gets a page once (RFC 9110, 8.8.3 and 13.1.2) ---

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
+import multiprocessing
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -26,12 +29,12 @@ from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, release_names
 from lab.results.snapshot import RunHead, StoreSnapshot
-from lab.results.store import Store
+from lab.results.store import Store, open_store
 from lab.terminal import json_text
 from lab.web import releases
-from lab.web.api import NOT_FOUND, Name
-from lab.web.middleware import WITHOUT_NUL
-from lab.web.releases import ComparedRelease, ReleaseJudge, WantedComparison
+from lab.web.api import Name
+from lab.web.middleware import ANSWERS, WITHOUT_NUL
+from lab.web.releases import ComparedRelease, ReleaseJudge, ReleaseRun, WantedComparison
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
@@ -106,13 +109,13 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
         )
         return HTMLResponse(page)
 
-    @routes.get("/api/v1/releases", responses=NOT_FOUND)
+    @routes.get("/api/v1/releases", responses=ANSWERS)
     def release_list() -> list[str]:
         """The releases that were measured, the newest first."""
         with site.snapshot() as snapshot:
             return release_names(snapshot)
 
-    @routes.get("/api/v1/releases/{release:path}", responses=NOT_FOUND)
+    @routes.get("/api/v1/releases/{release:path}", responses=ANSWERS)
     async def release_document(release: Name, against: Against = None) -> Response:
         """The verdicts on a release, board by board.
 
@@ -164,13 +167,16 @@ def _run(
     return Markup(renderer.text("release_run.html.j2", **shown))  # noqa: S704 - of a template that escapes
 
 
-# --- Releases that take long to judge: in a thread of its own, so that no page waits for them ---
+# --- Releases that take long to judge: in a thread of their own, and many runs in a process, so that no page waits for them ---
 # Judging a run takes some 10 ms, since up to 30 runs before it are read; judgements are cached. After a start none is, so that a
-# release of 1,000 boards takes seconds once.
+# release of 1,000 boards takes seconds once. A thread alone would hold Python's lock meanwhile.
 
 
 _NEWEST: Final = 8  # releases among which the one is looked for that is judged ahead
 AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
+WORTH_A_PROCESS: Final = 32  # runs; fewer are judged before a process has started
+_PART: Final = 16  # runs that the process judges at once; the site's end waits for them
+_NICE: Final = 5
 REPORT_S: Final = 30.0  # a failure is reported to requests within this time; later the work is tried again at once
 _CACHED: Final = 16  # pages whose wanted runs are cached
 _Work: TypeAlias = tuple[str, str | None]
@@ -204,7 +210,7 @@ class BackgroundJudge:
         self._thread.submit(self._newest)
 
     def end(self) -> None:
-        """Start no further run; at most one is still judged."""
+        """Judge no further; the runs of one part are still judged."""
         self._ends.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -314,11 +320,27 @@ class BackgroundJudge:
 
     def _judge_all(self, release: str, against: str | None) -> None:
         with self._site.store() as store, results_snapshot.snapshot(store) as snapshot:
-            for each in self._judge.wanted(snapshot, release, against, release_names(snapshot)):
-                if self._ends.is_set():
-                    raise _ending()
-                self._judge.judged(snapshot, each)
+            wanted = self._judge.wanted(snapshot, release, against, release_names(snapshot))
+            left = [each for each in wanted if self._judge.stored(each) is None]
+            if len(left) < WORTH_A_PROCESS:
+                for each in left:
+                    self._check()
+                    self._judge.judged(snapshot, each)
+                    self._progress += 1
+                return
+        # started anew: a fork would take over the database's connections
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin_process) as process:
+            for start in range(0, len(left), _PART):
+                self._check()
+                part = left[start : start + _PART]
+                for each, run in zip(part, process.submit(_judged, self._site.database(), part).result(), strict=True):
+                    self._judge.keep(each, run)
                 self._progress += 1
+
+    def _check(self) -> None:
+        """Raises: LabTransientError: the site ends."""
+        if self._ends.is_set():
+            raise _ending()
 
     def _newest(self) -> None:
         """Judge the newest release, and log failures only.
@@ -338,6 +360,19 @@ class BackgroundJudge:
             _log.info("no release is judged ahead: %s", error)
         except Exception:  # noqa: BLE001 - it is logged, and no page waits for it
             _log.exception("no release is judged ahead")
+
+
+def _begin_process() -> None:
+    """Leave Ctrl-C to the site, and the processors to what measures."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+
+
+def _judged(url: str | None, wanted: Sequence[WantedComparison]) -> list[ReleaseRun]:
+    """The judgements of some runs, in the process that judges."""
+    judge = ReleaseJudge(functools.partial(_run, Renderer()))
+    with open_store(url, create=False) as store, results_snapshot.snapshot(store) as snapshot:
+        return [judge.judged(snapshot, each) for each in wanted]
 
 
 def _ending() -> LabTransientError:

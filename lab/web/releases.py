@@ -190,10 +190,11 @@ class ReleaseJudge:
             if wanted.not_in is None
             else self._gone(snapshot, wanted.head, wanted.against, wanted.not_in)
         )
-        self._keep(wanted, made)
+        self.keep(wanted, made)
         return evolve(made, tried=wanted.tried)
 
-    def _keep(self, wanted: WantedComparison, made: ReleaseRun) -> None:
+    def keep(self, wanted: WantedComparison, made: ReleaseRun) -> None:
+        """Store a judgement, and drop old ones beyond `CACHE_BYTES`."""
         with self._lock:
             now_s = self._now_s()
             if (old := self._stored.pop(wanted.key, None)) is not None:

@@ -6,12 +6,14 @@ import gzip
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from lab.errors import BoardlabError, ConfigurationError
+from lab.provision import image
 from lab.provision.checks import problems
 from lab.provision.image import Hosts, open_image, unpacked_bytes
 from lab.provision.provisioning import content_digest
@@ -188,6 +190,22 @@ def test_a_wrong_shape_or_source_is_one_error_without_a_password(
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_packed_file_is_read_to_one_byte_beyond_its_size_and_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bomb(*_given: object) -> Iterator[bytes]:
+        yield b"\0" * 100
+        yield b"\0"
+        raise AssertionError("it was read on")
+
+    packed = gzip.compress(b"\0" * 100_000)
+    (tmp_path / "a.wic.gz").write_bytes(packed)
+    bombed = Image(source=str(tmp_path / "a.wic.gz"), sha256=hashlib.sha256(packed).hexdigest(), size=100)
+    monkeypatch.setattr(image, "_unpacked", bomb)
+    with pytest.raises(ConfigurationError, match="it has more than 100 bytes unpacked, the release file says 100"):
+        image.inspected(bombed)
+
+
 def test_a_partition_is_written_whole_or_has_volumes(tmp_path: Path) -> None:
     volumes = GOOD.replace("{partition: 2}", "{mtd: rootfs, volume: a}").replace(
         "{hardware: boot0, offset: 0x80000}", "{mtd: rootfs, volume: b}"
@@ -223,7 +241,7 @@ def test_a_file_that_cannot_be_what_the_release_says_is_refused_before_the_board
         planning.steps(Content(image))
 
 
-@pytest.mark.parametrize(("size", "found"), [(50, "more"), (200, "100")])
+@pytest.mark.parametrize(("size", "found"), [(50, "more than 50"), (200, "100")])
 def test_a_packed_file_of_another_size_never_runs_over_what_lies_behind(tmp_path: Path, size: int, found: str) -> None:
     path = tmp_path / "a.wic.gz"
     path.write_bytes(gzip.compress(b"x" * 100))

@@ -23,7 +23,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.http.access import MOST, MOST_WIDE, WINDOW_S, LoginAttempts, Tls, WebConfig
 from lab.results.audit import DONE, Audit
 from lab.results.models import Base
-from lab.web import job_control
+from lab.web import audit_log, job_control
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.audit_log import MOST_REFUSED
 from lab.web.auth import SESSION_S, Access, Proxy, Users, access_of
@@ -133,6 +133,40 @@ def test_nobody_sees_anything_before_the_login(guarded: GuardedSite) -> None:
         assert BOARD not in answer.text
         if answer.status_code == 303:
             assert answer.headers["location"].startswith("/login?next=%2F")
+
+
+def test_every_error_of_the_json_interface_is_json_and_in_its_document(
+    guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    olga = ("olga", PASSWORDS["olga"])
+    document = requests.get(f"{guarded.url}/api/v1/openapi.json", auth=olga, timeout=60).json()
+
+    def breaks(*_given: object, **_more: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(audit_log, "as_csv", breaks)
+    monkeypatch.setattr(audit_log, "document", breaks)
+    for status, path, options in (
+        (400, "/api/v1/runs", {"auth": olga, "headers": {"Host": "evil.example"}}),
+        (400, "/api/v1/runs?board=%00", {"auth": olga}),
+        (401, "/api/v1/runs", {}),
+        (401, "/api/v1/runs", {"auth": ("olga", "wrong")}),
+        (404, "/api/v1/runs/99", {"auth": olga}),
+        (422, "/api/v1/runs?limit=0", {"auth": olga}),
+        (500, "/api/v1/audit", {"auth": olga}),
+        *((401, "/api/v1/runs", {"auth": ("olga", "wrong")}) for _ in range(MOST - 1)),
+        (429, "/api/v1/runs", {"auth": ("olga", "wrong")}),
+    ):
+        answer = requests.get(guarded.url + path, timeout=60, **options)  # type: ignore[arg-type]
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), path
+        assert answer.json()["detail"], path
+        known = [
+            its for its in document["paths"] if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", its), path.split("?")[0])
+        ]
+        assert str(status) in document["paths"][known[0]]["get"]["responses"], (status, path)
+    refused = requests.post(f"{guarded.url}/api/v1/runs", auth=olga, timeout=60)
+    assert refused.status_code == 403
+    assert refused.json()["detail"].startswith("this did not come from a page")
 
 
 def test_a_login_leads_to_the_page_that_was_asked_for_and_a_logout_ends_it(guarded: GuardedSite) -> None:

@@ -509,6 +509,16 @@ def test_a_program_gets_all_of_a_release_however_long_it_takes(lab: Lab, monkeyp
     assert again["comparisons"][0]["runs"][1:] == direct["comparisons"][0]["runs"][1:]
 
 
+def test_many_runs_are_judged_in_a_process_with_the_same_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasepages, "AT_ONCE", 0)
+    monkeypatch.setattr(releasepages, "WORTH_A_PROCESS", BOARDS)
+    whole = lab.get(f"/api/v1/releases/{LAST}").json()["comparisons"][0]
+    assert [run["run"] for run in whole["runs"]] == NEWEST
+    assert lab.judged == [], "not in this process"
+    assert lab.page() == lab.direct(NEWEST)
+    assert lab.judged == []
+
+
 def test_however_many_programs_wait_for_a_release_other_pages_come(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
 
