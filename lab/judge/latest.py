@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Final, Self, TypeAlias
 
 from attrs import define, evolve, field, frozen
@@ -26,7 +30,7 @@ from lab.results.records import PUBLISHED
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, states
 from lab.results.snapshot import RunHead, StoreSnapshot, snapshot
-from lab.results.store import Store
+from lab.results.store import Store, open_store
 
 MEDIUM: Final = "medium"
 INIT: Final = "init"
@@ -130,6 +134,9 @@ def comparisons(
 
 
 BUDGET_S: Final = 1.0  # of a look: that of a large lab stays short, and the next one goes on
+WORTH_A_PROCESS: Final = 32  # series or runs; fewer are judged before a process has started
+_AT_ONCE: Final = 64  # series that the process judges between two looks
+_NICE: Final = 5
 _Key: TypeAlias = tuple[str, str, int, Item]  # kind, metric, version, parameters
 
 
@@ -199,10 +206,17 @@ class LatestJudge:
 
     Attributes:
         budget_s: of a look, after which no further series is judged. now_s: a monotonic clock.
+        in_process: many series are judged in a process, part by part from look to look: a thread would hold Python's
+            lock meanwhile.
     """
 
     budget_s: float = BUDGET_S
     now_s: Callable[[], float] = time.monotonic
+    in_process: bool = False
+    _process: ProcessPoolExecutor | None = field(default=None, init=False)
+    _part: tuple[dict[BoardSeries, PlaceState], Future[list[tuple[WorseNumber, ...]]]] | None = field(
+        default=None, init=False
+    )
     _revision: RunsRevision | None = field(default=None, init=False)
     _states: Mapping[BoardSeries, PlaceState] = field(factory=dict, init=False)
     _known: dict[BoardSeries, tuple[PlaceState, tuple[WorseNumber, ...]]] = field(factory=dict, init=False)
@@ -220,7 +234,7 @@ class LatestJudge:
                 self._states = {series: state for series, state in every.items() if series.kind != PUBLISHED}
                 self._known = {series: known for series, known in self._known.items() if series in self._states}
                 self._revision = revision
-            left = self._judge(found)
+            left = self._judge(found, store)
             stands = found.read(lambda session: standing(session, now))
             mutes = found.read(mutes_of)
         numbers: dict[str, dict[_Key, WorseNumber]] = {}
@@ -235,16 +249,53 @@ class LatestJudge:
             left,
         )
 
-    def _judge(self, found: StoreSnapshot) -> frozenset[str]:
+    def _judge(self, found: StoreSnapshot, store: Store) -> frozenset[str]:
         """Judge changed series, the last measured first; return boards left."""
+        if self._part is not None and self._part[1].done():
+            part, judged = self._part
+            self._part = None
+            self._known |= {
+                series: (state, numbers)
+                for (series, state), numbers in zip(part.items(), judged.result(), strict=True)
+                if series in self._states
+            }
         stale = [series for series, state in self._states.items() if self._known.get(series, (None, ()))[0] != state]
         stale.sort(key=lambda series: _seconds(self._states[series].finished_at), reverse=True)
+        if self._part is not None or (self.in_process and len(stale) >= WORTH_A_PROCESS):
+            if self._part is None:
+                self._submit(store, stale[:_AT_ONCE])
+            return frozenset(each.board for each in stale)
+        if self._process is not None:
+            self._process.shutdown(wait=False)
+            self._process = None
         ends_s = self.now_s() + self.budget_s
         for count, series in enumerate(stale):
             if count and self.now_s() >= ends_s:
                 return frozenset(each.board for each in stale[count:])
             self._known[series] = self._states[series], tuple(worse_numbers(found, series))
         return frozenset()
+
+    def _submit(self, store: Store, wanted: Sequence[BoardSeries]) -> None:
+        """Have the process judge these series."""
+        if self._process is None:  # started anew: a fork would take over the database's connections
+            self._process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_judging)
+        url = store.location.url.render_as_string(hide_password=False)
+        self._part = (
+            {series: self._states[series] for series in wanted},
+            self._process.submit(_worse_of, url, list(wanted)),
+        )
+
+
+def begin_judging() -> None:
+    """Leave Ctrl-C to the parent process, and the processors to what measures."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+
+
+def _worse_of(url: str, wanted: Sequence[BoardSeries]) -> list[tuple[WorseNumber, ...]]:
+    """The worse numbers of some series, in the process that judges."""
+    with open_store(url, create=False) as store, snapshot(store) as found:
+        return [tuple(worse_numbers(found, series)) for series in wanted]
 
 
 def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import multiprocessing
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from pydantic import StringConstraints
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.judge.baseline import COMPLETED
+from lab.judge.latest import WORTH_A_PROCESS, begin_judging
 from lab.report.view import ComparisonView
 from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
@@ -174,9 +173,7 @@ def _run(
 
 _NEWEST: Final = 8  # releases among which the one is looked for that is judged ahead
 AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
-WORTH_A_PROCESS: Final = 32  # runs; fewer are judged before a process has started
 _PART: Final = 16  # runs that the process judges at once; the site's end waits for them
-_NICE: Final = 5
 REPORT_S: Final = 30.0  # a failure is reported to requests within this time; later the work is tried again at once
 _CACHED: Final = 16  # pages whose wanted runs are cached
 _Work: TypeAlias = tuple[str, str | None]
@@ -329,7 +326,7 @@ class BackgroundJudge:
                     self._progress += 1
                 return
         # started anew: a fork would take over the database's connections
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin_process) as process:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_judging) as process:
             for start in range(0, len(left), _PART):
                 self._check()
                 part = left[start : start + _PART]
@@ -360,12 +357,6 @@ class BackgroundJudge:
             _log.info("no release is judged ahead: %s", error)
         except Exception:  # noqa: BLE001 - it is logged, and no page waits for it
             _log.exception("no release is judged ahead")
-
-
-def _begin_process() -> None:
-    """Leave Ctrl-C to the site, and the processors to what measures."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICE)
 
 
 def _judged(url: str | None, wanted: Sequence[WantedComparison]) -> list[ReleaseRun]:

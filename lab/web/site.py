@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ from lab.web.wall import Spark, Sparks
 
 KEPT_PAGES: Final = 64
 LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once in this time
+PATIENCE_S: Final = 5.0  # a look of so long ago is shown to nobody
 LOOK_SHARE: Final = 5.0  # times as long as a look takes: no more than a fifth of a core goes into looking
 
 
@@ -72,26 +74,34 @@ class Site:
     folder: Path | None = None
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _looking: threading.Lock = field(factory=threading.Lock, init=False)
+    _looker: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "looking"), init=False)
     _seen: Seen | None = field(default=None, init=False)
     _fresh_s: float = field(default=LOOK_S, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
     _ended: LatestEnded = field(factory=LatestEnded, init=False)
-    _judge: LatestJudge = field(factory=LatestJudge, init=False)
+    _judge: LatestJudge = field(factory=lambda: LatestJudge(in_process=True), init=False)
     _results: SharedStore = field(factory=SharedStore, init=False)
     _sparks: Sparks = field(factory=Sparks, init=False)
 
     def seen(self) -> Seen:
         """The lab and its consoles, at most a second old.
 
-        They are older where a look at a large lab takes a good part of that.
+        They are older where a look at a large lab takes a good part of that; after a change, or a while in which nobody
+        looked, the page waits for a new look.
 
         Raises:
             ConfigurationError: the farm.yaml is wrong.
         """
         last = self._seen
-        if not self._looking.acquire(blocking=last is None) and last is not None:
-            return last  # while somebody looks, nobody else waits for it
-        try:
+        if last is None or time.monotonic() - last.at_s >= max(PATIENCE_S, 2 * self._fresh_s):
+            return self._look()
+        if time.monotonic() - last.at_s >= self._fresh_s and not self._looking.locked():
+            self._looker.submit(self._look)  # no page waits for it
+        return last
+
+    def _look(self) -> Seen:
+        """A new look, unless another thread has just had one."""
+        with self._looking:
             if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
                 began_s = time.monotonic()
                 found = farm_status.look(
@@ -109,8 +119,6 @@ class Site:
                 ports = tuple(status.ports) if status else ()
                 self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports), sparks)
             return self._seen
-        finally:
-            self._looking.release()
 
     def refresh(self) -> None:
         """Drop the current look after a change: the next page waits for a new one."""

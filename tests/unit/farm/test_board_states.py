@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import running
 from lab.jobs.queue import JobQueue
-from lab.judge import summary
+from lab.judge import latest, summary
 from lab.judge.latest import LatestJudge
 from lab.judge.store import mute, review
 from lab.results import open_store
@@ -163,6 +164,21 @@ def test_the_dashboards_count_what_the_exporter_has(lab: ScriptedLab) -> None:
     counts = Counter(one["state"] for one, _ in exported["boardlab_board_state"])
     assert sum(counts[state] for state in asked.split("|")) == sum(state in PROBLEMS for state in STATES.values()) == 4
     assert all(one["board_type"] for one, _ in exported["boardlab_board_state"]), "the variables match no empty label"
+
+
+def test_a_process_judges_the_same_part_by_part(lab: ScriptedLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latest, "WORTH_A_PROCESS", 2)
+    monkeypatch.setattr(latest, "_AT_ONCE", 4)
+    judge, looks = LatestJudge(in_process=True), 0
+    with open_store(lab.db) as store:
+        wanted = LatestJudge(600.0).of(store, utc_now())
+        while (found := judge.of(store, utc_now())).left:
+            assert judge._part is not None
+            wait([judge._part[1]], timeout=120)
+            looks += 1
+    assert found == wanted
+    assert looks == -(-len(STATES) // 4)
+    assert judge._process is None, "it has ended"
 
 
 @pytest.mark.parametrize("decision", ["accepted", "rejected", "muted"])
