@@ -7,14 +7,12 @@ the state of the board.
 from __future__ import annotations
 
 import math
-import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-import requests
 from attrs import asdict, define, evolve, field
 
 from lab.benchmarks.boot import PowerEdge
@@ -45,13 +43,13 @@ from lab.run.attempts import (
     sample_record,
 )
 from lab.run.progress import Progress
+from lab.run.signals import Signal, signal
 
 KIND: Final = "measure"
 TEST: Final = "test"  # the parameter of attempts: the test's id
 MOMENT_RESOLUTION_S: Final = 1e-4  # as boot.time's
 _POLL_S: Final = 1.0  # between two looks at the console
 _PROBE_S: Final = 0.02  # between two tries of the network
-_TRY_S: Final = 0.25  # of one: a board that is not there drops what it gets
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
 
 
@@ -158,47 +156,62 @@ class Measure:
         version: int | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Record the time from power on to the first answer of the board's network, on this host's clock.
+        """Record the time from power on to the board's first signal beside its console, on this host's clock.
 
-        It tries until one comes, so it is called as soon as the board is switched on (`strategy.switch_on()`). The answer came
-        between the start of the last try that failed and the end of the first that did not.
+        As `answers` does, of one signal.
 
         Args:
-            name: of the metric, in seconds. address: "tcp://HOST:PORT", or a URL of http or https, whose status is below 400.
+            name: of the metric, in seconds. address: `lab.run.signals.FORMS`; of a URL the status has to be below 400.
+        """
+        self.answers({name: address}, timeout_s=timeout_s, definition=definition, version=version, params=params)
+
+    def answers(
+        self,
+        addresses: Mapping[str, str],
+        *,
+        timeout_s: float = 120.0,
+        definition: str | None = None,
+        version: int | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record the times from power on to several signals of one start.
+
+        It is called as soon as the board is switched on (`strategy.switch_on()`). An answer of the network came between the start of
+        the last try that failed and the end of the first that did not; the kernel stamps edges and frames.
+
+        Args:
+            addresses: metric, in seconds -> address, `lab.run.signals.FORMS`.
 
         Raises:
             ConfigurationError: a wrong address, another unit declared, or stamps of another host's clock.
-            BoardTransientError: nothing answered in time (`moment_missing`).
+            BoardTransientError: one did not come in time (`moment_missing`); the others are recorded.
         """
-        tries = probe(address)
         console, edge = self._board.console, self._edge()
         if getattr(console, "relation", None) is not None:
             raise ConfigurationError("measure.answer: the console is on another host, whose clock is not this one's")
-        since_ns, deadline_ns = edge.requested_ns, self._clock.now_ns() + round(timeout_s * NS_PER_S)
-        while True:
-            began_ns = self._clock.now_ns()
-            if tries():
-                break
-            since_ns = began_ns
-            if began_ns > deadline_ns:
-                raise BoardTransientError(
-                    f"{address} did not answer within {timeout_s:g} s: is the board's address right, and its service up? The last its "
-                    f"console said was {self._board.tail()!r}",
-                    failure="moment_missing",
-                )
-            console.poll(_PROBE_S)
-        came_ns = self._clock.now_ns()
-        end = Moment(name, came_ns, came_ns - since_ns, base_of(console), address)
-        self._timed(
-            name,
-            power_on(edge, self._first_byte(end)),
-            end,
-            edge,
-            f"the first answer of {address}",
-            definition,
-            version,
-            params,
-        )
+        deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
+        with ExitStack() as held:
+            waiting: dict[str, Signal] = {}
+            for name, address in addresses.items():
+                waiting[name] = signal(address, self._clock, edge.requested_ns)
+                held.callback(waiting[name].close)
+            while waiting:
+                for name, each in list(waiting.items()):
+                    if (came := each.poll()) is not None:
+                        del waiting[name]
+                        end = Moment(name, came.t_ns, came.uncertainty_ns, base_of(console), addresses[name])
+                        start, text = (
+                            power_on(edge, self._first_byte(end)),
+                            f"the first {_event(addresses[name])} of {addresses[name]}",
+                        )
+                        self._timed(name, start, end, edge, text, definition, version, params)
+                if waiting and self._clock.now_ns() > deadline_ns:
+                    raise BoardTransientError(
+                        f"{', '.join(addresses[name] for name in waiting)} did not come within {timeout_s:g} s: is the address right, and "
+                        f"does the board send it? The last its console said was {self._board.tail()!r}",
+                        failure="moment_missing",
+                    )
+                console.poll(_PROBE_S if waiting else 0)
 
     def _line(self, pattern: str, since: str, timeout_s: float) -> Moment:
         """Wait for a line of the console, behind the line `since`; they become moments of the cycle."""
@@ -345,34 +358,8 @@ class Measure:
         return start, self._window_start
 
 
-def probe(address: str) -> Callable[[], bool]:
-    """A try whether an address answers, within `_TRY_S`.
-
-    Raises:
-        ConfigurationError: the address is none.
-    """
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise ConfigurationError(f"measure.answer: {address!r}: {error}") from error
-    if not host or parts.scheme not in {"tcp", "http", "https"} or (parts.scheme == "tcp" and port is None):
-        raise ConfigurationError(f"measure.answer: {address!r}: tcp://HOST:PORT, or a URL of http or https")
-
-    def connects() -> bool:
-        try:
-            socket.create_connection((host, port or 0), _TRY_S).close()
-        except OSError:
-            return False
-        return True
-
-    def responds() -> bool:
-        try:
-            return requests.get(address, timeout=_TRY_S, stream=True).ok
-        except requests.RequestException:
-            return False
-
-    return connects if parts.scheme == "tcp" else responds
+def _event(address: str) -> str:
+    return {"gpio": "edge", "can": "frame"}.get(address.partition(":")[0], "answer")
 
 
 def _edge_of(board: Any) -> PowerEdge | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from support.simtarget import SimClock
 
 from lab.benchmarks.cycles import CycleAttempt
 from lab.errors import BoardTransientError, ConfigurationError
+from lab.host.clock import Clock
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.metrics.declared import Declarations
@@ -20,6 +21,7 @@ from lab.pytest_plugin.labgridboard import NoConsole
 from lab.run import measurerun
 from lab.run.measurerun import Measure, MeasureRun
 from lab.run.progress import Progress
+from lab.run.signals import NetworkAnswer, Signal
 
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda seed: f"seed{seed}")
@@ -34,6 +36,11 @@ def runs(lab: SimBench) -> MeasureRun:
     run = lab.store.begin_run("measure", "am62xx_sk", "sim-1", "1", plan=plan, provenance={})
     clock = SimClock(lab.lab)
     return MeasureRun(lab.store, run, lab.strategy, Progress(lambda _line: None, clock, 1), clock, Declarations())
+
+
+def network(answers: Callable[[], bool], _address: str, clock: Clock, since_ns: int) -> Signal:
+    """A network that answers as told."""
+    return NetworkAnswer(answers, clock, since_ns)
 
 
 @pytest.fixture
@@ -102,9 +109,9 @@ def test_the_first_answer_of_the_network_is_between_the_last_try_that_failed_and
 
     def answers() -> bool:
         lab.lab.run_for(3_000_000)  # a try takes its time
-        return lab.lab.now_ns >= edge.acknowledged_ns + opens_s * 1e9
+        return bool(lab.lab.now_ns >= edge.acknowledged_ns + opens_s * 1e9)
 
-    monkeypatch.setattr(measurerun, "probe", lambda _address: answers)
+    monkeypatch.setattr(measurerun, "signal", partial(network, answers))
     measure.answer("app.http", "http://192.168.7.2/")
     (answer,) = measure.samples
     assert abs(answer.value - opens_s) <= answer.uncertainty < 0.05
@@ -116,7 +123,7 @@ def test_a_board_that_answered_before_the_first_try_has_no_sure_number(
     lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.strategy.boot()
-    monkeypatch.setattr(measurerun, "probe", lambda _address: lambda: True)
+    monkeypatch.setattr(measurerun, "signal", partial(network, lambda: True))
     measure.answer("app.http", "tcp://192.168.7.2:80")
     (answer,) = measure.samples
     assert Flag.UNCERTAIN in answer.flags
@@ -127,21 +134,10 @@ def test_a_network_that_does_not_answer_is_the_boards_failure(
     lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.strategy.boot()
-    monkeypatch.setattr(measurerun, "probe", lambda _address: lambda: False)
-    with pytest.raises(BoardTransientError, match=r"tcp://192\.168\.7\.2:80 did not answer within 3 s") as caught:
+    monkeypatch.setattr(measurerun, "signal", partial(network, lambda: False))
+    with pytest.raises(BoardTransientError, match=r"tcp://192\.168\.7\.2:80 did not come within 3 s") as caught:
         measure.answer("app.http", "tcp://192.168.7.2:80", timeout_s=3.0)
     assert caught.value.failure == "moment_missing"
-
-
-def test_a_port_answers_when_something_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        assert measurerun.probe(f"tcp://127.0.0.1:{port}")()
-    assert not measurerun.probe(f"tcp://127.0.0.1:{port}")()
-    assert not measurerun.probe(f"http://127.0.0.1:{port}/")()
-    for wrong in ("192.168.7.2", "tcp://192.168.7.2", "ftp://x", "tcp://[", "http://"):
-        with pytest.raises(ConfigurationError, match=r"measure\.answer"):
-            measurerun.probe(wrong)
 
 
 def test_a_line_that_does_not_come_is_the_boards_failure(lab: SimBench, measure: Measure) -> None:

@@ -1,0 +1,312 @@
+"""Signals of a board other than its console: answers of its network, edges of its pins, frames on its CAN bus.
+
+Each has an instant on this host's CLOCK_MONOTONIC_RAW, with its ±. The kernel stamps edges (CLOCK_MONOTONIC, gpio-v2-line-event-read)
+and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours right before and right after the event.
+"""
+
+from __future__ import annotations
+
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+import requests
+from attrs import define, field, frozen
+
+from lab.errors import ConfigurationError, LabTransientError
+from lab.host.clock import NS_PER_S, SLEW_LIMIT, Clock
+
+FORMS: Final = "tcp://HOST:PORT, icmp://HOST, a URL of http or https, gpio://CHIP/LINE, can://CHANNEL/ID"
+_TRY_S: Final = 0.25  # of the network: a board that is not there drops what it gets
+_STAMP_NS: Final = (
+    100_000  # from an edge or a frame to the kernel's stamp: an interrupt of a host that is not overloaded
+)
+_WIDEST_NS: Final = 10_000_000  # of a relation of two clocks of this host
+_TRIES: Final = 3
+
+
+@frozen
+class Instant:
+    """An event between `t_ns` - `uncertainty_ns` and `t_ns` of CLOCK_MONOTONIC_RAW."""
+
+    t_ns: int
+    uncertainty_ns: int
+
+
+class Signal(Protocol):
+    """A signal that is waited for."""
+
+    def poll(self) -> Instant | None:
+        """Its first event; None: none yet.
+
+        Raises:
+            LabError: the equipment fails.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the equipment back."""
+        ...
+
+
+def signal(address: str, clock: Clock, since_ns: int) -> Signal:
+    """The signal at an address; it counts from now on.
+
+    Args:
+        since_ns: the board's power on, on `clock`.
+
+    Raises:
+        ConfigurationError: the address is none, or the library for it is not installed.
+        LabError: the equipment cannot be used.
+    """
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"{address!r}: {error}") from error
+    make = _KINDS.get(parts.scheme)
+    if make is None or not (parts.netloc or parts.scheme == "gpio") or (parts.scheme == "tcp" and port is None):
+        raise ConfigurationError(f"{address!r} is no signal: {FORMS}")
+    return make(parts, clock, since_ns)
+
+
+# --- The network ---
+
+
+@define
+class NetworkAnswer:
+    """An answer of the network: it came between the start of the last try without one and the end of the first with one."""
+
+    attempt: Callable[[], bool]
+    clock: Clock
+    since_ns: int
+
+    def poll(self) -> Instant | None:
+        began_ns = self.clock.now_ns()
+        if not self.attempt():
+            self.since_ns = began_ns
+            return None
+        came_ns = self.clock.now_ns()
+        return Instant(came_ns, came_ns - self.since_ns)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _tcp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
+    def connects() -> bool:
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 0), _TRY_S).close()
+        except OSError:
+            return False
+        return True
+
+    return NetworkAnswer(connects, clock, since_ns)
+
+
+def _http(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
+    def responds() -> bool:
+        try:
+            return requests.get(parts.geturl(), timeout=_TRY_S, stream=True).ok
+        except requests.RequestException:
+            return False
+
+    return NetworkAnswer(responds, clock, since_ns)
+
+
+def _icmp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
+    command = ["ping", "-n", "-q", "-c", "1", "-W", str(_TRY_S), parts.hostname or ""]
+
+    def echoes() -> bool:
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=4)
+        except FileNotFoundError as error:
+            raise ConfigurationError(f"{parts.geturl()} needs the program ping: apt install iputils-ping") from error
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode not in {0, 1}:  # iputils ping(8): 1, no answer; 2, another error
+            said = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+            if "unreachable" not in said.lower():
+                raise ConfigurationError(f"{parts.geturl()}: {said}")
+        return done.returncode == 0
+
+    return NetworkAnswer(echoes, clock, since_ns)
+
+
+# --- The kernel's stamps ---
+
+
+@frozen
+class _Reading:
+    """Another clock of this host less ours, at an instant of ours."""
+
+    at_ns: int
+    offset_ns: int
+    bound_ns: int
+
+
+@define
+class StampRelation:
+    """Converts stamps of another clock of this host, read before and after each."""
+
+    clock: Clock
+    other: Callable[[], int]
+    name: str
+    _before: _Reading = field(init=False)
+    _after: _Reading = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._before = self._after = self._read()
+
+    def look(self) -> None:
+        """Read both clocks, after a look that found no event or before one is converted."""
+        self._before, self._after = self._after, self._read()
+
+    def instant(self, t_ns: int) -> Instant:
+        """The instant of a stamp that came since the look before.
+
+        Raises:
+            LabTransientError: that clock was set meanwhile.
+        """
+        before, after = self._before, self._after
+        moved_ns = abs(after.offset_ns - before.offset_ns)
+        between_ns = after.at_ns - before.at_ns
+        bound_ns = moved_ns + before.bound_ns + after.bound_ns + round(SLEW_LIMIT * between_ns)
+        if bound_ns > _WIDEST_NS:
+            raise LabTransientError(
+                f"{self.name} went {moved_ns / 1e6:.1f} ms against CLOCK_MONOTONIC_RAW within {between_ns / 1e6:.0f} ms: it was set. "
+                "The event's stamp says nothing; measure it again",
+                failure="clock_unrelated",
+            )
+        middle_ns = t_ns - (before.offset_ns + after.offset_ns) // 2
+        return Instant(middle_ns + bound_ns, 2 * bound_ns + _STAMP_NS)
+
+    def _read(self) -> _Reading:
+        tries = []
+        for _ in range(_TRIES):
+            began_ns = self.clock.now_ns()
+            other_ns = self.other()
+            width_ns = self.clock.now_ns() - began_ns
+            tries.append((width_ns, began_ns, other_ns))
+        width_ns, began_ns, other_ns = min(tries)
+        middle_ns = began_ns + width_ns // 2
+        return _Reading(middle_ns, other_ns - middle_ns, width_ns // 2 + 1)
+
+
+def _library(name: str, extra: str, address: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{address} needs the Python package {name}: pip install 'boardlab[{extra}]'"
+        ) from error
+
+
+@define
+class _Edge:
+    """An edge of a GPIO line, by gpiod's line request."""
+
+    request: Any
+    relation: StampRelation
+
+    def poll(self) -> Instant | None:
+        try:
+            events = self.request.read_edge_events() if self.request.wait_edge_events(0) else []
+        except OSError as error:
+            raise LabTransientError(f"the GPIO chip is gone: {error}", failure="tester_broken") from error
+        self.relation.look()
+        return self.relation.instant(events[0].timestamp_ns) if events else None
+
+    def close(self) -> None:
+        self.request.release()
+
+
+def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
+    address, options = parts.geturl(), dict(parse_qsl(parts.query))
+    chip, _, line = parts.path.rpartition("/")
+    if parts.netloc:
+        chip, line = f"/dev/{parts.netloc}", parts.path.strip("/")
+    edge = options.pop("edge", "rising")
+    if not line or edge not in {"rising", "falling"} or options:
+        raise ConfigurationError(f"{address!r}: gpio://gpiochip0/17 or gpio://gpiochip0/17?edge=falling")
+    path = Path(chip)
+    try:
+        virtual = stat.S_ISSOCK(path.stat().st_mode)
+    except OSError as error:
+        raise ConfigurationError(f"{address}: {chip}: {error.strerror}; `gpiodetect` lists the chips") from error
+    if virtual:
+        from lab.virtual import pins as gpiod  # noqa: PLC0415 - a virtual board's
+    else:
+        gpiod = _library("gpiod", "gpio", address)
+    settings = gpiod.LineSettings(
+        direction=gpiod.line.Direction.INPUT,
+        edge_detection=gpiod.line.Edge.RISING if edge == "rising" else gpiod.line.Edge.FALLING,
+        event_clock=gpiod.line.Clock.MONOTONIC,
+    )
+    try:
+        request = gpiod.request_lines(
+            chip, consumer="boardlab", config={int(line) if line.isdecimal() else line: settings}
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{address}: {error}; is the line there and free (gpioinfo), and may this user open {chip}?"
+        ) from error
+    return _Edge(request, StampRelation(clock, time.monotonic_ns, "CLOCK_MONOTONIC"))
+
+
+@define
+class _Frame:
+    """A frame on a CAN bus, by python-can."""
+
+    bus: Any
+    wanted: int
+    relation: StampRelation
+
+    def poll(self) -> Instant | None:
+        found = None
+        try:
+            while found is None and (message := self.bus.recv(0)) is not None:
+                if message.arbitration_id == self.wanted and not message.is_error_frame:
+                    found = message
+        except Exception as error:
+            raise LabTransientError(f"the CAN bus fails: {error}", failure="tester_broken") from error
+        self.relation.look()
+        return self.relation.instant(round(found.timestamp * NS_PER_S)) if found is not None else None
+
+    def close(self) -> None:
+        self.bus.shutdown()
+
+
+def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
+    address = parts.geturl()
+    try:
+        wanted = int(parts.path.strip("/"), 16)
+    except ValueError as error:
+        raise ConfigurationError(f"{address!r}: can://can0/123, with the frame's id in hexadecimal digits") from error
+    can = _library("can", "can", address)
+    options: Mapping[str, Any] = {
+        "interface": "socketcan",
+        **{k: int(v) if v.isdecimal() else v for k, v in parse_qsl(parts.query)},
+    }
+    try:
+        bus = can.Bus(channel=parts.netloc, **options)
+    except Exception as error:
+        raise ConfigurationError(f"{address}: {error}; is the bus up (ip link show {parts.netloc})?") from error
+    return _Frame(bus, wanted, StampRelation(clock, time.time_ns, "CLOCK_REALTIME"))
+
+
+_KINDS: Final[Mapping[str, Callable[[SplitResult, Clock, int], Signal]]] = {
+    "tcp": _tcp,
+    "http": _http,
+    "https": _http,
+    "icmp": _icmp,
+    "gpio": _gpio,
+    "can": _can,
+}

@@ -1,0 +1,210 @@
+"""Signals beside the console: their instants on the clock of its stamps."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gpiod
+import pytest
+from attrs import define, field
+from support.atlength import either
+from support.console_bench import ConsoleBench, read_bytes
+from support.instants import InstantBoard, instant_board
+
+from lab.boards import MomentPattern
+from lab.console.model import Moment
+from lab.console.moments import find_moments
+from lab.errors import ConfigurationError, LabTransientError
+from lab.host.clock import MonotonicRaw
+from lab.run.signals import Instant, StampRelation, signal
+from lab.virtual import pins
+
+CLOCK = MonotonicRaw()
+ROUNDS = either(10, 1000)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[ConsoleBench]:
+    found = ConsoleBench(tmp_path)
+    yield found
+    found.close()
+
+
+def test_pin_frame_network_and_console_agree_on_an_instant_within_their_bounds(
+    bench: ConsoleBench, tmp_path: Path
+) -> None:
+    adapter = bench.adapter()
+    client, info = bench.opened(adapter)
+    text = b"\r\nmyapp: ready"
+    pattern = [MomentPattern("app.line", "myapp: ready")]
+    widths: dict[str, list[int]] = {}
+    for number in range(ROUNDS):
+        (folder := tmp_path / f"b{number}").mkdir()
+        with instant_board(folder, adapter.board) as board:
+            found, spread_ns = instants(board, text), board.spread_ns
+        chunks = read_bytes(client, len(text))
+        (line,) = find_moments(chunks, pattern, info.meta.timing)
+        assert isinstance(line, Moment)
+        found["app.line"] = Instant(line.t_ns, line.uncertainty_ns)
+        earliest = {name: each.t_ns - each.uncertainty_ns for name, each in found.items()}
+        latest = {name: each.t_ns for name, each in found.items()}
+        assert max(earliest.values()) <= min(latest.values()) + spread_ns, (number, earliest, latest, spread_ns)
+        widths.setdefault("spread", []).append(spread_ns)
+        for name, each in found.items():
+            widths.setdefault(name, []).append(each.uncertainty_ns)
+    client.close()
+    assert sorted(widths["app.pin"])[ROUNDS // 2] < 10_000_000, "a bound that proves nothing agrees with everything"
+
+
+def instants(board: InstantBoard, text: bytes) -> dict[str, Instant]:
+    """The instants of all signals of one firing."""
+    since_ns = CLOCK.now_ns()
+    waiting = {name: signal(address, CLOCK, since_ns) for name, address in board.addresses.items()}
+    opened = list(waiting.values())
+    board.wait()
+    firing = threading.Timer(0.02, board.fire, [text])
+    firing.start()
+    found: dict[str, Instant] = {}
+    ends = time.monotonic() + 30
+    while waiting:
+        assert time.monotonic() < ends, f"{', '.join(waiting)} did not come"
+        time.sleep(0.001)  # the board is a thread of this process
+        for name, each in list(waiting.items()):
+            came = each.poll()
+            if came is not None:
+                found[name] = came
+                del waiting[name]
+    firing.join()
+    for each in opened:
+        each.close()
+    return found
+
+
+@define
+class Steps:
+    """A clock that shows given readings, the last one for ever."""
+
+    readings: list[int]
+    name: str = field(default="test")
+
+    def now_ns(self) -> int:
+        return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
+
+
+def test_a_stamp_is_converted_with_all_that_the_clocks_moved_meanwhile() -> None:
+    other = iter([1_000_000_000] * 3 + [1_000_150_000] * 3)
+    ours = Steps([0, 0] * 3 + [100_000, 100_000] * 3)
+    relation = StampRelation(ours, lambda: next(other), "CLOCK_OTHER")
+    relation.look()
+    found = relation.instant(1_000_075_000)
+    assert found.t_ns - found.uncertainty_ns <= 50_000 <= found.t_ns, "at half of either clock's way"
+    assert found.uncertainty_ns >= 2 * 50_000, "the other went 50 us faster"
+
+
+def test_a_stamp_of_a_clock_that_was_set_is_refused() -> None:
+    other = iter([0] * 3 + [3_600_000_000_000] * 3)
+    relation = StampRelation(Steps([0]), lambda: next(other), "CLOCK_REALTIME")
+    relation.look()
+    with pytest.raises(LabTransientError, match=r"CLOCK_REALTIME went 3600000\.0 ms against") as caught:
+        relation.instant(5)
+    assert caught.value.failure == "clock_unrelated"
+
+
+def test_a_port_answers_when_something_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert signal(f"tcp://127.0.0.1:{port}", CLOCK, CLOCK.now_ns()).poll() is not None
+    assert signal(f"tcp://127.0.0.1:{port}", CLOCK, 0).poll() is None
+    assert signal(f"http://127.0.0.1:{port}/", CLOCK, 0).poll() is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "answers"), [(0, "", True), (1, "", False), (2, "Network is unreachable", False)]
+)
+def test_an_echo_is_pings_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: str, answers: bool
+) -> None:
+    (ping := tmp_path / "ping").write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/asked\necho "{said}" >&2\nexit {status}\n'
+    )
+    ping.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert (signal("icmp://192.168.7.2", CLOCK, 0).poll() is not None) == answers
+    assert (tmp_path / "asked").read_text().split()[-1] == "192.168.7.2"
+
+
+def test_ping_that_cannot_work_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (ping := tmp_path / "ping").write_text("#!/bin/sh\necho ping: nohost: Name or service not known >&2\nexit 2\n")
+    ping.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ConfigurationError, match="icmp://nohost: ping: nohost: Name or service not known"):
+        signal("icmp://nohost", CLOCK, 0).poll()
+    ping.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="needs the program ping: apt install iputils-ping"):
+        signal("icmp://nohost", CLOCK, 0).poll()
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("192.168.7.2", "is no signal: tcp://HOST:PORT, icmp"),
+        ("tcp://192.168.7.2", "is no signal"),
+        ("ftp://x", "is no signal"),
+        ("tcp://[", "Invalid IPv6"),
+        ("http://", "is no signal"),
+        ("gpio://gpiochip99/4", "/dev/gpiochip99: No such file or directory; `gpiodetect` lists"),
+        ("gpio://gpiochip0/4?edge=both", "gpio://gpiochip0/17"),
+        ("gpio://gpiochip0", "gpio://gpiochip0/17"),
+        ("gpio:///dev/null/4", "is the line there and free"),
+        ("can://can0/xyz", "with the frame's id in hexadecimal digits"),
+        ("can://nocan7/123", "is the bus up .ip link show nocan7"),
+    ],
+)
+def test_a_wrong_address_is_told_with_its_remedy(address: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        signal(address, CLOCK, 0)
+
+
+def test_a_library_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys  # noqa: PLC0415 - of this test
+
+    monkeypatch.setitem(sys.modules, "can", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'boardlab\[can\]'"):
+        signal("can://can0/123", CLOCK, 0)
+
+
+def test_the_stand_in_has_the_names_of_gpiod() -> None:
+    real = gpiod.LineSettings(
+        direction=gpiod.line.Direction.INPUT,
+        edge_detection=gpiod.line.Edge.FALLING,
+        event_clock=gpiod.line.Clock.MONOTONIC,
+    )
+    played = pins.LineSettings(
+        direction=pins.line.Direction.INPUT,
+        edge_detection=pins.line.Edge.FALLING,
+        event_clock=pins.line.Clock.MONOTONIC,
+    )
+    assert (real.edge_detection.name, played.edge_detection.name) == ("FALLING", "FALLING")
+    for name in ("wait_edge_events", "read_edge_events", "release"):
+        assert hasattr(gpiod.LineRequest, name)
+        assert hasattr(pins.LineRequest, name)
+    assert {"line_offset", "timestamp_ns"} <= gpiod.EdgeEvent.__dataclass_fields__.keys()
+
+
+def test_a_bench_that_ends_is_the_labs_failure(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    with instant_board(tmp_path, write) as board:
+        pin = signal(board.addresses["app.pin"], CLOCK, 0)
+        assert pin.poll() is None
+        while not board._pins:
+            time.sleep(0.001)
+    with pytest.raises(LabTransientError, match="the GPIO chip is gone"):
+        pin.poll()
+    os.close(read)
+    os.close(write)
