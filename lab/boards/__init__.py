@@ -15,7 +15,7 @@ from lab.boards.hardware import (
     Rail,
     WakeSource,
 )
-from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPattern, Sign, quiet_flow, way_of
+from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPattern, OwnMoment, Sign, quiet_flow, way_of
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
 from lab.boards.registry import Pattern, load, load_file, names, patterns, shipped
 from lab.boards.release import Published, PublishedRange, SdkRelease, TransferRates
@@ -36,6 +36,7 @@ __all__ = [
     "Medium",
     "MediumEvidence",
     "MomentPattern",
+    "OwnMoment",
     "Pattern",
     "Prompts",
     "Published",

@@ -92,6 +92,23 @@ class MomentPattern:
 
 
 @frozen
+class OwnMoment:
+    """A line of a user's own that each boot is timed to; it may come behind the prompt.
+
+    Attributes:
+        name: of its metric, in seconds, e.g. "app.ready".
+        pattern: regular expression within one line.
+        since: the moment of the board type that the time counts from; empty: power on.
+        timeout_s: how long it is waited for behind the prompt.
+    """
+
+    name: str = field(validator=validators.matches_re(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+"))
+    pattern: str = field(validator=check_regex)
+    since: str = field(default="", validator=validators.instance_of(str))
+    timeout_s: float = field(default=60.0, validator=[validators.instance_of((int, float)), validators.gt(0)])
+
+
+@frozen
 class Flow:
     """A way to boot other than the usual, e.g. falcon mode.
 

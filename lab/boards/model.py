@@ -5,7 +5,17 @@ from __future__ import annotations
 from attrs import Factory, evolve, field, fields, frozen, validators
 
 from lab.boards.hardware import FEATURES, SLEEP_MODES, Benchmarks, Identity, Link, LowPowerModes, Rail
-from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex, way_of
+from lab.boards.markers import (
+    NORMAL,
+    Flow,
+    MediumEvidence,
+    MomentPattern,
+    OwnMoment,
+    Sign,
+    check_moments,
+    check_regex,
+    way_of,
+)
 from lab.boards.release import SdkRelease
 
 # Keys with a reference in the table `references`: facts about the board, and patterns.
@@ -125,6 +135,7 @@ class BoardType:
         benchmarks: settings of its published numbers.
         sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES. low_power: sleep and wake-up.
         releases: by name, e.g. "11.01", oldest first.
+        own_moments: further lines that each boot is timed to, e.g. of its application.
     """
 
     name: str
@@ -154,6 +165,7 @@ class BoardType:
     sleep: list[str] = Factory(list)
     low_power: LowPowerModes = Factory(LowPowerModes)
     releases: dict[str, SdkRelease] = Factory(dict)
+    own_moments: list[OwnMoment] = Factory(list)
 
     def __attrs_post_init__(self) -> None:
         for name, medium in self.media.items():

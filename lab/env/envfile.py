@@ -113,7 +113,7 @@ def refusals(path: Path) -> Iterator[str]:
     classes = _classes(path, data)
     for role, target in _targets(path, data):
         place = f"targets.{role}.options"
-        yield from _misspelt(path, place, target.get("options"), {lab_site.OPTION, *BOARD_OPTIONS})
+        yield from _misspelt(path, place, target.get("options"), {lab_site.OPTION, "moments", *BOARD_OPTIONS})
         drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), classes))
         yield from (
             f"{path}: {found}" for found in envwiring.unfit([each for each in drivers if not isinstance(each, str)])

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from lab import tomlfile
 from lab.errors import ConfigurationError
@@ -22,6 +22,7 @@ from lab.metrics.model import Sample as MetricSample
 from lab.metrics.uncertainty import NORMAL_95
 
 FILE: Final = "metrics.toml"
+MOMENT_RESOLUTION_S: Final = 1e-4  # of a line of the console, as boot.time's
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
 _NAMED: Final = "lower-case words with a dot between them, e.g. camera.first_frame"
 _WANTED: Final = {
@@ -176,7 +177,7 @@ def _room(limit: Limit, value: float) -> float:
 
 @frozen
 class _Entry:
-    """A `[[metric]]` of metrics.toml."""
+    """A `[[metric]]` of metrics.toml; with a `pattern` it is a moment that each boot is timed to."""
 
     name: str
     unit: str | None = None
@@ -186,6 +187,16 @@ class _Entry:
     version: int | None = None
     source: str = ""
     limit: tuple[Limit, ...] = ()
+    pattern: str | None = None
+    since: str | None = None
+    timeout_s: float | None = None
+
+    @property
+    def moment(self) -> dict[str, Any]:
+        """The keys of its moment; {}: it is none."""
+        given = {"pattern": self.pattern, "since": self.since, "timeout_s": self.timeout_s}
+        found = {key: value for key, value in given.items() if value is not None}
+        return {"name": self.name, **found} if found else {}
 
 
 @frozen
@@ -199,11 +210,13 @@ class Declarations:
 
     Attributes:
         path: of the file; None: there is none, and tests declare by their first call.
+        moments: keys of the boot's own moments (`lab.run.ownmoments`), by metric.
     """
 
     path: Path | None = None
     metrics: dict[str, Metric] = field(factory=dict)
     limits: dict[str, tuple[Limit, ...]] = field(factory=dict)
+    moments: dict[str, dict[str, Any]] = field(factory=dict)
 
     def metric(
         self,
@@ -274,19 +287,42 @@ def load(path: Path) -> Declarations:
         ConfigurationError: the file is wrong; the message names the metric and the key.
     """
     found = Declarations(path)
-    for entry in tomlfile.structure(tomlfile.read(path), _File, path).metric:
+    for given in tomlfile.structure(tomlfile.read(path), _File, path).metric:
+        shipped = catalogue.find(given.name)
+        is_moment = bool(given.moment) and shipped is None
+        entry = _timed(given) if is_moment else given
         where = f"{path}: metric {entry.name!r}"
         if entry.name in found.limits:
             raise ConfigurationError(f"{where} stands twice; join them")
         found.limits[entry.name] = entry.limit
-        shipped = catalogue.find(entry.name)
+        if is_moment:
+            found.moments[entry.name] = entry.moment
         if shipped is None:
             found.metrics[entry.name] = _own(entry, where)
-        elif any(value not in {None, ""} for value in (entry.unit, entry.better, entry.resolution, entry.definition)):
+        elif any(
+            value not in {None, ""}
+            for value in (entry.unit, entry.better, entry.resolution, entry.definition, *entry.moment)
+        ):
             raise ConfigurationError(
                 f"{where} is boardlab's own ({shipped.definition}): only limits may be given to it; call yours otherwise"
             )
     return found
+
+
+def _timed(entry: _Entry) -> _Entry:
+    """A moment's entry with what is known of a time."""
+    return evolve(
+        entry,
+        unit=entry.unit or "s",
+        better=entry.better or "lower",
+        resolution=MOMENT_RESOLUTION_S if entry.resolution is None else entry.resolution,
+        definition=entry.definition or moment_definition(entry.pattern or "", entry.since or ""),
+    )
+
+
+def moment_definition(pattern: str, since: str = "") -> str:
+    """The definition of the time to a line of the console."""
+    return f"From {since or 'power on'} to the arrival of the last byte of {pattern!r}."
 
 
 def _own(entry: _Entry, where: str) -> Metric:

@@ -47,6 +47,7 @@ from lab.run import options
 from lab.run.bootrun import BootRun
 from lab.run.measurerun import KIND as MEASURE
 from lab.run.options import MAX_CYCLES
+from lab.run.ownmoments import OPTION, own_moments
 from lab.run.progress import Progress
 from lab.terminal import plain_text
 
@@ -288,6 +289,14 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
         plan["init"] = config.option.lab_init
     run = open_run(config, strategy, "boot", plan)
     progress = Progress(writer(config), clock, total=0)
+    own = own_moments(
+        strategy.type,
+        config.stash[LABGRID_ENV_KEY].config.get_target_option("main", OPTION, None),
+        declarations(config),
+        f"{config.option.lg_env}: targets.main.options.{OPTION}",
+    )
+    for _, metric in own.moments:
+        store.check_definition(metric)
     boot_run = BootRun(
         store,
         run,
@@ -298,6 +307,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
         config.option.lab_retries,
         before_cycle(config, run.id),
         declarations(config).limits,
+        own,
     )
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)

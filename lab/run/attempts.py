@@ -26,7 +26,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
 from lab.host.process import CpuTimes, cpu_times
-from lab.metrics import Flag
+from lab.metrics import Flag, catalogue
 from lab.metrics.declared import Limits
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, LIMITS, OK
@@ -168,6 +168,13 @@ def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
     start, end = sample.log_start or 0, sample.log_end or 0
     flags = frozenset(str(flag) for flag in sample.flags)
     return evolve(sample, flags=flags, log_start=max(0, start - base), log_end=end - base)
+
+
+def uncounted(sample: SampleRecord) -> dict[str, object]:
+    """A number that a failed attempt measured, for its details."""
+    metric = sample.declared or catalogue.find(sample.metric)
+    unit = metric.unit if metric else ""
+    return {"metric": sample.metric, "value": sample.value, "unit": unit, "params": dict(sample.params)}
 
 
 def recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:

@@ -15,7 +15,7 @@ from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.benchmarks.versions import VERSION_LINES
 from lab.boards import NORMAL
 from lab.console.holders import fairly
-from lab.console.model import Event, LineTiming
+from lab.console.model import Event, LineTiming, Moment
 from lab.console.moments import missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
@@ -25,6 +25,7 @@ from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.metrics.declared import Limits
 from lab.results import Run, Store
+from lab.results.records import MEASURED
 from lab.run.attempts import (
     AttemptRecorder,
     AttemptResult,
@@ -36,8 +37,10 @@ from lab.run.attempts import (
     recording,
     sample_record,
     stored_metrics,
+    uncounted,
 )
 from lab.run.board import Board, cross_check
+from lab.run.ownmoments import Awaited, OwnMoments
 from lab.run.progress import Progress
 
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
@@ -53,6 +56,7 @@ class Boot:
     identity: BoardIdentity | None
     checked: Mapping[str, Any]
     silence: PowerOnSilence | None
+    own: tuple[Moment, ...] = ()
 
 
 @frozen
@@ -88,7 +92,7 @@ class BootRun:
     Attributes:
         run: from the store; `run.plan` has `cycles` and `media`, and perhaps the kernel's `init`.
         retries: further attempts a cycle after a transient failure.
-        before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab.
+        before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab. own: the user's moments.
     """
 
     store: Store
@@ -100,6 +104,10 @@ class BootRun:
     retries: int
     before_cycle: Callable[[], None] = nothing_before_cycle
     limits: Limits = field(factory=dict)
+    own: OwnMoments = field(factory=OwnMoments)
+    _uncounted: list[dict[str, object]] = field(
+        factory=list, init=False
+    )  # numbers of an attempt that failed behind its prompt
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _before: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium, of the board's runs before
@@ -134,6 +142,7 @@ class BootRun:
 
         def one(_cycle: int, _number: int) -> Boot:
             recorder.start()
+            self._uncounted = []
             self.board.console.capture = []
             with fairly(self.board.console):
                 return boot()
@@ -148,6 +157,7 @@ class BootRun:
             try:
                 identity = self._identified(watch, medium)
                 facts = self._cross_check(watch)
+                own = Awaited() if watch.init else self.own.wait(self.board, watch, self.clock)
             finally:
                 whole, console.capture = console.capture, events
             check_clocks(console, watch.power.requested_ns)
@@ -164,7 +174,10 @@ class BootRun:
                 console.capture = whole  # the board's answer is the evidence
                 raise
             samples = [evolve(each, flags=each.flags | unsure) for each in samples]
-            return Boot(watch, samples, clocks, identity, agreed, silence)
+            if own:
+                console.capture = whole  # what is behind the prompt is the evidence
+            samples += self._timed(own, watch, samples)
+            return Boot(watch, samples, clocks, identity, agreed, silence, tuple(own.moments.values()))
 
         def record(attempt: CycleAttempt[Boot]) -> None:
             recorder.record(attempt, self._evidence(medium, attempt.result))
@@ -214,6 +227,17 @@ class BootRun:
             self._logs_in = error.failure != "login_failed"
             self.progress.write(f"the board is not asked about its boot: {error}")
             return None
+
+    def _timed(self, own: Awaited, watch: BootWatch, samples: Sequence[SampleRecord]) -> list[SampleRecord]:
+        """The times to the user's moments of a good boot.
+
+        Raises:
+            BoardTransientError: one did not come; the boot's numbers are kept with the attempt.
+        """
+        if own.error is not None:
+            self._uncounted = [uncounted(each) for each in samples if each.metric != BOOT_STAGE.name]
+            raise own.error
+        return self.own.samples(own.moments, watch, samples[0].params, samples[0].flags)
 
     def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
         """Compare the boot's silence after power on with other boots'; None: it has no moment."""
@@ -311,9 +335,13 @@ class BootRun:
         return AttemptResult(
             params={"medium": medium},
             artifacts=recording(self.store, console),
-            details={**_details(boot, console.info), **clocks_document(console)},
+            details={
+                **_details(boot, console.info),
+                **clocks_document(console),
+                **({MEASURED: self._uncounted} if self._uncounted else {}),
+            },
             samples=tuple(sample_record(s, base) for s in boot.samples) if boot else (),
-            moments=tuple(moment_record(m, base) for m in boot.watch.moments) if boot else (),
+            moments=tuple(moment_record(m, base) for m in (*boot.watch.moments, *boot.own)) if boot else (),
         )
 
 

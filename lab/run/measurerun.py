@@ -25,7 +25,7 @@ from lab.console.moments import find_moments
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Sample, SampleRecord
-from lab.metrics.declared import Declarations
+from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations
 from lab.metrics.model import sample_of
 from lab.metrics.uncertainty import of_interval
 from lab.results import ArtifactRef, Run, Store
@@ -41,13 +41,13 @@ from lab.run.attempts import (
     port_flags,
     recording,
     sample_record,
+    uncounted,
 )
 from lab.run.progress import Progress
 from lab.run.signals import Signal, signal
 
 KIND: Final = "measure"
 TEST: Final = "test"  # the parameter of attempts: the test's id
-MOMENT_RESOLUTION_S: Final = 1e-4  # as boot.time's
 _POLL_S: Final = 1.0  # between two looks at the console
 _PROBE_S: Final = 0.02  # between two tries of the network
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
@@ -459,7 +459,7 @@ class MeasureRun:
         console = self.board.console
         flags = self._flags()
         samples = tuple(_in_log(sample, base_of(console), flags) for sample in measure.samples)
-        measured: Sequence[Mapping[str, object]] = [] if ok else [_document(sample) for sample in samples]
+        measured: Sequence[Mapping[str, object]] = [] if ok else [uncounted(sample) for sample in samples]
         return AttemptResult(
             params={TEST: test},
             artifacts=(*recording(self.store, console), *self._files(measure)),
@@ -490,11 +490,6 @@ def _in_log(sample: SampleRecord, base: int, flags: frozenset[Flag]) -> SampleRe
     if sample.log_end is None or sample.log_end < base:
         return evolve(flagged, log_start=None, log_end=None)
     return sample_record(flagged, base)
-
-
-def _document(sample: SampleRecord) -> dict[str, object]:
-    unit = sample.declared.unit if sample.declared else ""
-    return {"metric": sample.metric, "value": sample.value, "unit": unit, "params": dict(sample.params)}
 
 
 def pending(store: Store, run_id: int | None, test: str, cycles: int) -> list[int]:

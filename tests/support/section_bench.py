@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import define, frozen
-from lab.benchmarks.site import LabSite
 
+from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Section
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.pytest_plugin.sections import LabgridHost
