@@ -274,7 +274,9 @@ class BoardStrategy(Strategy):
         )
 
     @step()
-    def boot(self, init: str = "") -> BootWatch:
+    def boot(
+        self, init: str = "", *, arguments: str = "", at_uboot: Callable[[Prompt], None] | None = None
+    ) -> BootWatch:
         """Power-cycle and boot from `medium` to the login prompt.
 
         The console is not touched on the way. The status is `unknown` afterwards, without a login;
@@ -282,6 +284,7 @@ class BoardStrategy(Strategy):
 
         Args:
             init: the kernel's init in place of the default, e.g. "/bin/sh"; it is set at U-Boot's prompt.
+            arguments: more of the kernel's command line, set there, too. at_uboot: asks U-Boot before that.
 
         Returns:
             the finished boot; the console's `capture` holds its bytes from before power on.
@@ -292,9 +295,9 @@ class BoardStrategy(Strategy):
         """
         self.status = Status.unknown
         self.off()
-        if init:
+        if init or arguments:
             edge = self.switch_on()
-            self._set_init(init)
+            self._set_arguments(init, arguments, at_uboot)
         else:
             with rails_at_power_on(self) as risen:
                 edge = self.edge = risen(self.switch_on())
@@ -305,8 +308,8 @@ class BoardStrategy(Strategy):
         check_expected(self)
         return watch
 
-    def _set_init(self, init: str) -> None:
-        """Set the kernel's init at U-Boot's prompt after power on, and boot."""
+    def _set_arguments(self, init: str, arguments: str, at_uboot: Callable[[Prompt], None] | None) -> None:
+        """Set the kernel's init or arguments at U-Boot's prompt after power on, and boot."""
         variable, given, value = self.type.init.partition("=")
         if not given:
             raise ConfigurationError(
@@ -314,7 +317,12 @@ class BoardStrategy(Strategy):
                 "lab/boards/types, e.g. init = 'optargs=init={init}'"
             )
         uboot = self.interrupt()
-        Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
+        prompt = Prompt(uboot, UBOOT)
+        if at_uboot is not None:
+            at_uboot(prompt)
+        words = value.format(init=init) if init else f"${{{variable}}}"
+        quote = "'" if init else '"'
+        prompt.run_check(f"setenv {variable} {quote}{words} {arguments}".rstrip() + quote)
         guarded_calls.deactivate(uboot, UBOOT)
         self.console.sendline("boot")
 

@@ -41,10 +41,11 @@ from lab.pytest_plugin.runs import (
     writer,
 )
 from lab.pytest_plugin.session_rules import ending, measures, refuse
-from lab.results import open_store
+from lab.results import Run, open_store
 from lab.results.records import LAST_ID
-from lab.run import options
+from lab.run import diagnosisrun, options
 from lab.run.bootrun import BootRun
+from lab.run.diagnosisrun import DiagnosisRun
 from lab.run.measurerun import KIND as MEASURE
 from lab.run.options import MAX_CYCLES
 from lab.run.ownmoments import OPTION, own_moments
@@ -277,6 +278,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     measurer = config.stash.get(RUN_KEY, None)
     if measurer is not None:
         summarise_run(terminalreporter, config, "boot time", measurer.run.id)
+        if measurer.diagnosis is not None:
+            terminalreporter.write_line(f"where it goes: lab results where {measurer.run.id}")
 
 
 def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
@@ -310,7 +313,28 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
         own,
     )
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
-    return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)
+    return CycleMeasurer(
+        store,
+        run,
+        cycle_run=boot_run,
+        items="media",
+        board=strategy.type.title,
+        diagnosis=_diagnosis(config, strategy, run),
+    )
+
+
+def _diagnosis(config: pytest.Config, strategy: Any, run: Run) -> DiagnosisRun | None:
+    """The diagnostic boots of a run; None: not asked for."""
+    if not config.option.lab_where:
+        return None
+    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+    its = diagnosisrun.begin(store, run)
+    progress = Progress(writer(config), clock, total=0)
+    found = DiagnosisRun(
+        store, its, strategy, progress, clock, time.sleep, config.option.lab_retries, before_cycle(config, run.id)
+    )
+    progress.total = sum(len(found.pending(medium)) for medium in its.plan["media"])
+    return found
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:

@@ -21,6 +21,7 @@ from lab.pytest_plugin.runs import record_samples, writer
 from lab.pytest_plugin.session_rules import exit_code
 from lab.results import Run, Store
 from lab.results.records import RunStatus
+from lab.run.diagnosisrun import DiagnosisRun
 from lab.terminal import plain_text
 
 
@@ -160,11 +161,13 @@ class CycleMeasurer(Measurer):
     Attributes:
         items: their key in the run's plan: "media" or "modes".
         board: its type in words.
+        diagnosis: further boots of each item, which explain its numbers; None: not asked for.
     """
 
     cycle_run: CycleRun
     items: str
     board: str
+    diagnosis: DiagnosisRun | None = None
 
     @property
     def title(self) -> str:
@@ -174,6 +177,16 @@ class CycleMeasurer(Measurer):
         """Measure an item's pending cycles; a failure fails the test."""
         with self.failing():
             self.cycle_run.measure(item)
+        if self.diagnosis is not None:
+            try:
+                self.diagnosis.measure(item)
+            except BoardlabError as error:  # the numbers are there, and do not depend on it
+                self.diagnosis.progress.write(f"{item}: its boot time is not explained: {error}")
+
+    def finish(self) -> RunStatus:
+        if self.diagnosis is not None:
+            self.diagnosis.finish()
+        return super().finish()
 
     def pending(self, item: str) -> list[int]:
         """Cycles without a sample."""

@@ -107,8 +107,8 @@ class Board(Protocol):
         """Switch off and verify it."""
         ...
 
-    def boot(self, init: str = "") -> BootWatch:
-        """Power-cycle and boot to the login prompt."""
+    def boot(self, init: str = "", *, arguments: str = "", at_uboot: Callable[[Any], None] | None = None) -> BootWatch:
+        """Power-cycle and boot to the login prompt, with more arguments of the kernel."""
         ...
 
     def switch_on(self, boot_mode: int | None = None) -> object:

@@ -21,6 +21,8 @@ Form: TypeAlias = Literal["flag", "number", "word", "names"]
 BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
 JUDGE: Final = "judge"
 PROVISION: Final = "provision"
+WHERE: Final = "where"
+DIAGNOSTIC_BOOTS: Final = 3  # of a medium
 CONFIRMS: Final = "confirms"  # of a job: the run that it measures again
 MAX_CYCLES: Final = 100_000  # a year of boots
 MAX_SLEEP_S: Final = 24 * 3600
@@ -122,6 +124,12 @@ TABLE: Final = (
         pattern=r"/[\w./+-]+",
         wanted="the path of a program on the board, e.g. /bin/sh",
         plan="init",
+    ),
+    RunOption(
+        WHERE,
+        (BOOT,),
+        "flag",
+        f"then find where the boot time goes, by {DIAGNOSTIC_BOOTS} further boots of each medium outside the numbers",
     ),
     RunOption(
         "mode",

@@ -58,6 +58,14 @@ class Hooks(Protocol):
         """Durations of this start's stages."""
         ...
 
+    def initcall_ns(self, name: str) -> int:
+        """Time by which an initcall of the kernel takes longer."""
+        ...
+
+    def unit_ns(self, name: str) -> int:
+        """The same of a unit of systemd."""
+        ...
+
     def root(self, medium: str, computer: Computer) -> str:
         """The medium whose root file system the kernel mounts."""
         ...

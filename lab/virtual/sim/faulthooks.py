@@ -119,6 +119,14 @@ class FaultHooks:
         """Durations of this start's stages."""
         return drawn
 
+    def initcall_ns(self, name: str) -> int:
+        """Time by which an initcall of the kernel takes longer; `durations` has it, too."""
+        return 0
+
+    def unit_ns(self, name: str) -> int:
+        """The same of a unit of systemd."""
+        return 0
+
     def root(self, medium: str, computer: Computer) -> str:
         """The medium whose root file system the kernel mounts."""
         return medium

@@ -38,6 +38,7 @@ class SimSetup:
         bl31_silent: TF-A was built to say nothing.
         tee_talks: OP-TEE was built to say what it does.
         clocks_said: SPL prints the clocks that it sets (U-Boot of the SDK 11.2).
+        bootstage: U-Boot has the command of that name.
         spl_built: build stamp of the first SPL, where it is another than U-Boot's.
         variables: variables of U-Boot's environment, beside the others.
     """
@@ -50,6 +51,7 @@ class SimSetup:
     bl31_silent: bool = False
     tee_talks: bool = False
     clocks_said: bool = False
+    bootstage: bool = False
     spl_built: str = ""
     variables: Mapping[str, str] = Factory(dict)
 

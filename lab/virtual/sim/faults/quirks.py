@@ -15,6 +15,7 @@ from lab.virtual.sim.program import NS_PER_MS, CpuResetError, Pause, Program
 if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
     from lab.virtual.sim.setup import SimSetup
+    from lab.virtual.sim.timing import Durations
 
 
 @define(kw_only=True, eq=False)
@@ -98,6 +99,51 @@ class SplRebuilt(Fault):
         Public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps.
         """
         return evolve(setup, spl_built=self.built)
+
+
+@define(kw_only=True, eq=False)
+class Bootstage(Fault):
+    """U-Boot was built with CONFIG_BOOTSTAGE and its command."""
+
+    name: ClassVar[str] = "bootstage"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+
+    def setup(self, setup: SimSetup) -> SimSetup:
+        """Add the command; TI's own configurations have none."""
+        return evolve(setup, bootstage=True)
+
+
+@define(kw_only=True, eq=False)
+class SlowInitcall(Fault):
+    """An initcall of the kernel takes longer, and the boot with it."""
+
+    name: ClassVar[str] = "slow_initcall"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    initcall: str = field(default="sdhci_am654_driver_init")
+    ms: float = field(default=50.0, validator=validators.ge(0.0))
+
+    def initcall_ns(self, name: str) -> int:
+        return round(self.ms * NS_PER_MS) if name == self.initcall else 0
+
+    def durations(self, drawn: Durations) -> Durations:
+        by_ns = round(self.ms * NS_PER_MS)
+        return evolve(drawn, kernel_ns=drawn.kernel_ns + by_ns, boot_ns=drawn.boot_ns + by_ns)
+
+
+@define(kw_only=True, eq=False)
+class SlowUnit(Fault):
+    """A unit of systemd takes longer, and the boot with it."""
+
+    name: ClassVar[str] = "slow_unit"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    unit: str = field(default="systemd-networkd.service")
+    ms: float = field(default=50.0, validator=validators.ge(0.0))
+
+    def unit_ns(self, name: str) -> int:
+        return round(self.ms * NS_PER_MS) if name == self.unit else 0
+
+    def durations(self, drawn: Durations) -> Durations:
+        return evolve(drawn, boot_ns=drawn.boot_ns + round(self.ms * NS_PER_MS))
 
 
 @define(kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from lab.virtual.sim import script
 from lab.virtual.sim.computer import Computer
+from lab.virtual.sim.linux.starttimes import initcall_records
 from lab.virtual.sim.model import Model
 from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.storage import DISK_IDS
@@ -22,6 +23,7 @@ SUSPEND_STEPS = (
     *("freeze", "prepare", "suspend", "suspend_late", "suspend_noirq"),
     *("resume_noirq", "resume_early", "resume"),
 )
+DEBUG = 7
 QUIET, ALL = 4, 7  # console log levels: with `quiet`, and by default
 _RESERVED = ((0x9E80_0000, 24 << 20, "optee"), (0x8000_0000, 512 << 10, "tfa"), (0x9C80_0000, 3 << 20, "ipc-memories"))
 _FLASH = (
@@ -68,7 +70,7 @@ class Kernel:
         settings: what was written to sysfs, by a name of our own.
         suspend_stats: counters as sysfs shows them. last_failed: device, error and step of the last failure.
         taint: its bits.
-        getty_ns: start of the getty by the kernel's clock.
+        init_ns, getty_ns: start of init and of the getty by the kernel's clock.
         wall_offset_s: the wall clock when the kernel started, in seconds since the epoch.
     """
 
@@ -84,7 +86,7 @@ class Kernel:
         self.last_failed = {"dev": "", "errno": "0", "step": ""}
         self.taint = 0
         self.wall_offset_s = 1_736_360_573.0
-        self.getty_ns = 0
+        self.init_ns = self.getty_ns = 0
         self.dice: random.Random = computer.dice("kernel")
         self.boot_id = str(uuid.UUID(int=computer.dice("boot_id", computer.starts).getrandbits(128), version=4))
         self._zero_ns: int | None = None
@@ -169,6 +171,19 @@ class Kernel:
         printed_ns = computer.now_ns - start_ns - round(worked_ns * computer.time_scale)
         late = script.load(f"{computer.model.family.profile}-kernel", **self.facts())
         yield from script.play(computer, late, planned.kernel_ns - worked_ns - printed_ns, self)
+        self.init_ns = self.clock_ns
+        if "initcall_debug" in self.parameters:
+            self._log_initcalls()
+
+    def _log_initcalls(self) -> None:
+        """Add what `initcall_debug` logs; only a console at level 8 would print it."""
+        dice = self.computer.dice("initcalls", self.computer.starts)
+
+        def extra_ns(name: str) -> int:
+            return sum(trouble.initcall_ns(name) for trouble in self.computer.troubles)
+
+        records = [Record(each.t_ns, each.text, DEBUG) for each in initcall_records(self.init_ns, dice, extra_ns)]
+        self.log = deque(sorted([*self.log, *records], key=lambda record: record.t_ns), maxlen=self.log.maxlen)
 
     def facts(self) -> dict[str, object]:
         """Variables of the kernel's and user space's texts."""

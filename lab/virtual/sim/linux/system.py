@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim.linux.session import LoginSession, Tool, complain, say, wait
+from lab.virtual.sim.linux.starttimes import ANALYSES, analyzed, unit_times
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Program
 from lab.virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
 
@@ -89,6 +90,21 @@ def _systemctl(
         yield from say(streams, "running")
     elif "is-active" in arguments:
         yield from say(streams, "active")
+    return 0
+
+
+def _systemd_analyze(
+    session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
+    """time, blame, critical-chain and plot."""
+    kernel, computer = session.kernel, session.computer
+    what = next((word for word in arguments[1:] if not word.startswith("-")), "time")
+    if what not in ANALYSES:
+        return (yield from complain(streams, f"Unknown command verb {what}."))
+    dice = computer.dice("units", computer.starts)
+    units = unit_times(dice, lambda name: sum(trouble.unit_ns(name) for trouble in computer.troubles))
+    for line in analyzed(what, kernel.init_ns, kernel.getty_ns - kernel.init_ns, units):
+        yield from say(streams, line)
     return 0
 
 
@@ -236,6 +252,7 @@ TOOLS: Mapping[str, Tool] = {
     "rtcwake": _rtcwake,
     "sleep": _sleep,
     "systemctl": _systemctl,
+    "systemd-analyze": _systemd_analyze,
     "uname": _uname,
     "usleep": _sleep,
 }

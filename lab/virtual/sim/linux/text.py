@@ -5,6 +5,8 @@ All: echo, cat, grep, head, tail, wc, sort, uniq, md5sum, cut, tr, seq, printf, 
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import itertools
 import re
@@ -153,6 +155,18 @@ def _md5sum(session: LoginSession, arguments: Sequence[str], streams: Streams, _
     return int(len(found) < len(arguments) - 1)
 
 
+def _gzip(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    """`gzip -c` of standard input."""
+    yield from streams.out(gzip.compress(streams.stdin or b"", mtime=0))
+    return 0
+
+
+def _base64(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    """Of standard input, in lines of 76 characters."""
+    yield from streams.out(base64.encodebytes(streams.stdin or b""))
+    return 0
+
+
 def _cut(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     delimiter, columns, paths = "\t", [1], []
     rest = iter(arguments[1:])
@@ -236,10 +250,12 @@ def _is_int(text: str) -> bool:
 
 TOOLS: Mapping[str, Tool] = {
     "[": _test,
+    "base64": _base64,
     "cat": _cat,
     "cut": _cut,
     "echo": _echo,
     "grep": _grep,
+    "gzip": _gzip,
     "head": _lines,
     "md5sum": _md5sum,
     "printf": _printf,

@@ -89,6 +89,38 @@ def line(streams: Streams, text: str) -> Program[None]:
     yield from streams.out(text.encode("latin-1", errors="replace") + b"\n")
 
 
+# common/bootstage.c: marks with their share of the time to the countdown, and what is inside them; the shares are assumed.
+_MARKS = (
+    ("reset", 0.0),
+    ("board_init_f", 0.06),
+    ("board_init_r", 0.31),
+    ("eth_common_init", 0.72),
+    ("main_loop", 1.0),
+)
+_ACCUMULATED = (("dm_f", 0.03), ("dm_r", 0.05), ("of_live", 0.02))
+
+
+def _bootstage(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`bootstage report`, where U-Boot was built with it."""
+    if not uboot.computer.setup.bootstage:
+        yield from line(streams, uboot.unknown(arguments[0]))
+        return FAILED
+    if arguments[1:] != ["report"]:
+        return USAGE
+    whole_us = uboot.computer.durations.uboot_ns // 1000
+    yield from line(streams, f"Timer summary in microseconds ({len(_MARKS) + len(_ACCUMULATED)} records):")
+    yield from line(streams, "       Mark    Elapsed  Stage")
+    before_us = 0
+    for name, share in _MARKS:
+        mark_us = round(whole_us * share)
+        yield from line(streams, f"{mark_us:>11,}{mark_us - before_us:>11,}  {name}")
+        before_us = mark_us
+    yield from line(streams, "\nAccumulated time:")
+    for name, share in _ACCUMULATED:
+        yield from line(streams, f"{'':11}{round(whole_us * share):>11,}  {name}")
+    return 0
+
+
 def _echo(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
     words = list(arguments[1:])
     silent_end = words[:1] == ["-n"]
@@ -347,6 +379,7 @@ def _fuse(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
 COMMANDS: Mapping[str, Command] = {
     "bdinfo": _bdinfo,
     "boot": _boot,
+    "bootstage": _bootstage,
     "cmp.b": _compare,
     "crc32": _crc32,
     "echo": _echo,

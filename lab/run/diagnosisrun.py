@@ -1,0 +1,312 @@
+"""Diagnostic boots of a run: where its boot time goes.
+
+They boot with the kernel's `initcall_debug` and are asked at both prompts, so they are other boots than the measured ones: a run
+of its own kind, without samples. Their cost is the difference of their boot time to that of the measured boots.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import statistics
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
+from lab.benchmarks.diagnosis import kernel, reports
+from lab.benchmarks.diagnosis.parts import STAGES, BootPart, PartTime, documents, from_documents, over, summed
+from lab.console.holders import fairly
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host.clock import Clock
+from lab.metrics import Sample
+from lab.metrics.catalogue import HEADLINE_NAMES
+from lab.results import Run, Store
+from lab.results.listing import Overview, overview
+from lab.results.records import ATTACHED
+from lab.run.attempts import AttemptRecorder, AttemptResult, base_of, moment_record, recording
+from lab.run.board import Board, cross_check
+from lab.run.options import DIAGNOSTIC_BOOTS
+from lab.run.progress import Progress
+
+KIND: Final = "diagnosis"
+OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
+DIAGNOSIS: Final = "diagnosis"  # key of an attempt's details
+_FINISHED_S: Final = 60  # so long systemd may go on after the prompt
+_PLOT_FILE: Final = "plot.svg"
+_STARTING: Final = ("initializing", "starting")
+
+
+@frozen
+class Diagnosed:
+    """A diagnostic boot.
+
+    Attributes:
+        boot_s: its boot time. problems: what could not be read, one sentence each. files: name -> text that was read.
+        getty_s: from the start of the prompt's program to the prompt; None: unknown.
+    """
+
+    boot_s: float
+    parts: tuple[BootPart, ...]
+    problems: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(factory=dict)
+    getty_s: float | None = None
+    watch: Any = None
+
+    def document(self) -> dict[str, object]:
+        """The record for the attempt's details."""
+        getty = {} if self.getty_s is None else {"getty_s": round(self.getty_s, 3)}
+        return {"boot_s": self.boot_s, "parts": documents(self.parts), "problems": list(self.problems), **getty}
+
+
+@define
+class DiagnosisRun:
+    """Boots a run's media for diagnosis.
+
+    Attributes:
+        run: of KIND, from the store; `run.plan` has `cycles` and `media`.
+        retries: further attempts a cycle after a transient failure.
+    """
+
+    store: Store
+    run: Run
+    board: Board
+    progress: Progress
+    clock: Clock
+    sleep: Callable[[float], None]
+    retries: int
+    before_cycle: Callable[[], None] = nothing_before_cycle
+
+    def pending(self, medium: str) -> list[int]:
+        """The cycles of this medium without a good attempt."""
+        done = {each.cycle for each in self.store.attempts(self.run.id) if each.ok and each.params["medium"] == medium}
+        return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
+
+    def measure(self, medium: str) -> None:
+        """Boot the pending cycles of one medium.
+
+        Raises:
+            BoardlabError: a cycle did not succeed within its retries; earlier ones are in the store.
+        """
+        self.board.select_medium(medium)
+        cycles = int(self.run.plan["cycles"])
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+
+        def one(_cycle: int, _number: int) -> Diagnosed:
+            recorder.start()
+            self.board.console.capture = []
+            with fairly(self.board.console):
+                return self._boot()
+
+        def record(attempt: CycleAttempt[Diagnosed]) -> None:
+            recorder.record(attempt, self._evidence(medium, attempt.result))
+            name = f"{medium}, diagnosis"
+            if attempt.error is not None:
+                self.progress.bad(
+                    name, attempt.cycle, cycles, attempt.number, attempt.error, is_last=not attempt.again
+                )
+            elif attempt.result is not None:
+                self.progress.good(name, attempt.cycle, cycles, Sample(attempt.result.boot_s, 0.0, attempt.cycle))
+
+        run_cycles(
+            self.pending(medium), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
+        )
+
+    def finish(self) -> None:
+        """Close the run in the store."""
+        left = [cycle for medium in self.run.plan["media"] for cycle in self.pending(medium)]
+        self.store.finish_run(self.run.id, "interrupted" if left else "completed")
+
+    def _boot(self) -> Diagnosed:
+        report: list[str] = []
+
+        def at_uboot(prompt: Any) -> None:
+            report.extend(prompt.run(reports.BOOTSTAGE_COMMAND)[0])
+
+        watch = self.board.boot(arguments=kernel.ARGUMENTS, at_uboot=at_uboot)
+        headline = next(s for s in watch.finish(started_once=True) if s.metric in HEADLINE_NAMES)
+        checked = cross_check(self.board)
+        if checked is None:
+            raise ConfigurationError(
+                "a diagnosis asks the board at its shell, and the env has no ShellDriver: add one"
+            )
+        document = checked.document(watch.start, watch.prompt) if watch.prompt is not None else {}
+        files: dict[str, str] = {"dmesg.txt": self._answer("dmesg")}
+        parts, problems = [*reports.uboot_parts(report)], list[str]()
+        if not parts:
+            problems.append("U-Boot has no bootstage: its stages are those of the console alone")
+        try:
+            parts += kernel.kernel_parts(files["dmesg.txt"].splitlines())
+        except BoardlabError as error:
+            problems.append(str(error))
+        if checked.facts.init == "systemd":
+            parts += self._units(files, problems)
+        else:
+            problems.append(f"init is {checked.facts.init or 'unknown'}, not systemd: user space keeps no times")
+        return Diagnosed(headline.value, tuple(summed(parts)), tuple(problems), files, document.get("getty"), watch)
+
+    def _units(self, files: dict[str, str], problems: list[str]) -> list[BootPart]:
+        for _ in range(_FINISHED_S):
+            if self._answer("systemctl is-system-running").strip() not in _STARTING:
+                break
+            self.sleep(1.0)
+        else:
+            problems.append(f"systemd had not finished its start {_FINISHED_S} s after the prompt")
+        kept = any(each.artifact(f"{ATTACHED}{_PLOT_FILE}") for each in self.store.attempts(self.run.id))
+        answers = {
+            what: self._answer(command)
+            for what, command in reports.SYSTEMD_COMMANDS.items()
+            if what != reports.PLOT or not kept
+        }
+        if plot := answers.pop(reports.PLOT, ""):
+            files[_PLOT_FILE] = plot
+        files["systemd-analyze.txt"] = "".join(f"# {what}\n{text}\n" for what, text in answers.items())
+        found = reports.user_space(*(text.splitlines() for text in answers.values()))
+        if not found.parts:
+            problems.append("systemd-analyze says nothing of its units")
+        return list(found.parts)
+
+    def _answer(self, command: str) -> str:
+        """The output of a command at the shell; packed for the line where the board can do that."""
+        packed = self._asked(f"{command} 2>/dev/null | gzip -c 2>/dev/null | base64 2>/dev/null")
+        try:
+            text = gzip.decompress(base64.b64decode("".join(packed), validate=True)).decode("utf-8", "replace")
+        except (binascii.Error, ValueError, EOFError, OSError, zlib.error):
+            text = ""
+        return text or "\n".join(self._asked(f"{command} 2>/dev/null"))
+
+    def _asked(self, command: str) -> Sequence[str]:
+        answer = self.board.asked([command])
+        return [line.strip("\r\n") for line in answer[1][0]] if answer else []
+
+    def _evidence(self, medium: str, done: Diagnosed | None) -> AttemptResult:
+        console = self.board.console
+        files = done.files if done else {}
+        return AttemptResult(
+            params={"medium": medium},
+            artifacts=(
+                *recording(self.store, console),
+                *(
+                    self.store.artifacts.put(text.encode(), kind=f"{ATTACHED}{name}")
+                    for name, text in files.items()
+                    if text
+                ),
+            ),
+            details={DIAGNOSIS: done.document(), "software": dict(done.watch.software)} if done else {},
+            moments=tuple(moment_record(m, base_of(console)) for m in done.watch.moments) if done else (),
+        )
+
+
+def begin(store: Store, of: Run) -> Run:
+    """Begin the diagnosis of a run, or go on with one that did not end."""
+    found = _latest(store, of.id)
+    if found is not None and found.status != "completed":
+        return store.reopen_run(found.id)
+    plan = {"cycles": DIAGNOSTIC_BOOTS, "media": of.plan["media"]}
+    return store.begin_run(
+        KIND, of.board_type, of.board, of.release, plan=plan, provenance={**of.provenance, OF: of.id}
+    )
+
+
+def _latest(store: Store, run_id: int) -> Run | None:
+    return next((each for each in store.runs() if each.kind == KIND and each.provenance.get(OF) == run_id), None)
+
+
+# --- What diagnostic boots found ---
+
+
+@frozen
+class BootWhere:
+    """Where the boot time of a medium goes.
+
+    Attributes:
+        run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
+        cost_s: median boot time of the diagnostic boots less that of the measured ones; None: unknown.
+        getty_s: from the start of the prompt's program to the prompt.
+    """
+
+    diagnosis: int
+    run: int
+    medium: str
+    release: str
+    boots: int
+    parts: tuple[PartTime, ...]
+    cost_s: float | None
+    getty_s: float | None
+    problems: tuple[str, ...]
+
+
+def diagnosis_of(store: Store, run_id: int) -> Run:
+    """The diagnosis of a run, or the run itself if it is one; the latest.
+
+    Raises:
+        ConfigurationError: it has none.
+    """
+    run = store.run(run_id)
+    if run.kind == KIND:
+        return run
+    found = _latest(store, run_id)
+    if found is None:
+        raise ConfigurationError(f"run {run_id} has no diagnostic boots: measure with --where (pytest: --lab-where)")
+    return found
+
+
+def where(store: Store, run_id: int) -> list[BootWhere]:
+    """Where the boot time of a run's media goes.
+
+    Raises:
+        ConfigurationError: it was not diagnosed.
+    """
+    diagnosis = diagnosis_of(store, run_id)
+    measured = int(diagnosis.provenance.get(OF, diagnosis.id))
+    whole = overview(store, measured)
+    good = [
+        each for each in store.attempts(diagnosis.id) if each.ok and isinstance(each.details.get(DIAGNOSIS), Mapping)
+    ]
+    found = []
+    for medium in dict.fromkeys(each.params["medium"] for each in good):
+        its = [each.details[DIAGNOSIS] for each in good if each.params["medium"] == medium]
+        stages = _stages(whole, medium)
+        found.append(
+            BootWhere(
+                diagnosis.id,
+                measured,
+                medium,
+                diagnosis.release,
+                len(its),
+                (*stages, *over([from_documents(each.get("parts")) for each in its])),
+                _cost(whole, medium, [float(each["boot_s"]) for each in its]),
+                statistics.fmean(gettys)
+                if (gettys := [float(each["getty_s"]) for each in its if "getty_s" in each])
+                else None,
+                tuple(dict.fromkeys(str(problem) for each in its for problem in each.get("problems", ()))),
+            )
+        )
+    if not found:
+        raise ConfigurationError(f"run {diagnosis.id} has no good diagnostic boot: lab results show {diagnosis.id}")
+    return found
+
+
+def _stages(whole: Overview, medium: str) -> list[PartTime]:
+    values = {
+        m.params["stage"]: tuple(sample.value for sample in m.samples)
+        for m in whole.measurements
+        if m.params.get("medium") == medium and "stage" in m.params
+    }
+    return [
+        PartTime(STAGES, stage.name, stage.start_s, stage.summary.mean, values[stage.name])
+        for stage in whole.stages.get(medium, ())
+    ]
+
+
+def _cost(whole: Overview, medium: str, boots_s: Sequence[float]) -> float | None:
+    usual = [
+        sample.value
+        for measurement in whole.measurements
+        if measurement.metric.name in HEADLINE_NAMES and measurement.params.get("medium") == medium
+        for sample in measurement.samples
+    ]
+    return statistics.median(boots_s) - statistics.median(usual) if usual and boots_s else None
