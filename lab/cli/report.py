@@ -11,6 +11,7 @@ from lab.cli.options import Database
 from lab.errors import LabStableError
 from lab.jobs.listing import whole_run
 from lab.judge.builds import remarks
+from lab.judge.where import where_of
 from lab.report.page import render
 from lab.report.view import judged, last_of
 from lab.results.listing import overview
@@ -48,7 +49,16 @@ def report(
             verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         before = last_of(verdicts)
         earlier = None if before is None else overview(store, before)
-        page = render(run, store.artifacts, verdicts, earlier, notes, power=power_of(run, store.artifacts))
+        page = render(
+            run,
+            store.artifacts,
+            verdicts,
+            earlier,
+            notes,
+            power=power_of(run, store.artifacts),
+            where=where_of(store, run_id),
+            where_before=[] if before is None else where_of(store, before),
+        )
     path = output or Path(f"boardlab-run-{run_id}.html")
     try:
         path.write_text(page, encoding="utf-8")

@@ -11,6 +11,7 @@ from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
+from lab.judge import where as boot_where
 from lab.judge.builds import remarks
 from lab.metrics import declared
 from lab.results import artifacts, exports, formatting, imports, listing, schema
@@ -118,6 +119,42 @@ def show(
                 notes = [f"  note: {remark}" for remark in remarks(snapshot, run_id)]
             lines = [*head_lines(run), *notes, *numbers_and_failures(run)]
     echo(*lines)
+
+
+@app.command()
+def where(
+    run_id: Annotated[int, typer.Argument(metavar="RUN", min=1, max=LAST_ID, help="The run.")],
+    before_id: Annotated[
+        int | None, typer.Argument(metavar="BEFORE", min=1, max=LAST_ID, help="A run to compare it with.")
+    ] = None,
+    *,
+    whole: Annotated[bool, typer.Option("--all", help="Print all parts, not only the longest.")] = False,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """Show where a run's boot time goes, and what differs from another run.
+
+    The run was measured with --where.
+    """
+    with open_store(db, create=False) as store:
+        found = boot_where.where(store, run_id)
+        before = {} if before_id is None else {each.medium: each for each in boot_where.where(store, before_id)}
+    if before_id is not None and not before.keys() & {each.medium for each in found}:
+        raise ConfigurationError(f"runs {run_id} and {before_id} were diagnosed on no medium in common")
+    if as_json:
+        echo_json([boot_where.document(each, before.get(each.medium)) for each in found])
+        return
+    for each in found:
+        echo(
+            f"run {each.run}, {each.medium}, release {each.release}: {each.boots} diagnostic boots (run {each.diagnosis})"
+        )
+        if (other := before.get(each.medium)) is not None:
+            echo(f"  against run {other.run}, release {other.release}:")
+            echo(*(f"    {line}" for line in boot_where.difference_lines(other, each)))
+        for remark in boot_where.remarks(each):
+            echo(f"  note: {remark}")
+        for title, its in boot_where.rows(each, whole=whole):
+            echo(title, *table(["", "own [ms]", "±", "whole"], its, "<>>>", indent=2))
 
 
 @app.command()

@@ -8,10 +8,15 @@ from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlencode
 
-from lab.figures.bars import StageKey, waterfalls
+from attrs import frozen
+
+from lab.benchmarks.diagnosis.parts import SECTIONS, STAGES
+from lab.figures.bars import StageKey, Waterfall, waterfalls
 from lab.figures.power import PowerFigure
 from lab.judge.baseline import JudgedRun
 from lab.judge.verdicts import Verdict
+from lab.judge.where import SHOWN, BootWhere, difference_lines, longest, remarks
+from lab.metrics import Sample, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report import view
 from lab.report.names import Names
@@ -19,7 +24,7 @@ from lab.report.view import comparison
 from lab.results import formatting
 from lab.results.artifacts import ArtifactStore
 from lab.results.formatting import duration
-from lab.results.listing import STAGE, Overview
+from lab.results.listing import STAGE, Overview, Stage
 from lab.terminal import environment, json_text
 
 UNCERTAINTY: Final = (
@@ -37,6 +42,8 @@ def render(
     home: str = "",
     power: Sequence[PowerFigure] = (),
     against: str = "",
+    where: Sequence[BootWhere] = (),
+    where_before: Sequence[BootWhere] = (),
 ) -> str:
     """Render a run's page, the same text for the same run.
 
@@ -45,6 +52,7 @@ def render(
     Args:
         judged: the verdicts on its numbers. before: the run whose stages stand beside this one's.
         notes: remarks on the run's label. home: address of the list of runs, where the page is one of a site.
+        where: parts of its boots; where_before: the same of `before`.
         power: the rails' power in some attempts. against: the requested baseline, for a site's address of the verdict.
     """
     names = Names(run.run)
@@ -70,6 +78,7 @@ def render(
                 None if before is None else before.stages,
                 None if judged is None else _moved_stages(judged),
             ),
+            where=[_parts(each, where_before, names) for each in where],
             comparison=comparison(judged, names) if judged is not None and run.numbers else None,
             before=None if before is None else before.run,
             drifts=view.drifts(run, names),
@@ -98,6 +107,44 @@ def render(
             program=f"boardlab {version('boardlab')}",
         )
     )
+
+
+@frozen
+class WhereSection:
+    """The parts of a medium's boots.
+
+    Attributes:
+        changes: what differs from the other run, one line each; () without one.
+    """
+
+    title: str
+    figures: tuple[Waterfall, ...]
+    changes: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def _parts(where: BootWhere, others: Sequence[BootWhere], names: Names) -> WhereSection:
+    """A medium's longest parts on the axis of their section, beside the same of another run."""
+    other = next((each for each in others if each.medium == where.medium), None)
+    figures: list[Waterfall] = []
+    for section, title in SECTIONS.items():
+        if section != STAGES and (its := _bars(where, section)):
+            before = None if other is None else {title: _bars(other, section, most=None)}
+            figures += waterfalls({title: its}, {}, before)
+    return WhereSection(
+        names.media.get(where.medium, where.medium),
+        tuple(figures),
+        () if other is None else tuple(difference_lines(other, where)),
+        tuple(remarks(where)),
+    )
+
+
+def _bars(where: BootWhere, section: str, most: int | None = SHOWN) -> list[Stage]:
+    its = sorted(longest(where, section, most), key=lambda part: part.start_s)
+    return [
+        Stage(part.name, part.start_s, summarise([Sample(value, 0.0, n) for n, value in enumerate(part.own_s, 1)]))
+        for part in its
+    ]
 
 
 def _site_data(run: Overview, against: str) -> list[tuple[str, str, str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
-import statistics
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -18,23 +17,20 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.diagnosis import kernel, reports
-from lab.benchmarks.diagnosis.parts import STAGES, BootPart, PartTime, documents, from_documents, over, summed
+from lab.benchmarks.diagnosis.parts import BootPart, documents, summed
 from lab.console.holders import fairly
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import Clock
+from lab.judge.where import DIAGNOSIS, KIND, OF, latest
 from lab.metrics import Sample
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
-from lab.results.listing import Overview, overview
 from lab.results.records import ATTACHED
 from lab.run.attempts import AttemptRecorder, AttemptResult, base_of, moment_record, recording
 from lab.run.board import Board, cross_check
 from lab.run.options import DIAGNOSTIC_BOOTS
 from lab.run.progress import Progress
 
-KIND: Final = "diagnosis"
-OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
-DIAGNOSIS: Final = "diagnosis"  # key of an attempt's details
 _FINISHED_S: Final = 60  # so long systemd may go on after the prompt
 _PLOT_FILE: Final = "plot.svg"
 _STARTING: Final = ("initializing", "starting")
@@ -202,111 +198,10 @@ class DiagnosisRun:
 
 def begin(store: Store, of: Run) -> Run:
     """Begin the diagnosis of a run, or go on with one that did not end."""
-    found = _latest(store, of.id)
+    found = latest(store, of.id)
     if found is not None and found.status != "completed":
         return store.reopen_run(found.id)
     plan = {"cycles": DIAGNOSTIC_BOOTS, "media": of.plan["media"]}
     return store.begin_run(
         KIND, of.board_type, of.board, of.release, plan=plan, provenance={**of.provenance, OF: of.id}
     )
-
-
-def _latest(store: Store, run_id: int) -> Run | None:
-    return next((each for each in store.runs() if each.kind == KIND and each.provenance.get(OF) == run_id), None)
-
-
-# --- What diagnostic boots found ---
-
-
-@frozen
-class BootWhere:
-    """Where the boot time of a medium goes.
-
-    Attributes:
-        run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
-        cost_s: median boot time of the diagnostic boots less that of the measured ones; None: unknown.
-        getty_s: from the start of the prompt's program to the prompt.
-    """
-
-    diagnosis: int
-    run: int
-    medium: str
-    release: str
-    boots: int
-    parts: tuple[PartTime, ...]
-    cost_s: float | None
-    getty_s: float | None
-    problems: tuple[str, ...]
-
-
-def diagnosis_of(store: Store, run_id: int) -> Run:
-    """The diagnosis of a run, or the run itself if it is one; the latest.
-
-    Raises:
-        ConfigurationError: it has none.
-    """
-    run = store.run(run_id)
-    if run.kind == KIND:
-        return run
-    found = _latest(store, run_id)
-    if found is None:
-        raise ConfigurationError(f"run {run_id} has no diagnostic boots: measure with --where (pytest: --lab-where)")
-    return found
-
-
-def where(store: Store, run_id: int) -> list[BootWhere]:
-    """Where the boot time of a run's media goes.
-
-    Raises:
-        ConfigurationError: it was not diagnosed.
-    """
-    diagnosis = diagnosis_of(store, run_id)
-    measured = int(diagnosis.provenance.get(OF, diagnosis.id))
-    whole = overview(store, measured)
-    good = [
-        each for each in store.attempts(diagnosis.id) if each.ok and isinstance(each.details.get(DIAGNOSIS), Mapping)
-    ]
-    found = []
-    for medium in dict.fromkeys(each.params["medium"] for each in good):
-        its = [each.details[DIAGNOSIS] for each in good if each.params["medium"] == medium]
-        stages = _stages(whole, medium)
-        found.append(
-            BootWhere(
-                diagnosis.id,
-                measured,
-                medium,
-                diagnosis.release,
-                len(its),
-                (*stages, *over([from_documents(each.get("parts")) for each in its])),
-                _cost(whole, medium, [float(each["boot_s"]) for each in its]),
-                statistics.fmean(gettys)
-                if (gettys := [float(each["getty_s"]) for each in its if "getty_s" in each])
-                else None,
-                tuple(dict.fromkeys(str(problem) for each in its for problem in each.get("problems", ()))),
-            )
-        )
-    if not found:
-        raise ConfigurationError(f"run {diagnosis.id} has no good diagnostic boot: lab results show {diagnosis.id}")
-    return found
-
-
-def _stages(whole: Overview, medium: str) -> list[PartTime]:
-    values = {
-        m.params["stage"]: tuple(sample.value for sample in m.samples)
-        for m in whole.measurements
-        if m.params.get("medium") == medium and "stage" in m.params
-    }
-    return [
-        PartTime(STAGES, stage.name, stage.start_s, stage.summary.mean, values[stage.name])
-        for stage in whole.stages.get(medium, ())
-    ]
-
-
-def _cost(whole: Overview, medium: str, boots_s: Sequence[float]) -> float | None:
-    usual = [
-        sample.value
-        for measurement in whole.measurements
-        if measurement.metric.name in HEADLINE_NAMES and measurement.params.get("medium") == medium
-        for sample in measurement.samples
-    ]
-    return statistics.median(boots_s) - statistics.median(usual) if usual and boots_s else None

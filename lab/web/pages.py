@@ -18,6 +18,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.board_state import BoardNow, counted
 from lab.jobs.listing import killed_runs, listed_runs, whole_run
 from lab.judge.builds import remarks
+from lab.judge.where import where_of
 from lab.report import view
 from lab.report.page import render
 from lab.report.view import judged, last_of
@@ -278,6 +279,8 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         home="/runs",
         power=power_of(run, artifacts),
         against=against or "",
+        where=where_of(store, run_id),
+        where_before=[] if last is None else where_of(store, last),
     )
     return UncachedPage(page) if artifacts.missed else page
 

@@ -18,6 +18,7 @@ from lab.errors import TestTransientError
 ARGUMENTS: Final = (
     "quiet initcall_debug log_buf_len=1M printk.devkmsg=on"  # in memory: on the line they would cost seconds
 )
+_STEP_S: Final = 0.01  # of early times: a jiffy, at 100 Hz at most
 BEFORE: Final = "(before the first initcall)"
 BETWEEN: Final = "(between initcalls)"
 
@@ -96,7 +97,11 @@ def _spans(lines: Sequence[str]) -> Iterator[_Span]:
                 )
         elif match := _PROBE.match(line):
             end_s = float(match["t"])
-            yield _Span(f"probe {match['name']}", max(0.0, end_s - int(match["usecs"]) / 1e6), end_s, module=False)
+            start_s = max(0.0, end_s - int(match["usecs"]) / 1e6)
+            begun_s = max(open_at.values(), default=start_s)
+            if start_s < begun_s <= start_s + _STEP_S:  # by the step of its time; it was logged inside that initcall
+                start_s = begun_s
+            yield _Span(f"probe {match['name']}", start_s, end_s, module=False)
 
 
 def _nested(spans: Sequence[_Span]) -> Iterator[tuple[_Span, float, float]]:

@@ -20,10 +20,13 @@ SECTIONS: Final[Mapping[str, str]] = {
     MODULES: "Modules, by initcall_debug",
     UNITS: "Units, by systemd-analyze; they run in parallel",
 }
+REST: Final = "("  # begins the name of a rest
 SHORT: Final = "(shorter than 0.5 ms each)"
 _FAMILY_ERROR: Final = 0.05  # of one wrong part among all
 _LEAST_CHANGE_S: Final = 0.001
 _PRIOR: Final = 4.0  # degrees of freedom of the parts' common deviation
+_STEP_S: Final = 0.0005  # half of the last digit of systemd-analyze
+_REST_SHARE: Final = 0.05  # deviation of a rest at least: of what is in it, nothing is known
 _STAMP_S: Final = 0.0003  # deviation of a part that no boot moves: stamps, interrupts
 
 
@@ -65,7 +68,7 @@ class PartTime:
     @property
     def uncertainty_s(self) -> float:
         """± of the mean at 95 %."""
-        return uncertainty.of_mean(self.own_s, 0.0)
+        return uncertainty.of_mean(self.own_s, _STEP_S if self.section == UNITS else 0.0)
 
 
 @frozen
@@ -96,22 +99,35 @@ def summed(parts: Iterable[BootPart]) -> list[BootPart]:
 
     A device that is probed again after a deferral, or a module that is loaded twice, is one part.
     """
-    found: dict[tuple[str, str], BootPart] = {}
+    named: dict[tuple[str, str], BootPart] = {}
     for part in parts:
-        name = part.name if part.own_s >= LEAST_S or part.section == STAGES else SHORT
-        before = found.get((part.section, name))
-        found[part.section, name] = (
-            BootPart(part.section, name, part.start_s, part.length_s if name != SHORT else part.own_s, part.own_s)
-            if before is None
-            else BootPart(
-                part.section,
-                name,
-                min(before.start_s, part.start_s),
-                before.length_s + (part.length_s if name != SHORT else part.own_s),
-                before.own_s + part.own_s,
-            )
+        _add(named, part)
+    found: dict[tuple[str, str], BootPart] = {}
+    for part in named.values():
+        if part.own_s >= LEAST_S or part.section == STAGES:
+            _add(found, part)
+        else:
+            _add(found, evolve(part, name=SHORT, length_s=part.own_s))
+    return sorted(found.values(), key=_place)
+
+
+def _add(found: dict[tuple[str, str], BootPart], part: BootPart) -> None:
+    key = (part.section, part.name)
+    before = found.get(key)
+    found[key] = (
+        part
+        if before is None
+        else BootPart(
+            *key,
+            min(before.start_s, part.start_s),
+            before.length_s + part.length_s,
+            before.own_s + part.own_s,
         )
-    return sorted(found.values(), key=lambda part: (list(SECTIONS).index(part.section), part.start_s, part.name))
+    )
+
+
+def _place(part: BootPart | PartTime) -> tuple[int, float, str]:
+    return list(SECTIONS).index(part.section), part.start_s, part.name
 
 
 def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
@@ -132,7 +148,7 @@ def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
                 tuple(0.0 if part is None else part.own_s for part in its),
             )
         )
-    return sorted(times, key=lambda part: (list(SECTIONS).index(part.section), part.start_s, part.name))
+    return sorted(times, key=_place)
 
 
 def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartChange]:
@@ -153,7 +169,7 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
     for key in dict.fromkeys((*new, *old)):
         one = old[key].own_s if key in old else (0.0,) * was_n
         other = new[key].own_s if key in new else (0.0,) * now_n
-        tested = _tested(one, other, relative)
+        tested = _tested(one, other, None if key[1].startswith(REST) else relative)
         change = PartChange(
             *key,
             statistics.fmean(one) if key in old else None,
@@ -207,13 +223,18 @@ def _relative(parts: Sequence[PartTime]) -> float:
     return statistics.median(found) if found else 0.05
 
 
-def _tested(one: Sequence[float], other: Sequence[float], relative: float) -> _Tested:
-    """Two-sided probability of at least this difference between equal parts."""
+def _tested(one: Sequence[float], other: Sequence[float], relative: float | None) -> _Tested:
+    """Two-sided probability of at least this difference between equal parts.
+
+    Args:
+        relative: the parts' common deviation; None: of a rest, which is of another kind.
+    """
     freedom = len(one) + len(other) - 2
     level = max(statistics.fmean(one), statistics.fmean(other))
-    prior = _STAMP_S**2 + (relative * level) ** 2
+    prior = _STAMP_S**2 + ((_REST_SHARE if relative is None else relative) * level) ** 2
     squares = sum((value - statistics.fmean(values)) ** 2 for values in (one, other) for value in values)
-    variance = (squares + _PRIOR * prior) / (freedom + _PRIOR)
+    variance = max(squares / max(1, freedom), prior) if relative is None else 0.0
+    variance = variance or (squares + _PRIOR * prior) / (freedom + _PRIOR)
     error = math.sqrt(variance * (1 / len(one) + 1 / len(other)))
     difference = abs(statistics.fmean(other) - statistics.fmean(one))
     degrees = freedom + _PRIOR

@@ -1,0 +1,214 @@
+"""Where the boot time of a run goes, by its diagnostic boots, and what differs from another run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import asdict, frozen
+
+from lab.benchmarks.diagnosis.parts import SECTIONS, STAGES, PartChange, PartTime, changes, from_documents, over
+from lab.errors import ConfigurationError
+from lab.metrics.catalogue import HEADLINE_NAMES
+from lab.results import Run, Store
+from lab.results.listing import Overview, of_kind, overview
+
+KIND: Final = "diagnosis"
+OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
+DIAGNOSIS: Final = "diagnosis"  # key of an attempt's details
+
+
+@frozen
+class BootWhere:
+    """Where the boot time of a medium goes.
+
+    Attributes:
+        run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
+        cost_s: median boot time of the diagnostic boots less that of the measured ones; None: unknown.
+        getty_s: from the start of the prompt's program to the prompt.
+    """
+
+    diagnosis: int
+    run: int
+    medium: str
+    release: str
+    boots: int
+    parts: tuple[PartTime, ...]
+    cost_s: float | None
+    getty_s: float | None
+    problems: tuple[str, ...]
+
+
+def diagnosis_of(store: Store, run_id: int) -> Run:
+    """The diagnosis of a run, or the run itself if it is one; the latest.
+
+    Raises:
+        ConfigurationError: it has none.
+    """
+    run = store.run(run_id)
+    if run.kind == KIND:
+        return run
+    found = latest(store, run_id)
+    if found is None:
+        raise ConfigurationError(f"run {run_id} has no diagnostic boots: measure with --where (pytest: --lab-where)")
+    return found
+
+
+def where(store: Store, run_id: int) -> list[BootWhere]:
+    """Where the boot time of a run's media goes.
+
+    Raises:
+        ConfigurationError: it was not diagnosed.
+    """
+    diagnosis = diagnosis_of(store, run_id)
+    measured = int(diagnosis.provenance.get(OF, diagnosis.id))
+    whole = overview(store, measured)
+    good = [
+        each for each in store.attempts(diagnosis.id) if each.ok and isinstance(each.details.get(DIAGNOSIS), Mapping)
+    ]
+    found = []
+    for medium in dict.fromkeys(each.params["medium"] for each in good):
+        its = [each.details[DIAGNOSIS] for each in good if each.params["medium"] == medium]
+        stages = _stages(whole, medium)
+        found.append(
+            BootWhere(
+                diagnosis.id,
+                measured,
+                medium,
+                diagnosis.release,
+                len(its),
+                (*stages, *over([from_documents(each.get("parts")) for each in its])),
+                _cost(whole, medium, [float(each["boot_s"]) for each in its]),
+                statistics.fmean(gettys)
+                if (gettys := [float(each["getty_s"]) for each in its if "getty_s" in each])
+                else None,
+                tuple(dict.fromkeys(str(problem) for each in its for problem in each.get("problems", ()))),
+            )
+        )
+    if not found:
+        raise ConfigurationError(f"run {diagnosis.id} has no good diagnostic boot: lab results show {diagnosis.id}")
+    return found
+
+
+def where_of(store: Store, run_id: int) -> list[BootWhere]:
+    """As `where`; [] for a run without diagnostic boots."""
+    try:
+        return where(store, run_id)
+    except ConfigurationError:
+        return []
+
+
+def _stages(whole: Overview, medium: str) -> list[PartTime]:
+    values = {
+        m.params["stage"]: tuple(sample.value for sample in m.samples)
+        for m in whole.measurements
+        if m.params.get("medium") == medium and "stage" in m.params
+    }
+    return [
+        PartTime(STAGES, stage.name, stage.start_s, stage.summary.mean, values[stage.name])
+        for stage in whole.stages.get(medium, ())
+    ]
+
+
+def _cost(whole: Overview, medium: str, boots_s: Sequence[float]) -> float | None:
+    usual = [
+        sample.value
+        for measurement in whole.measurements
+        if measurement.metric.name in HEADLINE_NAMES and measurement.params.get("medium") == medium
+        for sample in measurement.samples
+    ]
+    return statistics.median(boots_s) - statistics.median(usual) if usual and boots_s else None
+
+
+def latest(store: Store, run_id: int) -> Run | None:
+    """The latest diagnosis of a run; None: it has none."""
+    return next((each for each in of_kind(store, KIND) if each.provenance.get(OF) == run_id), None)
+
+
+# --- As text ---
+
+SHOWN: Final = 12  # parts of a section that a person is shown
+_GETTY_S: Final = 1.0  # agetty's sleep on a serial line (util-linux term-utils/agetty.c)
+
+
+def longest(where: BootWhere, section: str, most: int | None = SHOWN) -> list[PartTime]:
+    """A section's parts: stages in their order, others by their own time, the longest first."""
+    its = [part for part in where.parts if part.section == section]
+    return its if section == STAGES else sorted(its, key=lambda part: -part.mean_s)[:most]
+
+
+def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
+    """Title of each section, and its rows: part, own time, ±, with what is in it; in ms."""
+    for section, title in SECTIONS.items():
+        its = longest(where, section, None if whole else SHOWN)
+        if its:
+            yield (
+                title,
+                [
+                    [part.name, *(_ms(value) for value in (part.mean_s, part.uncertainty_s, part.length_s))]
+                    for part in its
+                ],
+            )
+
+
+def remarks(where: BootWhere) -> list[str]:
+    """What a reader should know of the figures, one sentence each."""
+    found = list(where.problems)
+    if where.cost_s is not None:
+        found.insert(0, f"a diagnostic boot took {where.cost_s * 1e3:+.0f} ms against the measured ones (medians)")
+    if where.getty_s is not None and where.getty_s > _GETTY_S * 0.9:
+        found.append(
+            f"{where.getty_s * 1e3:.0f} ms of it lie between the start of getty and its prompt: agetty sleeps 1 s on a serial line"
+        )
+    return found
+
+
+def difference_lines(before: BootWhere, now: BootWhere) -> list[str]:
+    """The parts that differ, the largest first, one line each."""
+    found = changes(before.parts, now.parts)
+    return [described(change) for change in found] or ["no part differs by more than its noise"]
+
+
+def described(change: PartChange) -> str:
+    """A change in a line, e.g. `+48 ms ± 2 ms: cdns_sdhci_probe, was 12 ms`."""
+    if change.moved_from:
+        how = f"moved from {_where(change.moved_from)} to {_where(change.section)}, was {_ms(change.before_s)} ms"
+    elif change.before_s is None:
+        how = f"new in {_where(change.section)}"
+    elif change.now_s is None:
+        how = f"gone from {_where(change.section)}, or shorter than 0.5 ms"
+    else:
+        how = f"was {_ms(change.before_s)} ms"
+    return f"{change.difference_s * 1e3:+.1f} ms ± {_ms(change.uncertainty_s)} ms: {change.name}, {how}"
+
+
+def _where(section: str) -> str:
+    return SECTIONS[section].partition(",")[0].lower()
+
+
+def _ms(seconds: float | None) -> str:
+    return f"{(seconds or 0.0) * 1e3:.1f}"
+
+
+def document(where: BootWhere, before: BootWhere | None = None) -> dict[str, Any]:
+    """The same for `--json`, with what differs; times in seconds."""
+    found = asdict(where)
+    if before is not None:
+        found["before"] = before.run
+        found["changes"] = [
+            asdict(change) | {"difference_s": change.difference_s} for change in changes(before.parts, where.parts)
+        ]
+    found["parts"] = [
+        {
+            "section": part.section,
+            "name": part.name,
+            "start_s": part.start_s,
+            "length_s": part.length_s,
+            "own_s": part.mean_s,
+            "uncertainty_s": part.uncertainty_s,
+            "boots": list(part.own_s),
+        }
+        for part in where.parts
+    ]
+    return found

@@ -1,0 +1,173 @@
+"""Parts of a boot from the kernel's log, U-Boot's bootstage and systemd-analyze, and which of them differ."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from lab.benchmarks.diagnosis.kernel import BETWEEN, kernel_parts
+from lab.benchmarks.diagnosis.parts import (
+    BOOTSTAGE,
+    INITCALLS,
+    MODULES,
+    SHORT,
+    STAGES,
+    UNITS,
+    BootPart,
+    PartChange,
+    changes,
+    documents,
+    from_documents,
+    over,
+    summed,
+)
+from lab.benchmarks.diagnosis.reports import uboot_parts, user_space
+from lab.errors import TestTransientError
+
+LOG = """\
+[    0.000000] Booting Linux on physical CPU 0x0000000000 [0x410fd034]
+[    0.010000] calling  early_init+0x0/0x1c @ 1
+[    0.013000] initcall early_init+0x0/0x1c returned 0 after 4000 usecs
+[    0.500000][    T1] calling  sdhci_am654_driver_init+0x0/0x1c @ 1
+[    0.520000] probe of fa10000.mmc returned 0 after 15000 usecs
+[    0.521000] probe of sound returned -517 after 500 usecs
+[    0.560000][    T1] initcall sdhci_am654_driver_init+0x0/0x1c returned 0 after 60000 usecs
+[    0.600000] probe of sound returned 19 after 1500 usecs
+[    1.000000] Run /sbin/init as init process
+[    2.000000] calling  lpm_init+0x0/0x1000 [boardlab_lpm] @ 82
+[    2.050000] initcall lpm_init+0x0/0x1000 [boardlab_lpm] returned 0 after 50011 usecs
+""".splitlines()
+
+
+def own(parts: list[BootPart]) -> dict[tuple[str, str], float]:
+    return {(part.section, part.name): round(part.own_s, 6) for part in summed(parts)}
+
+
+def test_an_initcall_is_timed_by_its_stamps_without_the_probes_in_it() -> None:
+    assert own(kernel_parts(LOG)) == {
+        (INITCALLS, "(before the first initcall)"): 0.01,
+        (INITCALLS, "early_init"): 0.003,
+        (INITCALLS, "sdhci_am654_driver_init"): 0.0445,
+        (INITCALLS, "probe fa10000.mmc"): 0.015,
+        (INITCALLS, "probe sound"): 0.002,
+        (INITCALLS, BETWEEN): 0.9255,
+        (MODULES, "lpm_init [boardlab_lpm]"): 0.05,
+    }
+
+
+def test_a_probe_whose_time_is_rounded_up_is_still_inside_its_initcall() -> None:
+    lines = [line.replace("15000 usecs", "24000 usecs") for line in LOG]
+    assert own(kernel_parts(lines))[INITCALLS, "sdhci_am654_driver_init"] == pytest.approx(0.0395)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (LOG[1:], "lost its beginning"),
+        (LOG[:1] + LOG[-3:-2], "initcall_debug"),
+        ([line for line in LOG if "Run" not in line], "no start of init"),
+    ],
+)
+def test_a_log_that_is_not_whole_is_refused(lines: list[str], reason: str) -> None:
+    with pytest.raises(TestTransientError, match=reason):
+        kernel_parts(lines)
+
+
+def test_bootstage_is_read_as_distances_with_accumulated_times_apart() -> None:
+    report = """\
+Timer summary in microseconds (11 records):
+       Mark    Elapsed  Stage
+          0          0  reset
+    575,000    575,000  board_init_f
+  1,644,000  1,069,000  id=64
+
+Accumulated time:
+             2,000  dm_r
+""".splitlines()
+    assert own(uboot_parts(report)) == {
+        (BOOTSTAGE, "board_init_f"): 0.575,
+        (BOOTSTAGE, "id=64"): 1.069,
+        (BOOTSTAGE, "dm_r (accumulated)"): 0.002,
+        (BOOTSTAGE, SHORT): 0.0,
+    }
+    assert uboot_parts(["Unknown command 'bootstage' - try 'help'"]) == []
+
+
+def test_systemd_is_read_without_devices_and_impossible_times() -> None:
+    found = user_space(
+        ["Startup finished in 2.345s (kernel) + 1min 9.608s (userspace) = 1min 11.953s"],
+        [
+            " 1min 2.345s systemd-networkd-wait-online.service",
+            "        876ms weston.service",
+            "       1.830s dev-mmcblk1p2.device",
+            "    584542y 2w ntp.service",
+        ],
+        [
+            "multi-user.target @1min 9.608s",
+            "└─weston.service @8.100s +876ms",
+            "  └─basic.target @8.000s",
+        ],
+    )
+    assert found.shares == pytest.approx({"kernel": 2.345, "userspace": 69.608})
+    assert [(part.name, part.start_s, part.own_s) for part in found.parts] == [
+        ("systemd-networkd-wait-online.service", 0.0, pytest.approx(62.345)),
+        ("weston.service", 8.1, 0.876),
+    ]
+    assert found.chain == ("multi-user.target", "weston.service", "basic.target")
+
+
+def test_parts_survive_the_store() -> None:
+    parts = summed(kernel_parts(LOG))
+    assert own(from_documents([*documents(parts), "nonsense", ["x", 1]])) == own(parts)
+
+
+# --- Differences ---
+
+
+def boots(dice: random.Random, changed: dict[str, float], count: int = 3) -> list[list[BootPart]]:
+    """Boots of 200 parts between 0.6 ms and 100 ms with 2 % noise; `changed`: seconds that are added."""
+    found = []
+    for _ in range(count):
+        parts = []
+        for number in range(200):
+            name = f"part_{number}"
+            mean = 0.0006 * 1.026**number + changed.get(name, 0.0)
+            parts.append(BootPart(INITCALLS, name, number * 0.01, mean, max(0.0, dice.gauss(mean, 0.02 * mean))))
+        found.append([part for part in parts if part.own_s > 0])
+    return found
+
+
+def test_only_what_differs_is_named_with_hundreds_of_parts() -> None:
+    right = wrong = 0
+    for seed in range(60):
+        dice = random.Random(seed)
+        before, now = over(boots(dice, {})), over(boots(dice, {"part_100": 0.05}))
+        names = [change.name for change in changes(before, now)]
+        right += names[:1] == ["part_100"]
+        wrong += len(names) > 1
+    assert right == 60
+    assert wrong <= 6, "5 % of 60, and what chance adds"
+
+
+def change(before: list[BootPart], now: list[BootPart]) -> PartChange:
+    (only,) = changes(over([before] * 3), over([now] * 3))
+    return only
+
+
+def test_what_is_new_gone_or_moved_is_said_so() -> None:
+    driver, module = (
+        BootPart(INITCALLS, "foo_init", 1.0, 0.04, 0.04),
+        BootPart(MODULES, "foo_init [foo]", 3.0, 0.05, 0.05),
+    )
+    other = BootPart(UNITS, "weston.service", 1.0, 0.2, 0.2)
+    assert change([driver], [driver, other]).before_s is None
+    assert change([driver, other], [driver]).now_s is None
+    moved = change([other, driver], [other, module])
+    assert (moved.section, moved.moved_from) == (MODULES, INITCALLS)
+    assert moved.difference_s == pytest.approx(0.01)
+
+
+def test_stages_are_not_compared_beside_their_parts() -> None:
+    slow = [BootPart(STAGES, "Kernel", 0.0, length, length) for length in (1.0, 2.0)]
+    assert changes(over([slow[:1]] * 3), over([slow[1:]] * 3)) == []
