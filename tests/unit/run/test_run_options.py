@@ -33,6 +33,7 @@ EXAMPLES: dict[str, Value] = {
     "provision": "/srv/releases/11.01.yaml",
     "judge": True,
     "health": True,
+    "where": True,
 }
 
 
