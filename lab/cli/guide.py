@@ -365,6 +365,9 @@ def write(
     view: Annotated[
         str, typer.Option(help="corrected: as each metric is defined; vendor: as the vendor's guides form it.")
     ] = "corrected",
+    with_errors: Annotated[
+        bool, typer.Option("--with-errors", help="Print numbers that a rule calls an error, too, with a mark.")
+    ] = False,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the guide.")] = Path(),
     db: Database = None,
 ) -> None:
@@ -379,6 +382,13 @@ def write(
             raise ConfigurationError(f"--view {view}: there are: {', '.join(writer.GuideView)}")
         forms = [form] if form else list(Format)
         for path in writer.write(
-            store, release, board or [], folder, forms, writer.GuideView(view), lambda text: echo(text, err=True)
+            store,
+            release,
+            board or [],
+            folder,
+            forms,
+            writer.GuideView(view),
+            with_errors=with_errors,
+            say=lambda text: echo(text, err=True),
         ):
             echo(str(path))

@@ -7,7 +7,8 @@ import re
 
 from lab.guide.model import Guide, Module
 
-_SECURITY = re.compile(r"-(fs|se|gp|hs)$")  # how the device boots, not which board it is
+_SIMULATED = "-sim"
+_SECURITY = re.compile(rf"(-(fs|se|gp|hs)|{_SIMULATED})$")  # how the device boots, not which board it is
 _WORDS = re.compile(r"[a-z]+\d+[a-z0-9]*|[a-z]+")
 
 
@@ -28,6 +29,11 @@ def module_of(guide: Guide, board: str) -> Module | None:
 def type_of(board: str) -> str:
     """Return the board type: "am62xx_sk-fs" and "am62xx_sk-se" give "am62xx_sk"."""
     return _SECURITY.sub("", board)
+
+
+def simulated(board_type: str) -> str:
+    """Return the column name of simulated boards of a type: "am62xx_sk-sim"."""
+    return board_type + _SIMULATED
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ Order and shape are the vendor's; every row has full width.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
@@ -120,6 +121,36 @@ def _chapters_together(drafts: Iterable[_Draft]) -> Sequence[_Draft]:
     for chapter, members in found.items():
         tops.setdefault(chapter[0] if chapter else "", []).extend(members)
     return [draft for members in tops.values() for draft in members]
+
+
+def taken(table: ComposedTable) -> list[str]:
+    """How the measured numbers of a table were taken, a line for each board."""
+    boards: dict[str, list[GuideEntry]] = {}
+    for row in table.rows:
+        for entry in row.cells:
+            if entry is not None and entry.evidence.samples and not entry.is_withheld:
+                boards.setdefault(entry.board, []).append(entry)
+    return [f"{board}: {_taken(entries)}" for board, entries in boards.items()]
+
+
+def _taken(entries: Sequence[GuideEntry]) -> str:
+    counts = sorted({entry.evidence.samples or 0 for entry in entries})
+    count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    shares = [
+        100 * entry.evidence.uncertainty / abs(entry.value)
+        for entry in entries
+        if entry.evidence.uncertainty is not None and entry.value
+    ]
+    error = f", ± {_percent(statistics.median(shares))} %" if shares else ""
+    days = sorted({entry.evidence.began for entry in entries})
+    runs = sorted({entry.evidence.run_id for entry in entries})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    named = f"run {runs[0]}" if len(runs) == 1 else f"runs {', '.join(map(str, runs))}"
+    return f"{count} sample{'s' * (counts != [1])} a cell{error}, {when} ({named})"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2g}" if share < 100 else f"{share:.0f}"
 
 
 def by_top_chapter(composed: Iterable[ComposedTable]) -> Mapping[str, list[ComposedTable]]:

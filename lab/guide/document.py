@@ -32,6 +32,9 @@ class Document:
 _CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNORECASE)
 
 
+SOFTWARE = "Software"  # first column of a written guide's table of versions
+
+
 def is_module_table(raw: RawTable) -> bool:
     """Return whether a table lists modules instead of results."""
     return [text.strip().lower() for text in raw.header] == ["name", "description"]
@@ -152,6 +155,9 @@ class Builder:
         raw = RawTable(self.chapter, caption_text(title), "inline", line, header, tuple(rows))
         if is_module_table(raw):
             self.document.modules.extend(modules_of(raw))
+            self.separator()
+            return
+        if raw.header[:1] == (SOFTWARE,):
             self.separator()
             return
         headings = [*self.chapter, self._rubric]

@@ -19,6 +19,7 @@ class EntryProvenance:
         values: the samples by cycle, of measured numbers.
         excerpt: the lines that the number was read from; empty where there are none.
         note: a reason for care, or the number's own value if the printed one mixes two.
+        began: day of the run, e.g. "2026-11-27"; empty of published numbers.
         is_broken: the run failed, the number is no result.
         is_simulated: no real board gave it. incomplete: its run did not complete, as `run 47 did not complete (failed)`.
     """
@@ -33,6 +34,7 @@ class EntryProvenance:
     is_broken: bool = False
     is_simulated: bool = False
     incomplete: str = ""
+    began: str = ""
 
 
 @frozen
@@ -55,6 +57,7 @@ class GuideEntry:
         text: the cell as the vendor prints it, `16.24 (min 15.96, max 16.42)`.
         value: the number, recovered where a rule can; None for n/a and text.
         keys: further key columns as printed, e.g. the nominal voltage of a rail.
+        marks: numbers of its footnotes. is_withheld: a rule calls the number an error, so it is not printed.
     """
 
     board: str
@@ -65,6 +68,8 @@ class GuideEntry:
     evidence: EntryProvenance
     keys: Mapping[str, str] = field(factory=dict)
     origin: Origin | None = None
+    marks: tuple[int, ...] = ()
+    is_withheld: bool = False
 
 
 @frozen
@@ -73,8 +78,10 @@ class GuideRelease:
 
     Attributes:
         modules: (name, description) of what was measured.
+        software: component, e.g. "TF-A" -> board -> version.
         conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of the chapter's
             boards begins with their names and a colon.
+        notes: the footnotes; the first one is 1.
         left_out: what the sources print and no board can be given. failed: runs whose numbers are left out, since cycles failed.
     """
 
@@ -82,6 +89,8 @@ class GuideRelease:
     boards: tuple[str, ...]
     entries: tuple[GuideEntry, ...]
     modules: tuple[tuple[str, str], ...] = ()
+    software: Mapping[str, Mapping[str, str]] = field(factory=dict)
     conditions: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 _SKIPPED_CLASSES = re.compile(
-    r"(?:^|\s)(?:sphinxsidebar\w*|(?:bd-)?sidebar[\w-]*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side|contents)(?=\s|$)"
+    r"(?:^|\s)(?:sphinxsidebar\w*|(?:bd-)?sidebar[\w-]*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side|contents|not-results)(?=\s|$)"
 )
 _NEVER_SKIPPED = frozenset({"html", "body", "main", "article", "section"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})

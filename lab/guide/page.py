@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
@@ -39,6 +40,7 @@ class CellView:
     anchor: str
     board: str
     text: str
+    marks: tuple[int, ...]
     hover: str
     source: str
     note: str
@@ -64,6 +66,7 @@ class TableView:
     keys: int
     header: tuple[str, ...]
     rows: tuple[RowView, ...]
+    taken: list[str]
 
 
 @frozen
@@ -94,7 +97,7 @@ def render(
         headings: list[str] = []
         for table in tables:
             heading = " / ".join(table.chapter[1:])
-            views.append(_table(table, heading if heading not in headings else "", anchors))
+            views.append(_table(table, heading if heading not in headings else "", anchors, release.notes))
             headings.append(heading)
         found = list(figures.get(title, ()))
         anchor = "c-" + re.sub(r"\W+", "-", title.lower()).strip("-")
@@ -107,6 +110,11 @@ def render(
             title=f"Linux {release.name} Performance Guide",
             boards=release.boards,
             modules=release.modules,
+            software=[
+                (name, [of.get(board, "") for board in release.boards]) for name, of in release.software.items()
+            ],
+            notes=release.notes,
+            warnings=warnings(release),
             summaries=[(one.board, one.text) for one in boards(release)],
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
@@ -119,38 +127,54 @@ def render(
     )
 
 
-def _table(table: ComposedTable, heading: str, anchors: Iterator[int]) -> TableView:
+def _table(table: ComposedTable, heading: str, anchors: Iterator[int], notes: Sequence[str]) -> TableView:
     keys = len(table.rows[0].keys) if table.rows else 1
     rows = tuple(
-        RowView(row.keys, tuple(_cell(cell, anchors) if cell else None for cell in row.cells)) for row in table.rows
+        RowView(row.keys, tuple(_cell(cell, anchors, notes) if cell else None for cell in row.cells))
+        for row in table.rows
     )
     about = layout.load().about.get("/".join(table.chapter), "") if heading else ""
-    return TableView(heading, about, table.title, keys, table.header, rows)
+    return TableView(heading, about, table.title, keys, table.header, rows, compose.taken(table))
 
 
-def _cell(entry: GuideEntry, anchors: Iterator[int]) -> CellView:
+def _cell(entry: GuideEntry, anchors: Iterator[int], notes: Sequence[str]) -> CellView:
     evidence = entry.evidence
-    listed = evidence.values[:_MOST_VALUES]
+    listed = () if entry.is_withheld else evidence.values[:_MOST_VALUES]
     values = ", ".join(f"{value:.4g}" for value in listed) + (" ..." if len(evidence.values) > len(listed) else "")
     return CellView(
         anchor=f"n{next(anchors)}",
         board=entry.board,
         text=entry.text,
-        hover=_hover(entry),
+        marks=entry.marks,
+        hover=_hover(entry, notes),
         source=evidence.source,
-        note=evidence.note,
+        note=" ".join(notes[mark - 1] for mark in entry.marks),
         values=f"samples: {values}" if listed else "",
-        excerpt=evidence.excerpt,
+        excerpt="" if entry.is_withheld else evidence.excerpt,
     )
 
 
-def _hover(entry: GuideEntry) -> str:
+def _hover(entry: GuideEntry, notes: Sequence[str]) -> str:
     evidence = entry.evidence
     parts = [f"n = {evidence.samples}"] if evidence.samples is not None else []
     if evidence.uncertainty is not None and entry.metric:
         metric = by_name(entry.metric)
         parts.append(f"± {number(evidence.uncertainty, evidence.uncertainty, metric)} {metric.unit}")
-    return ", ".join([*parts, *([evidence.note] if evidence.note else [])])
+    return ". ".join([*([", ".join(parts)] if parts else []), *(notes[mark - 1] for mark in entry.marks)])
+
+
+def warnings(release: GuideRelease) -> list[str]:
+    """Sentences on numbers of simulated boards and of runs that did not complete."""
+    simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
+    found = (
+        [f"Simulated, and no measurement of a real board: all numbers of {', '.join(simulated)}."] if simulated else []
+    )
+    counts = Counter(
+        (entry.board, entry.evidence.incomplete) for entry in release.entries if entry.evidence.incomplete
+    )
+    for (board, why), count in sorted(counts.items()):
+        found.append(f"Incomplete, since {why}: {count} number{'s' * (count > 1)} of {board}.")
+    return found
 
 
 _HEADLINE = "boot.time"  # of each medium, with the default root file system
@@ -162,7 +186,7 @@ class BoardSummary:
 
     Attributes:
         numbers: how many it has; `measured` of them here, the others are published ones.
-        care: how many are to be taken with care.
+        care: how many have a footnote; `withheld` of them are not printed.
         boots: medium -> boot time as printed, with its unit.
     """
 
@@ -170,6 +194,7 @@ class BoardSummary:
     numbers: int
     measured: int
     care: int
+    withheld: int
     boots: tuple[tuple[str, str], ...]
 
     @property
@@ -180,7 +205,8 @@ class BoardSummary:
             for count, word in ((self.measured, "measured here"), (self.numbers - self.measured, "published"))
             if count
         ]
-        care = f"; {self.care} to be taken with care" if self.care else ""
+        care = f"; {self.care} with a footnote" if self.care else ""
+        care += f", {self.withheld} of them not printed" if self.withheld else ""
         boots = "".join(f"; boots from {medium} in {time}" for medium, time in self.boots)
         return f"{self.numbers} number{'s' * (self.numbers != 1)} ({', '.join(sources)}){care}{boots}"
 
@@ -200,6 +226,7 @@ def _board(name: str, entries: Sequence[GuideEntry]) -> BoardSummary:
         name,
         len(entries),
         sum(entry.evidence.samples is not None for entry in entries),
-        sum(bool(entry.evidence.note) for entry in entries),
+        sum(bool(entry.marks) for entry in entries),
+        sum(entry.is_withheld for entry in entries),
         tuple(sorted(boots)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from attrs import define, field
@@ -10,16 +9,21 @@ from attrs import define, field
 from lab.guide import compose, layout, page
 from lab.guide.assemble import RawRow
 from lab.guide.compose import ComposedTable
-from lab.guide.document import Builder, Document
-from lab.guide.entries import GuideRelease
+from lab.guide.document import SOFTWARE, Builder, Document
+from lab.guide.entries import GuideEntry, GuideRelease
 from lab.guide.text import escaped
 
 _UNDERLINES = "-^\"'~"
 _READ_FIRST = (
-    "The numbers of this guide were measured on the following modules. Where a board has no number the cell is empty. A cell",
-    "holds an average, or average (minimum, maximum).",
+    "All performance numbers of this document were gathered on the following evaluation modules, unless otherwise specified.",
 )
 _MODULE_HEADER = ("Name", "Description")
+_ABOUT = (
+    "Each table has a row for a measurement and columns for a board. A cell holds one number, or average (minimum, maximum). A",
+    "board without a number has an empty cell. Below a table stand, for each board, the number of samples of a cell and their",
+    "expanded uncertainty (±, 95 %), as the median of the table's cells. Footnotes mark the numbers that need a remark; n/a with a",
+    "footnote is a number that was measured or published, and is wrong.",
+)
 
 
 def write(release: GuideRelease) -> str:
@@ -32,12 +36,24 @@ def document(release: GuideRelease) -> Document:
     return _written(release).builder.finish()
 
 
+def document_with_places(release: GuideRelease) -> tuple[Document, Mapping[tuple[int, int], GuideEntry]]:
+    """The same, and the numbers by line and column."""
+    written = _written(release)
+    return written.builder.finish(), written.places
+
+
+def printed(release: GuideRelease) -> list[GuideEntry]:
+    """The numbers in the guide's order."""
+    return list(_written(release).places.values())
+
+
 @define
 class _Writer:
     """Lines of a guide, and the same content for a reader."""
 
     lines: list[str] = field(factory=list)
     builder: Builder = field(factory=Builder)
+    places: dict[tuple[int, int], GuideEntry] = field(factory=dict)  # (line, column) -> the number there
 
     def rubric(self, text: str) -> None:
         self.lines += [f".. rubric:: {text}", ""]
@@ -70,10 +86,38 @@ class _Writer:
         rows = []
         for row in table.rows:
             cells = [*row.keys, *(cell.text if cell else "" for cell in row.cells)]
-            self.lines.append(f"    {_csv(cells)}")
+            marks = [
+                *("" for _ in row.keys),
+                *("".join(f" [{n}]_" for n in cell.marks) if cell else "" for cell in row.cells),
+            ]
+            self.lines.append(f"    {_csv(cells, marks)}")
             rows.append(RawRow(len(self.lines), _on_one_line(cells)))
+            self.places |= {
+                (len(self.lines), len(row.keys) + n): cell for n, cell in enumerate(row.cells) if cell is not None
+            }
         self.lines.append("")
         self.builder.table(title, begin, _on_one_line(table.header), rows)
+        for text in compose.taken(table):
+            self.lines += [f"| {escaped(text)}"]
+        self.lines.append("")
+
+    def software(self, boards: Sequence[str], versions: Mapping[str, Mapping[str, str]]) -> None:
+        begin = len(self.lines) + 1
+        own = [board for board in boards if any(board in each for each in versions.values())]
+        header = (SOFTWARE, *own)
+        self.lines += [".. csv-table:: Software", f"    :header: {_csv(header)}", ""]
+        rows = []
+        for component, of in versions.items():
+            cells = (component, *(of.get(board, "") for board in own))
+            self.lines.append(f"    {_csv(cells)}")
+            rows.append(RawRow(len(self.lines), cells))
+        self.lines.append("")
+        self.builder.table("Software", begin, header, rows)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        if notes:
+            self.rubric("Notes")
+            self.lines += [f".. [{number}] {escaped(text)}" for number, text in enumerate(notes, 1)]
 
     def conditions(self, statements: Sequence[str]) -> None:
         if statements:
@@ -88,16 +132,20 @@ def _written(release: GuideRelease) -> _Writer:
     bar = "=" * (len(title) + 2)
     writer = _Writer([bar, f" {title}", bar, "", ".. contents:: Contents", "   :depth: 2", ""])
     writer.builder.heading(1, title)
-    writer.rubric("Summary")
-    writer.lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in page.boards(release)]
-    writer.lines.append("")
     writer.rubric("Read This First")
-    writer.lines += [*_READ_FIRST, ""]
-    warnings = _warnings(release)
+    if release.modules:
+        writer.lines += [*_READ_FIRST, ""]
+    warnings = page.warnings(release)
     for text in warnings:
         writer.lines += [".. warning::", "", f"   {escaped(text)}", ""]
     if release.modules:
         writer.modules(release.modules)
+    if release.software:
+        writer.software(release.boards, release.software)
+    writer.rubric("About This Manual")
+    writer.lines += [*_ABOUT, ""]
+    writer.lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in page.boards(release)]
+    writer.lines.append("")
     about = layout.load().about
     chapter: tuple[str, ...] = ()
     composed = compose.tables(release)
@@ -109,23 +157,13 @@ def _written(release: GuideRelease) -> _Writer:
         if following != chapter[:1]:
             statements = release.conditions.get(chapter[0] if chapter else "", ())
             writer.conditions((*statements, *warnings))
+    writer.notes(release.notes)
     return writer
 
 
-def _warnings(release: GuideRelease) -> list[str]:
-    """Sentences on numbers of simulated boards and of runs that did not complete."""
-    boards = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
-    found = [f"Simulated, and no measurement of a real board: all numbers of {', '.join(boards)}."] if boards else []
-    counts = Counter(
-        (entry.board, entry.evidence.incomplete) for entry in release.entries if entry.evidence.incomplete
-    )
-    for (board, why), count in sorted(counts.items()):
-        found.append(f"Incomplete, since {why}: {count} number{'s' * (count > 1)} of {board}.")
-    return found
-
-
-def _csv(cells: Sequence[str]) -> str:
-    return ",".join('"' + escaped(cell).replace('"', '""') + '"' for cell in _on_one_line(cells))
+def _csv(cells: Sequence[str], marks: Sequence[str] = ()) -> str:
+    texts = [escaped(cell).replace('"', '""') for cell in _on_one_line(cells)]
+    return ",".join(f'"{text}{mark}"' for text, mark in zip(texts, marks or [""] * len(texts), strict=True))
 
 
 def _on_one_line(cells: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import evolve
 
 from lab.errors import ConfigurationError
-from lab.guide import boards, layout, reader, rst_writer, trend
+from lab.guide import boards, layout, reader, rst_writer, setup, trend
 from lab.guide import boards as names
 from lab.guide.compare import Earlier, Key
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
@@ -17,13 +17,14 @@ from lab.guide.importer import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.layout import guide_name
 from lab.guide.measurements import MeasuredGuide, Neighbour, Neighbours, of_guide
 from lab.guide.model import Guide
+from lab.guide.setup import RunSetup
 from lab.guide.text import value_of
 from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 from lab.judge import noise
 from lab.judge.labels import is_real_time, release_key, releases_before
 from lab.judge.number import Number, PublishedNumbers
 from lab.judge.store import reviews
-from lab.metrics import Measurement, summarise
+from lab.metrics import Flag, Measurement, summarise
 from lab.results import formatting
 from lab.results.averages import Average
 from lab.results.formatting import guide_cell, label
@@ -68,13 +69,15 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     wanted = tuple(boards) or tuple(sorted({header(accepted, run) for run in runs}))
     entries: list[GuideEntry] = []
     modules: list[tuple[str, str]] = []
+    software: dict[str, dict[str, str]] = {}
     conditions: dict[str, dict[str, list[str]]] = {}
     left_out: dict[str, None] = {}
     failures: list[str] = []
     for board in wanted:
         of_board = [run for run in runs if (is_of(run, board) if boards else header(accepted, run) == board)]
         own = of_one_column(of_board, board)
-        found, failed = _entries(store, own, board)
+        overviews = [measured(store, run) for run in own if run.kind != PUBLISHED]
+        found, failed = _entries(store, own, overviews, board)
         failures += failed
         if not found and (boards or (board == wanted[-1] and not entries)):
             known_boards = ", ".join(sorted({run.board for run in runs}))
@@ -83,9 +86,18 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
                 f"release {name} has no numbers of board {board!r}; there are: {known_boards}{why}"
             )
         entries += found
+        setups = _setups(found, [overview for overview, _ in overviews])
+        if setups:
+            clocks = (e.value for e in found if e.metric == "cpu.clock" and e.evidence.samples and e.value)
+            modules.append(setup.module_of(overviews[0][0].run.board_type, setups.values(), next(clocks, None)))
+        for component, version in setup.software_of(setups.values()).items():
+            software.setdefault(component, {})[board] = version
+        for top, text in _equipment(found, setups):
+            of_boards = conditions.setdefault(top, {}).setdefault(text, [])
+            of_boards += [board] if board not in of_boards else []
         for run in own:
             module = run.provenance.get("module")
-            if module and (module["name"], module["description"]) not in modules:
+            if module and module["name"] not in {name for name, _ in modules}:
                 modules.append((module["name"], module["description"]))
             left_out.update(dict.fromkeys(run.provenance.get("left_out") or ()))
             for top, texts in (run.provenance.get("conditions") or {}).items():
@@ -95,17 +107,44 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     stated = {top: _stated(texts, _boards_of(entries, top)) for top, texts in conditions.items()}
     there = {entry.board for entry in entries}
     wanted = tuple(board for board in wanted if board in there)
-    return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out), tuple(failures))
+    return GuideRelease(
+        name=name,
+        boards=wanted,
+        entries=tuple(entries),
+        modules=tuple(modules),
+        software=software,
+        conditions=stated,
+        left_out=tuple(left_out),
+        failed=tuple(failures),
+    )
+
+
+def _setups(entries: Iterable[GuideEntry], runs: Iterable[Overview]) -> dict[int, RunSetup]:
+    """Run -> its setup, of the runs that gave numbers; the oldest first."""
+    used = {entry.evidence.run_id for entry in entries}
+    return {run.run.id: setup.of_run(run) for run in reversed(list(runs)) if run.run.id in used}
+
+
+def _equipment(entries: Iterable[GuideEntry], setups: Mapping[int, RunSetup]) -> Iterator[tuple[str, str]]:
+    """(Top chapter, device of a medium) of numbers measured on that medium."""
+    for entry in entries:
+        device = (
+            setups[entry.evidence.run_id].media.get(entry.params.get("medium", ""))
+            if entry.evidence.run_id in setups
+            else None
+        )
+        if device and (chapter := _chapter(entry)):
+            yield chapter[0], device
 
 
 def _boards_of(entries: Sequence[GuideEntry], top: str) -> set[str]:
     """The boards that have numbers in a chapter."""
-    found = set()
-    for entry in entries:
-        place = layout.load().place(entry.metric, entry.params)
-        chapter = place.chapter if place else entry.origin.chapter if entry.origin else ()
-        found.update([entry.board] if chapter[:1] == (top,) else [])
-    return found
+    return {entry.board for entry in entries if _chapter(entry)[:1] == (top,)}
+
+
+def _chapter(entry: GuideEntry) -> tuple[str, ...]:
+    place = layout.load().place(entry.metric, entry.params)
+    return place.chapter if place else entry.origin.chapter if entry.origin else ()
 
 
 def _stated(texts: Mapping[str, Sequence[str]], there: set[str]) -> tuple[str, ...]:
@@ -122,11 +161,11 @@ def of_one_column(runs: Sequence[Run], board: str) -> list[Run]:
 def is_of(run: Run, board: str) -> bool:
     """Return whether a run belongs to a board.
 
-    The name is the board's own, its type's, or the guides' spelling. A simulated board answers to its own name only,
-    so that its numbers never stand among those of a real one.
+    The name is the board's own, its type's, or the guides' spelling. A simulated board answers to its own name and to
+    "TYPE-sim" only, so that its numbers never stand among those of a real one.
     """
     if is_virtual(run):
-        return board == run.board
+        return board in {run.board, names.simulated(run.board_type)}
     return board in {run.board, run.board_type} or run.board_type == names.type_of(board)
 
 
@@ -161,16 +200,15 @@ def _published_guide(store: Store, run: Run, name: str) -> Guide:
 def header(accepted: Sequence[Run], run: Run) -> str:
     """Column name of a run's board type in every release.
 
-    It is the vendor's spelling if a guide has one, else the only board's name. A simulated board has its own.
+    It is the vendor's spelling if a guide has one, else the type's name; of a simulated board with "-sim".
     """
     if is_virtual(run):
-        return run.board
+        return names.simulated(run.board_type)
     same = [other for other in accepted if other.board_type == run.board_type and not is_virtual(other)]
     if run.kind == PUBLISHED and len({o.board for o in same if o.kind == PUBLISHED and o.release == run.release}) > 1:
         return run.board  # the guide itself tells them apart
     published = sorted({other.board for other in same if other.kind == PUBLISHED})
-    measured = {other.board for other in same}
-    return published[0] if published else measured.pop() if len(measured) == 1 else run.board_type
+    return published[0] if published else run.board_type
 
 
 def releases(store: Store, board: str) -> list[str]:
@@ -216,11 +254,12 @@ def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:
     return Overview(whole.run, whole.attempts, sound), list(failed)
 
 
-def _entries(store: Store, own: Sequence[Run], board: str) -> tuple[list[GuideEntry], list[str]]:
+def _entries(
+    store: Store, own: Sequence[Run], runs: Sequence[tuple[Overview, list[str]]], board: str
+) -> tuple[list[GuideEntry], list[str]]:
     """Numbers of a board, and the failed ones of its runs."""
     found: dict[object, GuideEntry] = {}
     published = [run for run in own if run.kind == PUBLISHED]
-    runs = [measured(store, run) for run in own if run.kind != PUBLISHED]
     whole_first = sorted(runs, key=lambda pair: bool(incomplete(pair[0].run)))
     candidates = [e for run, _ in whole_first for e in _measured(store, run, board)]
     candidates += [e for run in published for e in _published(store, run, board)]
@@ -240,7 +279,8 @@ def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
         summary = summarise(measurement.samples)
         attempts = attempts_of(run.attempts, measurement)
         name = guide_name(measurement.metric.name, measurement.params, run.run.board_type)
-        about = ("virtual board" * run.virtual, incomplete(run.run), ", ".join(sorted(measurement.flags)))
+        flags = sorted(measurement.flags - {Flag.SIMULATED})
+        about = (incomplete(run.run), ", ".join(flag.replace("_", " ") for flag in flags))
         yield GuideEntry(
             board=board,
             metric=name.metric,
@@ -257,6 +297,7 @@ def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
                 excerpt=_excerpt(store, attempts, measurement),
                 note="; ".join(filter(None, about)),
                 is_simulated=run.virtual,
+                began=f"{run.run.started_at:%Y-%m-%d}",
                 incomplete=incomplete(run.run),
             ),
         )

@@ -17,15 +17,16 @@ _RANGE = re.compile(
     rf"({_NUMBER})\s*%?\s*\(\s*(?:min[.:=]?\s*)?({_NUMBER})\s*%?\s*,\s*(?:max[.:=]?\s*)?({_NUMBER})\s*%?\s*\)",
     re.IGNORECASE,
 )
+_MARKS = re.compile(r"(?<=[\d)%a])(?:\s*\[#?\d{1,3}\]_?)+$")
 _NOT_AVAILABLE = frozenset({"n/a", "na", "n.a.", "n.a", "-", "--", "–", "not available", "not applicable"})
 
 
 def value_of(text: str) -> Value:
     """Parse a cell's text.
 
-    It never fails: a text without a number is text.
+    It never fails: a text without a number is text. References to footnotes behind it are no part of it.
     """
-    text = text.strip()
+    text = _MARKS.sub("", text.strip())
     if not text:
         return Value(CellKind.EMPTY, "")
     if text.lower() in _NOT_AVAILABLE:

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import evolve
 
 from lab.errors import ConfigurationError
-from lab.guide import catalogue, figures, layout, page, rst_writer, stored_release
+from lab.guide import catalogue, figures, footnotes, layout, page, rst_writer, stored_release
 from lab.guide.entries import GuideEntry, GuideRelease, Origin
 from lab.judge.labels import precedes, release_key
 from lab.results.records import PUBLISHED
@@ -36,11 +36,14 @@ def write(
     folder: Path,
     forms: Iterable[str],
     view: GuideView = GuideView.CORRECTED,
+    *,
+    with_errors: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Path]:
     """Write the files and return their paths as they are done.
 
     Args:
+        with_errors: print numbers that a rule calls an error, too, with a mark.
         say: takes what was left out since cycles failed, one sentence each.
 
     Raises:
@@ -49,8 +52,10 @@ def write(
     release = stored_release.release(store, name, boards)
     for text in release.failed:
         say(f"left out: {text}")
-    if view is GuideView.VENDOR:
-        release = vendor_view(release)
+    corrected = view is GuideView.CORRECTED
+    release = footnotes.annotated(
+        release if corrected else vendor_view(release), corrected=corrected, with_errors=with_errors
+    )
     for form in forms:
         text = rst_writer.write(release) if form == "rst" else _page(store, release)
         path = folder / f"performance-guide-{_NOT_IN_NAMES.sub('-', name)}.{form}"

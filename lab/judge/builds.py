@@ -82,8 +82,8 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
         text = "\n".join(f"{name} {digest}" for name, digest in sorted(hashes.items()))
         images = f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:_SHORT]}"
     software = next((s for each in details if isinstance(s := each.get("software"), Mapping) and s), {})
-    checked = next((each for each in details if _of_board(each)), {})
-    board = _of_board(checked)
+    checked = next((each for each in details if board_software(each)), {})
+    board = board_software(checked)
     return Build(
         str(software.get("uboot") or ""),
         str(software.get("kernel") or board.get("kernel_build") or ""),
@@ -94,7 +94,7 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
     )
 
 
-def _of_board(details: Mapping[str, Any]) -> Mapping[str, Any]:
+def board_software(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """The software as the board itself named it."""
     checked = details.get("cross_check")
     software = checked.get("software") if isinstance(checked, Mapping) else None

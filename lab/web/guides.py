@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
-from lab.guide import change_page, compare, page, rst_writer, rulebook, stored_release
+from lab.guide import change_page, compare, footnotes, page, rst_writer, rulebook, stored_release
 from lab.guide.rulebook import Finding, Severity
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
@@ -55,10 +55,13 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def guide(release: Name, form: Literal["", "html", "rst"] = "") -> Response:
         if form == "rst":
             with site.store() as store:
-                return PlainTextResponse(rst_writer.write(stored_release.release(store, release, ())))
+                return PlainTextResponse(
+                    rst_writer.write(footnotes.annotated(stored_release.release(store, release, ())))
+                )
         if form == "html":
             whole = site.page(
-                ("guide", release), lambda store: page.render(stored_release.release(store, release, ()), {})
+                ("guide", release),
+                lambda store: page.render(footnotes.annotated(stored_release.release(store, release, ())), {}),
             )
             answer = HTMLResponse(whole)
             answer.headers["Content-Security-Policy"] = (
@@ -66,7 +69,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             )  # the page has one script of its own, by its digest
             return answer
         with site.store() as store:
-            numbers = stored_release.release(store, release, ())
+            numbers = footnotes.annotated(stored_release.release(store, release, ()))
             found = findings(store, release)
             names = [each.release for each in listed(store)]
         return renderer.page(

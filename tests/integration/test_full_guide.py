@@ -13,18 +13,19 @@ from support.section_bench import SectionBench, section_bench
 
 from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError
+from lab.guide import footnotes, reader, rst_writer, rulebook, stored_release, writer
 from lab.guide import measurements as sheets
-from lab.guide import reader, rst_writer, stored_release, writer
 from lab.guide.catalogue import CellReading
 from lab.guide.entries import GuideRelease
 from lab.guide.measurements import MeasuredGuide
+from lab.guide.rulebook import Severity
 from lab.metrics import Flag
 from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.virtual.sim.model import simulated
 
-PUBLISHED = "am62xx_sk-fs"
+PUBLISHED, WRITTEN = "am62xx_sk-fs", "am62xx_sk-sim"
 ELSEWHERE = {"Low Power Performance"}  # its rows come from tests_perf/test_low_power.py
 
 
@@ -88,6 +89,8 @@ def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path,
         assert done == [section.name for section in fitting]
         first_port = {row for row in measured_rows.kept()[board_type] if ("port", "icssg") not in row[1]}
         assert measured_rows.measured(bench) == first_port, "python tools/measured_rows.py writes the rows"
+        numbers = stored_release.release(bench.store, bench.run.run.release, [])
+        assert unmarked_errors(footnotes.annotated(numbers)) == []
 
 
 def test_the_rows_that_are_compared_with_the_guides_are_those_that_are_measured(
@@ -107,9 +110,9 @@ def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
     own = chapters(written)
     assert [name for name in own if name in chapters(published)] == chapters(published)
     missing = {
-        table: sorted(map(str, wanted - rows(written, "sim-1")[table]))
+        table: sorted(map(str, wanted - rows(written, WRITTEN)[table]))
         for table, wanted in rows(published, PUBLISHED).items()
-        if wanted - rows(written, "sim-1")[table]
+        if wanted - rows(written, WRITTEN)[table]
     }
     assert missing == {}
 
@@ -118,10 +121,46 @@ def test_the_written_guide_says_that_its_numbers_are_simulated_at_its_head_and_a
     full: SectionBench,
 ) -> None:
     text = rst_writer.write(release(full))
-    mark = "Simulated, and no measurement of a real board: all numbers of sim\\-1."
-    plain = text.replace("\\-", "-")
-    assert plain.count(mark.replace("\\-", "-")) == 1 + len({table.chapter[0] for table in sheet(text).guide.tables})
-    assert plain.index("Simulated") < plain.index("LMBench")
+    mark = "Simulated, and no measurement of a real board: all numbers of am62xx_sk-sim."
+    assert text.count(mark) == 1 + len({table.chapter[0] for table in sheet(text).guide.tables})
+    assert text.index("Simulated") < text.index("LMBench")
+
+
+def unmarked_errors(numbers: GuideRelease) -> list[str]:
+    """Errors that the rules find in a written guide at numbers without a footnote."""
+    text = rst_writer.write(numbers)
+    lines = text.splitlines()
+    found = (f for f in rulebook.run(sheet(text)) if f.severity is Severity.ERROR)
+    return [
+        f.message for f in found if not f.cells or any(f"{c.value.text} [" not in lines[c.line - 1] for c in f.cells)
+    ]
+
+
+def test_the_written_guide_has_no_unmarked_error(full: SectionBench, tmp_path: Path) -> None:
+    numbers = release(full)
+    whole = footnotes.annotated(numbers, with_errors=True)
+    assert unmarked_errors(numbers) != []
+    assert unmarked_errors(whole) == []
+    assert any(mark.isdecimal() for entry in whole.entries for mark in map(str, entry.marks))
+    assert unmarked_errors(footnotes.annotated(numbers)) == []
+    page = next(writer.write(full.store, "11.01", (), tmp_path, ["html"]))
+    assert [f.message for f in rulebook.run(sheets.of_guide(reader.read(page))) if f.severity is Severity.ERROR] == []
+
+
+def test_the_written_guide_has_the_board_and_the_software_that_booted(full: SectionBench, tmp_path: Path) -> None:
+    numbers = release(full)
+    versions = {name: of[WRITTEN] for name, of in numbers.software.items()}
+    assert versions["TF-A"].startswith("v2.12")
+    assert versions["System firmware"].startswith("11.1.0")
+    assert versions["U-Boot"].startswith("2025.01-")
+    assert versions["Linux"].startswith("6.12.")
+    assert versions["Root file system"] == "Arago 2025.01"
+    (rst,), (page,) = (list(writer.write(full.store, "11.01", (), tmp_path, [form])) for form in ("rst", "html"))
+    for path in (rst, page):
+        (module,) = reader.read(path).modules
+        assert (module.name, module.clock_mhz) == ("AM62x SK", 1400.0)
+        assert module.description.startswith("AM62B-SKEVM-P1 rev A (AM62X SR1.0 HS-FS) with ARM running at 1.4GHz")
+        assert all(version in path.read_text() for version in versions.values())
 
 
 def test_a_simulated_board_never_stands_among_the_numbers_of_a_real_one_of_its_type(full: SectionBench) -> None:
