@@ -294,7 +294,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     progress = Progress(writer(config), clock, total=0)
     own = own_moments(
         strategy.type,
-        config.stash[LABGRID_ENV_KEY].config.get_target_option("main", OPTION, None),
+        config.stash[LABGRID_ENV_KEY].config.get_target_option("main", OPTION, []),
         declarations(config),
         f"{config.option.lg_env}: targets.main.options.{OPTION}",
     )
