@@ -1,23 +1,82 @@
-"""`lab boards`: the board types that boardlab knows."""
+"""`lab boards`: the board types that boardlab knows, and drafts of new ones."""
 
 from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from attrs import asdict
 
-from lab.boards.registry import load, names
+from lab.boards.registry import load, load_file, names
 from lab.cli.options import Json
+from lab.errors import ConfigurationError
 from lab.terminal import echo, echo_json, table
 
-app = typer.Typer(help="Board types that boardlab knows.")
+app = typer.Typer(help="Board types that boardlab knows; a draft of a new one.")
 
 
-@app.command()
-def boards(*, as_json: Json = False) -> None:
+@app.callback(invoke_without_command=True)
+def boards(context: typer.Context, *, as_json: Json = False) -> None:
     """List the board types that boardlab knows, with their boot media."""
+    if context.invoked_subcommand is not None:
+        return
     types = [load(name) for name in names()]
     if as_json:
         echo_json([asdict(board) for board in types])
         return
     rows = [[board.name, ", ".join(board.media), board.title] for board in types]
     echo(*table(["type", "boots from", "title"], rows, "<<<"))
+
+
+@app.command()
+def learn(
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="[MEDIUM=]LOG...", help="Console logs, one boot each, and what each booted from."),
+    ],
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="The type's name (default: that of --output).")] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: print it).")
+    ] = None,
+) -> None:
+    """Draft a board type from the logs of its boots.
+
+    What the logs leave open is marked UNSURE. Then `lab console check FILE LOG...` says how well it reads them.
+    """
+    from lab.run.check import verdict  # noqa: PLC0415 - only this command reads logs
+    from lab.run.check.findings import examine, read  # noqa: PLC0415
+    from lab.run.check.learn import draft  # noqa: PLC0415
+
+    if output is not None and output.exists():
+        raise ConfigurationError(f"{output} exists already; name another file with --output, or delete it")
+    pairs = [_pair(each) for each in logs]
+    name = name or (output.stem if output else "my_board")
+    text = draft(name, pairs)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.toml"
+        file.write_text(text, encoding="utf-8")
+        board = load_file(file)
+    if output is None:
+        echo(*text.splitlines())
+    else:
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{output}: cannot be written: {error.strerror}") from error
+    unsure = text.count("UNSURE")
+    echo(f"{name}: {unsure} places are UNSURE" if unsure else f"{name}: nothing is unsure", err=True)
+    for _, path in pairs:
+        fit = verdict.judge(examine(read(path, board), board)).fit
+        echo(f"{path}: {fit}", err=True)
+
+
+def _pair(given: str) -> tuple[str, Path]:
+    """The medium, if one is given, and the log."""
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)=(.+)", given)
+    if match is None or Path(given).exists():
+        return "", Path(given)
+    return match[1], Path(match[2])

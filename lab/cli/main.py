@@ -51,7 +51,7 @@ COMMAND_GROUPS: Final = (
     CommandGroup("web", "The same and all results in a browser."),
     CommandGroup("health", "Boards' health: which can take runs, and why not; check one."),
     CommandGroup("doctor", "Find what is wrong with this lab host, and how to mend it."),
-    CommandGroup("boards", "Board types that boardlab knows."),
+    CommandGroup("boards", "Board types that boardlab knows; a draft of a new one."),
     CommandGroup("env", "labgrid environments: list them, check them."),
     CommandGroup("console", "Serial consoles: server, live view, recordings and their replay."),
     CommandGroup("power", "Switch a board on or off, and ask for its power."),

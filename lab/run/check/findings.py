@@ -167,6 +167,20 @@ def read(path: Path, board: BoardType) -> BareLog:
     Raises:
         ConfigurationError: it cannot be read, is empty, too large, or no text.
     """
+    return _as_a_boot_prints(str(path), _lines(path), board)
+
+
+def bare_lines(path: Path) -> Sequence[bytes]:
+    """The lines of a log, without what a program put before or behind each.
+
+    Raises:
+        ConfigurationError: as of `read`.
+    """
+    lines: Sequence[bytes] = _lines(path)
+    return _without_margins(_without_prefixes(lines) or lines)[0]
+
+
+def _lines(path: Path) -> list[bytes]:
     data = _content(path)
     if not data.strip():
         raise ConfigurationError(f"{path}: empty; a log of a console is needed")
@@ -174,8 +188,7 @@ def read(path: Path, board: BoardType) -> BareLog:
         raise ConfigurationError(
             f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's speed was wrong"
         )
-    lines = data.split(b"\n")
-    return _as_a_boot_prints(str(path), lines, board)
+    return data.split(b"\n")
 
 
 def _content(path: Path) -> bytes:

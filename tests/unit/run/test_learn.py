@@ -1,0 +1,203 @@
+"""`lab boards learn`: a board type drafted from logs reads them, and marks what they leave open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import bare_logs
+
+from lab import boards
+from lab.boards import BoardType, load_file
+from lab.cli import main
+from lab.errors import ConfigurationError
+from lab.run.check.findings import examine, read
+from lab.run.check.learn import draft
+from lab.run.check.verdict import Fit, judge
+
+# What boards of other makers print, as far as it matters.
+NXP = [
+    *("", "U-Boot SPL 2023.04-lf_v2023.04+gaf7d004eaf (Sep 05 2023 - 10:41:01 +0000)", "Normal Boot"),
+    *("WDT:   Started watchdog@30280000 with servicing every 1000ms (60s timeout)", "Trying to boot from BOOTROM"),
+    *(
+        "NOTICE:  BL31: v2.8(release):lf-6.1.36-2.1.0-0-g1a3beeab6",
+        "NOTICE:  BL31: Built : 09:13:22, Aug  2 2023",
+        "",
+        "",
+    ),
+    *("U-Boot 2023.04-lf_v2023.04+gaf7d004eaf (Sep 05 2023 - 10:41:01 +0000)", ""),
+    *("CPU:   i.MX8MMQ rev1.0 1800 MHz (running at 1200 MHz)", "Model: NXP i.MX8MM LPDDR4 EVK board", "DRAM:  2 GiB"),
+    *(bare_logs.COUNTDOWN, "switch to partitions #0, OK", "mmc1 is current device", "", "Starting kernel ...", ""),
+    "[    0.000000] Booting Linux on physical CPU 0x0000000000 [0x410fd034]",
+    "[    0.000000] Linux version 6.1.36+g04b05c5527e9 (oe-user@oe-host) #1 SMP PREEMPT",
+    "[    0.000000] Machine model: FSL i.MX8MM EVK board",
+    "[    0.000000] Kernel command line: console=ttymxc1,115200 root=/dev/mmcblk1p2 rootwait rw",
+    "[    2.900000] EXT4-fs (mmcblk1p2): mounted filesystem with ordered data mode. Quota mode: none.",
+    "[    2.910000] VFS: Mounted root (ext4 filesystem) on device 179:2.",
+    "[    3.000000] Run /sbin/init as init process",
+    *("NXP i.MX Release Distro 6.1-mickledore imx8mm-lpddr4-evk ttymxc1", "", "imx8mm-lpddr4-evk login: "),
+]
+ST = [
+    *("NOTICE:  CPU: STM32MP157CAC Rev.B", "NOTICE:  Model: STMicroelectronics STM32MP157C-DK2 Discovery Board"),
+    *("NOTICE:  BL2: v2.6-stm32mp1-r1.0(release):v2.6-dirty", "NOTICE:  BL2: Booting BL32", "", ""),
+    *("U-Boot 2021.10-stm32mp-r1 (Oct 04 2021 - 15:09:26 +0000)", "", "CPU: STM32MP157CAC Rev.B"),
+    *("Model: STMicroelectronics STM32MP157C-DK2 Discovery Board", "Hit any key to stop autoboot:  1 \b\b\b 0 "),
+    *(
+        "Boot over mmc0!",
+        "switch to partitions #0, OK",
+        "mmc0 is current device",
+        "Scanning mmc 0:4...",
+        "",
+        "Starting kernel ...",
+        "",
+    ),
+    "[    0.000000] Booting Linux on physical CPU 0x0",
+    "[    0.000000] Linux version 5.15.24 (oe-user@oe-host) #1 SMP PREEMPT Wed Feb 16 11:54:34 UTC 2022",
+    "[    0.000000] Kernel command line: root=PARTUUID=e91c4e10-16e6-4c0e-bd0e-77becf4a3582 rootwait rw console=ttySTM0,115200",
+    "[    3.500000] EXT4-fs (mmcblk0p6): mounted filesystem with ordered data mode. Opts: (null). Quota mode: disabled.",
+    "[    3.510000] VFS: Mounted root (ext4 filesystem) on device 179:6.",
+    "[    3.900000] Run /sbin/init as init process",
+    *(
+        "ST OpenSTLinux - Weston - (A Yocto Project Based Distro) 3.1-snapshot stm32mp1 ttySTM0",
+        "",
+        "stm32mp1 login: ",
+    ),
+]
+ROCKCHIP = [
+    *("", "U-Boot TPL 2021.04 (May 10 2021 - 12:00:00)", "Channel 0: LPDDR4, 50MHz", "Trying to boot from BOOTROM"),
+    *("Returning to boot ROM...", "", "U-Boot SPL 2021.04 (May 10 2021 - 12:00:00 +0000)", "Trying to boot from MMC1"),
+    *("NOTICE:  BL31: v2.4(release):v2.4", "", "", "U-Boot 2021.04 (May 10 2021 - 12:00:00 +0000)", ""),
+    *("SoC: Rockchip rk3399", "Model: FriendlyElec NanoPi R4S", "DRAM:  3.9 GiB", bare_logs.COUNTDOWN),
+    *("switch to partitions #0, OK", "mmc1 is current device", "Scanning mmc 1:1...", "", "Starting kernel ...", ""),
+    "[    0.000000] Booting Linux on physical CPU 0x0000000000 [0x410fd034]",
+    "[    0.000000] Linux version 5.15.35 (armbian@next) #1 SMP PREEMPT Wed Apr 20 07:34:22 UTC 2022",
+    "[    0.000000] Machine model: FriendlyElec NanoPi R4S",
+    "[    0.000000] Kernel command line: root=/dev/mmcblk1p1 rootwait console=ttyS2,1500000 rw",
+    "[    4.100000] EXT4-fs (mmcblk1p1): mounted filesystem with ordered data mode. Quota mode: none.",
+    "[    4.110000] VFS: Mounted root (ext4 filesystem) on device 179:1.",
+    *("[    4.300000] Run /sbin/init as init process", "Armbian 22.05 Jammy ttyS2", "", "nanopi-r4s login: "),
+]
+TI, FALCON = (
+    bare_logs.k3(),
+    [*bare_logs.first_spl(), *bare_logs.KERNEL, *bare_logs.ROOT, *bare_logs.INIT, bare_logs.LOGIN],
+)
+
+
+def written(path: Path, lines: list[str]) -> Path:
+    path.write_text("\r\n".join(lines), encoding="latin-1")
+    return path
+
+
+def learnt(tmp_path: Path, **logs: list[str]) -> tuple[str, BoardType, list[Path]]:
+    """The draft, its type, and the logs; of each its medium."""
+    pairs = [(name.partition("__")[0], written(tmp_path / f"{name}.log", lines)) for name, lines in logs.items()]
+    text = draft("my_board", pairs)
+    (file := tmp_path / "my_board.toml").write_text(text)
+    return text, load_file(file), [path for _, path in pairs]
+
+
+@pytest.mark.parametrize(
+    ("lines", "host", "linux", "speed", "spl"),
+    [
+        (TI, "am62xx-evm", "ttyS2", 115200, 2),
+        (NXP, "imx8mm-lpddr4-evk", "ttymxc1", 115200, 1),
+        (ST, "stm32mp1", "ttySTM0", 115200, 0),
+        (ROCKCHIP, "nanopi-r4s", "ttyS2", 1500000, 1),
+    ],
+    ids=["ti", "nxp", "st", "rockchip"],
+)
+def test_a_draft_reads_its_log_whole(
+    tmp_path: Path, lines: list[str], host: str, linux: str, speed: int, spl: int
+) -> None:
+    text, board, (log,) = learnt(tmp_path, sd=lines)
+    findings = examine(read(log, board), board)
+    assert judge(findings).fit is Fit.WHOLE, judge(findings).reasons
+    assert findings.result.samples[0].params == {"medium": "sd"}
+    assert findings.flags == ()
+    assert board.prompts.login == f"{host} login: "
+    assert (board.console.linux, board.console.speed_bd) == (linux, speed)
+    assert [moment.times for moment in board.moments if moment.name == "spl"] == [spl] * bool(spl)
+    stages = [moment.stage for moment in board.moments if moment.stage]
+    assert len(stages) == len(set(stages))
+    assert stages[0].startswith("Power on to ")
+    assert "the medium of" not in text, "it was said"
+    assert "UNSURE: the boot-mode straps" in text
+
+
+def test_two_media_are_told_apart_by_what_names_them(tmp_path: Path) -> None:
+    emmc = [line.replace("MMC2", "MMC1").replace("mmc1", "mmc0").replace("mmcblk1", "mmcblk0") for line in TI]
+    _, board, logs = learnt(tmp_path, sd=TI, emmc=emmc)
+    assert {each.source: each.media for each in board.evidence}["spl"] == {"MMC2": "sd", "MMC1": "emmc"}
+    assert [examine(read(log, board), board).result.samples[0].params["medium"] for log in logs] == ["sd", "emmc"]
+    assert board.media["emmc"].root == "/dev/mmcblk0p2"
+
+
+def test_a_word_that_two_media_share_proves_nothing_and_is_left_out(tmp_path: Path) -> None:
+    text, board, _ = learnt(tmp_path, sd=TI, emmc=[line.replace("mmcblk1", "mmcblk0") for line in TI])
+    assert "UNSURE: spl says 'MMC2' on emmc and on sd: left out" in text
+    assert "UNSURE: uboot says 'mmc1' on" in text
+    assert {each.source for each in board.evidence} == {"kernel", "rootfs"}
+
+
+def test_a_boot_without_u_boots_last_word_is_a_flow_of_its_own(tmp_path: Path) -> None:
+    text, board, logs = learnt(tmp_path, sd=TI, sd__falcon=FALCON)
+    assert board.flows["direct"].start == "spl"
+    assert "UNSURE: the name, the title, and the moment" in text
+    found = [examine(read(log, board), board).result.samples[0] for log in logs]
+    assert [sample.metric for sample in found] == ["boot.time", "boot.spl_to_prompt"]
+
+
+def test_what_no_log_says_is_marked_and_the_draft_loads_all_the_same(tmp_path: Path) -> None:
+    text, board, _ = learnt(tmp_path, sd=[*bare_logs.first_spl(), *bare_logs.UBOOT])
+    assert "UNSURE: no log reaches a login prompt" in text
+    assert "UNSURE: no log names the board" in text
+    assert 'UNSURE: no log has U-Boot\'s "Starting kernel ..."' in text
+    assert board.moments[-1].name == "shell"
+
+
+def test_the_command_writes_the_draft_and_says_how_it_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, file = written(tmp_path / "a.log", NXP), tmp_path / "evk.toml"
+    assert main(["boards", "learn", f"sd={log}", "-o", str(file)]) == 0
+    assert f"{log}: fits" in capsys.readouterr().err
+    assert main(["console", "check", str(file), str(log)]) == 0
+    assert main(["boards", "learn", str(log), "-o", str(file)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["boards", "learn", str(log)]) == 0
+    assert 'name = "my_board"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "told"),
+    [
+        ("My Board", TI, "'My Board' is no name of a board type"),
+        ("am62xx_sk", TI, "there is a board type 'am62xx_sk' already"),
+        ("mine", ["hello", "world"], r"a\.log: no moment of a boot is in it .*: is it the log of a boot"),
+        ("mine", [""], r"a\.log: empty"),
+        ("mine", ["\x00\x00\x00\x01" * 50], r"a\.log: no text"),
+    ],
+)
+def test_a_wrong_log_or_name_is_one_message(tmp_path: Path, name: str, lines: list[str], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        draft(name, [("", written(tmp_path / "a.log", lines))])
+
+
+LINES = st.sampled_from([*TI, *NXP, *ROCKCHIP, *FALCON, "x' login: ", 'a"b login: ', "=> \\", "# ' \" \\ \x1b[0m é"])
+
+
+@given(st.lists(st.lists(LINES, max_size=30), min_size=1, max_size=3))
+def test_any_log_gives_a_type_that_loads_or_one_message(
+    tmp_path_factory: pytest.TempPathFactory, logs: list[list[str]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    pairs = [("", written(folder / f"any{number}.log", lines)) for number, lines in enumerate(logs)]
+    try:
+        text = draft("any_board", pairs)
+    except ConfigurationError:
+        return
+    (file := folder / "any_board.toml").write_text(text)
+    board = load_file(file)
+    assert boards.patterns(board)
+    for _, path in pairs:
+        examine(read(path, board), board)
