@@ -154,6 +154,8 @@ def _cells(text: str, dialect: Dialect) -> tuple[str, ...]:
 # --- Rows of a csv-table, line by line ---
 
 
+_SPOILT = re.compile(r'"\s*[\d.]+\s*$')  # a name and its number without the comma between them
+_CUT_NUMBER = re.compile(r"\s*[\d.]+\s*\n\s*[\d.]+\s*")  # over the end of a line
 _LONGEST_ROW = 20  # lines that one quoted cell may run over
 
 
@@ -209,6 +211,10 @@ def parse_rows(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list
             lost.append((number, f"not a row of comma-separated values ({reason}): {text.strip()[:60]}"))
         else:
             rows.append(RawRow(number, tuple(cells)))
+            if any(_SPOILT.search(cell) or _CUT_NUMBER.fullmatch(cell) for cell in cells):
+                mended.append(
+                    (number, f"has a row with a cell that holds no number as it stands: {text.strip()[:60]}")
+                )
         at += taken
     return rows, lost, mended
 

@@ -57,6 +57,7 @@ def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Docu
     settings.raw_enabled = False
     settings.syntax_highlight = "none"
     settings.boardlab_defines = dict(defines or {})
+    settings.boardlab_lines = set()  # of all csv-tables
     tree = new_document(path, settings)
     shortened, lost = _without_long_lines(text)
     apart, titles = _titles_apart(shortened)
@@ -71,7 +72,34 @@ def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Docu
         ) from None
     for line in titles:
         walker.builder.repaired(line, "a table has no blank line between its title and it")
-    return walker.builder.finish()
+    document = walker.builder.finish()
+    known = settings.boardlab_lines | {row.line for table in document.tables for row in table.rows}
+    known |= {part.line for part in document.unread}
+    document.unread += _stray_rows(text, known, _hidden(tree))
+    return document
+
+
+_ROW: Final = re.compile(r'\s*"[^"]*"\s*,\s*"[^"]*\d[^"]*"')  # with a number behind its name
+_NO_COMMENT: Final = re.compile(r"(?:csv-table|list-table|table)\s*:")  # a directive that lacks a colon
+
+
+def _stray_rows(text: str, known: set[int], hidden: set[str]) -> Iterator[Unread]:
+    """Rows of comma-separated values that stand in no table."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if number not in known and _ROW.match(line) and line.strip() not in hidden:
+            yield Unread(
+                number,
+                f"a row of comma-separated values belongs to no table: {line.strip()[:60]}; is its directive or indent wrong?",
+            )
+
+
+def _hidden(tree: nodes.document) -> set[str]:
+    """Lines of comments and literal blocks, which hold no results."""
+    found: set[str] = set()
+    for node in tree.findall(lambda node: isinstance(node, nodes.comment | nodes.literal_block)):
+        if not _NO_COMMENT.match(node.astext()):
+            found.update(line.strip() for line in node.astext().split("\n"))
+    return found
 
 
 _TABLE: Final = re.compile(r"( *)\.\. (?:csv-table|list-table|table)::[ \t]*(.*)")
@@ -281,6 +309,8 @@ class _CsvTable(_Base):
     option_spec = None  # the block is read by csvtable, which forgives more
 
     def run(self) -> list[nodes.Node]:
+        lines = self.state.document.settings.boardlab_lines
+        lines.update(self.line_of(i) for i in range(len(self.content)))
         block = csvtable.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], self.lineno)
         if block.source is not None:
             option, value = block.source

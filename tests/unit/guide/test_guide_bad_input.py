@@ -297,3 +297,37 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         reader.read(path)
     except ConfigurationError as error:
         assert str(path) in str(error)  # noqa: PT017 - both outcomes are sound
+
+
+ROWS = """\
+.. csv-table:: Stream Benchmarks
+    :header: "Benchmarks","am62xx_sk-fs: perf","am62xx_lp_sk-fs: perf"
+
+    "add (MB/s)","1447.90","1415.00"
+    "copy (MB/s)","1638.00","1455.40"
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line"),
+    [
+        (".. csv-table::", ".. csv-table:", 4),
+        (".. csv-table::", "..csv-table::", 4),
+        (".. csv-table::", ". csv-table::", 4),
+        ("    ", "\N{NO-BREAK SPACE}   ", 4),
+        ('    "copy', '"copy', 5),
+        ('    "copy', 'Text.\n\n    "copy', 7),
+        ('copy (MB/s)","', 'copy (MB/s)""', 5),
+        ("1638.00", "16\n    38.00", 5),
+    ],
+)
+def test_no_number_vanishes_without_a_word(right: str, wrong: str, line: int) -> None:
+    assert not (whole := reader.parse("am62x.rst", ROWS)).unread + whole.repairs
+    guide = reader.parse("am62x.rst", f"{ROWS.replace(right, wrong)}\nText.\n\n{ROWS.replace('Stream', 'Other')}")
+    assert line in {part.line for part in (*guide.unread, *guide.repairs)}
+
+
+def test_a_commented_table_has_no_results() -> None:
+    hidden = "\n".join(f"    {row}" for row in ROWS.splitlines())
+    guide = reader.parse("am62x.rst", f"{ROWS}\n..\n{hidden}\n\nExample::\n\n{hidden}\n")
+    assert (guide.unread, guide.repairs, len(guide.tables)) == ((), (), 1)
