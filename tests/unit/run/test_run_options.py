@@ -100,8 +100,8 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
         }
         return options.pytest_words(told, kind, resumed=resumed)
 
-    assert words("boot") == ["--lab-medium=sd,emmc", "--lab-init=/bin/sh", "--lab-retries=0"]
-    assert words("boot", resumed=True) == ["--lab-retries=0"]
+    assert words("boot") == ["--lab-medium=sd,emmc", "--lab-init=/bin/sh", "--lab-where", "--lab-retries=0"]
+    assert words("boot", resumed=True) == ["--lab-where", "--lab-retries=0"]
     assert words("sections") == [
         "--lab-sections=sd-fio,uboot-sd",
         "--lab-repeats=5",
