@@ -63,6 +63,8 @@ COMMAND_GROUPS: Final = (
     CommandGroup("release", "Releases as files: draft them, check them, list them."),
     CommandGroup("provision", "Put a release on a board's media, read it back, boot it and compare."),
     CommandGroup("run", "Measure a board: one job at a time, resumable after any interruption."),
+    CommandGroup("ab", "Compare two releases on one board by pairs of boots, until it is decided."),
+    CommandGroup("bisect", "Find the build that made a board's boot slower, by paired boots."),
     CommandGroup("jobs", "Jobs that measure or wait for a board: list, show and cancel them."),
     CommandGroup("reserve", "Reserve a board, or put it in maintenance; show and end that."),
     CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up."),

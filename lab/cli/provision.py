@@ -90,7 +90,7 @@ def provision(
         )
     asked = list(dict.fromkeys(asked))
     path = envfile.find(env, Path.cwd())
-    made = None if place_of(path) else _strategy(env)  # labgrid gives a place's parts to nobody but its holder
+    made = None if place_of(path) else strategy_of(env)  # labgrid gives a place's parts to nobody but its holder
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
     with open_store(db, migrate=_say if release and not dry_run and not verify_only else None) as store:
         book = ProvisionBook(store)
@@ -102,15 +102,15 @@ def provision(
         putting = Provisioner(found, media, ProgressPrinter(_say), _say, book, person=process.person())
         options = {"medium": media, PROVISION: str(found.path)}
         order = Order(board_type, board, ("provision",), str(path), found.name, None, options)
-        with _held(store, order, wait, ignore) as job:
-            strategy = made or _strategy(env)
+        with hold(store, order, wait, ignore) as job:
+            strategy = made or strategy_of(env)
             putting.job_id = job.id
             if from_nothing:
                 recover_by(strategy, found, from_nothing, ProgressPrinter(_say))
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
             finally:
-                _switch_off(strategy)
+                switch_off(strategy)
         _tell(found.name, done, as_json=as_json)
 
 
@@ -125,7 +125,7 @@ def _do(strategy: Any, putting: Provisioner, *, dry_run: bool, verify_only: bool
     return putting.done
 
 
-def _strategy(env: str) -> Any:
+def strategy_of(env: str) -> Any:
     _target, strategy, _console = parts(env, "ConsoleProtocol", "console", "console")
     if not hasattr(strategy, "putting"):
         raise ConfigurationError(f"{env}: it has no BoardStrategy, so nothing knows its media: add one to its drivers")
@@ -133,9 +133,9 @@ def _strategy(env: str) -> Any:
 
 
 @contextmanager
-def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[Job]:
+def hold(store: Store, order: Order, wait_s: float, ignore: bool, program: str = BY_PROVISION) -> Iterator[Job]:
     """Hold the board and its labgrid place as a visible job."""
-    book = queue(store, BY_PROVISION, ignores=ignore)
+    book = queue(store, program, ignores=ignore)
     place_wait = PlaceWait(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:
         with held(book, order, wait_s, _say) as job, acquired(book, job, place_wait) as as_user:
@@ -146,7 +146,7 @@ def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[J
         raise typer.Exit(BUSY) from None
 
 
-def _switch_off(strategy: Any) -> None:
+def switch_off(strategy: Any) -> None:
     try:
         strategy.transition("off")
     except BoardlabError as error:

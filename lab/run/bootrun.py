@@ -130,8 +130,11 @@ class BootRun:
         headline = [] if HEADLINE_NAMES & stored else [" or ".join(sorted(HEADLINE_NAMES))]
         return headline + sorted({metric.name for metric in others} - stored)
 
-    def measure(self, medium: str) -> None:
+    def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
         """Measure the pending cycles of one medium.
+
+        Args:
+            only: these cycles, in place of the pending ones.
 
         Raises:
             BoardlabError: a cycle could not be measured within its retries; earlier ones are in the store.
@@ -190,7 +193,12 @@ class BootRun:
                 self.progress.good(medium, attempt.cycle, cycles, sample)
 
         run_cycles(
-            self.pending(medium), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
+            self.pending(medium) if only is None else only,
+            one,
+            record,
+            retries=self.retries,
+            sleep=self.sleep,
+            before_cycle=self.before_cycle,
         )
 
     def _identified(self, watch: BootWatch, medium: str) -> BoardIdentity | None:

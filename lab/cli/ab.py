@@ -1,0 +1,221 @@
+"""`lab ab`: compare two releases on one board by pairs of boots, until it is decided."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from attrs import asdict, define
+
+from lab.benchmarks.cycles import nothing_before_cycle
+from lab.cli.options import Database, Json
+from lab.cli.provision import hold, strategy_of, switch_off
+from lab.env import envfile
+from lab.errors import ConfigurationError
+from lab.host import process
+from lab.host.clock import MonotonicRaw
+from lab.jobs.records import BY_AB, Order
+from lab.jobs.reservations import IGNORE
+from lab.judge.paired import EFFECT, JITTER, PairedOutcome, PairedPlan
+from lab.provision.history import ProvisionBook
+from lab.provision.provisioning import ProgressPrinter, Provisioner
+from lab.provision.release import Release
+from lab.provision.releasefile import find
+from lab.results import Run, Store, open_store
+from lab.results.records import LAST_ID
+from lab.run.attempts import collect
+from lab.run.bootrun import BootRun
+from lab.run.options import DEFAULT_RETRIES
+from lab.run.pairedrun import KIND, BootPairs, PairedResult, compare, described
+from lab.run.progress import Progress
+from lab.terminal import echo, echo_json, log_to
+
+app = typer.Typer(help="Compare two releases on one board by pairs of boots, until it is decided.")
+_PER_CENT = 100.0
+
+
+@app.command()
+def ab(
+    releases: Annotated[
+        list[str] | None, typer.Argument(metavar="[A B]", help="Two release files; B is compared to A.")
+    ] = None,
+    *,
+    env: Annotated[
+        str, typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env.")
+    ],
+    same: Annotated[
+        bool, typer.Option("--same", help="Compare what is on the board with itself: this lab's own false alarms.")
+    ] = False,
+    medium: Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")] = "",
+    effect: Annotated[
+        float, typer.Option(min=0.05, max=50.0, metavar="PERCENT", help="Smallest difference that matters.")
+    ] = EFFECT * _PER_CENT,
+    jitter: Annotated[
+        float, typer.Option(min=0.05, max=20.0, metavar="PERCENT", help="Deviation of the board's boot times.")
+    ] = JITTER * _PER_CENT,
+    resume: Annotated[
+        int | None, typer.Option(min=1, max=LAST_ID, metavar="RUN", help="Go on with the comparison of this run.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
+    ] = 0.0,
+    ignore: Annotated[
+        bool, typer.Option(IGNORE, help="Boot although the board is reserved; only for whom it is reserved.")
+    ] = False,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """Compare two releases by pairs of boots of one medium of one board.
+
+    Each change of the release writes the medium; the boot that compares it after writing does not count.
+    """
+    log_to(sys.stderr)
+    given = list(releases or [])
+    if same and given:
+        raise ConfigurationError("--same compares what is on the board with itself: leave the releases out")
+    if not same and len(given) != 2:
+        raise ConfigurationError("give two release files, A and B, or --same")
+    path = envfile.find(env, Path.cwd())
+    strategy = strategy_of(env)
+    if medium:
+        strategy.select_medium(medium)
+    files = [find(text, strategy.type.name, Path.cwd()) for text in given]
+    plan = PairedPlan.of(effect / _PER_CENT, jitter / _PER_CENT)
+    with open_store(db, migrate=say) as store:
+        order = Order(strategy.type.name, strategy.board, (KIND,), str(path), "", None, {})
+        with hold(store, order, wait, ignore, BY_AB) as job:
+            runs = _runs(store, strategy, path, files, plan, resume)
+            say(
+                f"runs {runs[0].id} (A, {runs[0].release}) and {runs[1].id} (B, {runs[1].release}): at most {2 * plan.pairs} boots of "
+                f"{strategy.medium} find {effect:g} %; lab ab --resume {runs[0].id} goes on"
+            )
+            media = MediaSwitch(strategy, dict(zip("ab", files, strict=False)), ProvisionBook(store), job.id)
+            sides = {"a": boots_of(store, runs[0], strategy), "b": boots_of(store, runs[1], strategy)}
+            pairs = BootPairs(sides, int(runs[0].plan["seed"]), strategy.medium, media.switch, alternates=bool(files))
+            done = False
+            try:
+                strategy.check_lab()
+                result = compare(pairs, plan, say)
+                done = True
+            finally:
+                switch_off(strategy)
+                for run in runs:
+                    store.finish_run(run.id, "completed" if done else "interrupted")
+    _show(result, runs, as_json=as_json)
+
+
+@define
+class MediaSwitch:
+    """Puts a side's release on the board's medium.
+
+    Attributes:
+        files: side -> its release; empty: all are what is on the board.
+    """
+
+    strategy: Any
+    files: Mapping[str, Release]
+    book: ProvisionBook
+    job_id: int
+
+    def switch(self, side: str) -> None:
+        """Write the side's release, unless it is there.
+
+        Raises:
+            BoardlabError: it could not be written, or does not boot.
+        """
+        if not self.files:
+            return
+        release, board, medium = self.files[side], self.strategy.board, self.strategy.medium
+        there = self.book.current(board).get(medium)
+        if there is not None and there.is_on_it and there.release == release.name:
+            return
+        putting = Provisioner(
+            release, [medium], ProgressPrinter(say), say, self.book, job_id=self.job_id, person=process.person()
+        )
+        self.strategy.putting = putting
+        self.strategy.off()
+        self.strategy.transition("provisioned")
+
+
+def _runs(
+    store: Store, strategy: Any, env: Path, files: list[Release], plan: PairedPlan, resume: int | None
+) -> tuple[Run, Run]:
+    """The runs of A and of B: new ones, or those that are resumed.
+
+    Raises:
+        ConfigurationError: the run to be resumed is of another comparison.
+    """
+    names = [release.name for release in files] or [_there(store, strategy)] * 2
+    if resume is not None:
+        first = store.run(resume)
+        wanted = (KIND, strategy.board, names[0], plan.pairs, strategy.medium)
+        if first.plan.get("side") != "a" or wanted != (
+            first.kind,
+            first.board,
+            first.release,
+            first.plan["cycles"],
+            first.plan["media"][0],
+        ):
+            raise ConfigurationError(
+                f"run {resume} is not side A of this comparison: give its releases, environment, medium, --effect and --jitter again"
+            )
+        other = next((each for each in store.runs() if each.kind == KIND and each.plan.get("of") == resume), None)
+        if other is None or other.release != names[1]:
+            raise ConfigurationError(f"run {resume} was compared with another release than {names[1]}")
+        return store.reopen_run(first.id), store.reopen_run(other.id)
+    base: dict[str, Any] = {"cycles": plan.pairs, "media": [strategy.medium], "effect": plan.effect}
+    seed = secrets.randbelow(2**31)
+    first = begin_side(store, strategy, env, names[0], {**base, "side": "a", "seed": seed})
+    return first, begin_side(store, strategy, env, names[1], {**base, "side": "b", "of": first.id})
+
+
+def _there(store: Store, strategy: Any) -> str:
+    known = ProvisionBook(store).current(strategy.board).get(strategy.medium)
+    return known.release if known is not None and known.is_on_it else "unreleased"
+
+
+def begin_side(store: Store, strategy: Any, env: Path, release: str, plan: Mapping[str, Any], kind: str = KIND) -> Run:
+    """Begin the run of one build."""
+    provenance = collect(
+        board_type=strategy.type,
+        board=strategy.board,
+        release=release,
+        env=env,
+        images={},
+        clock=MonotonicRaw(),
+        console=strategy.console.local_device,
+        simulated=strategy.console.simulated,
+    )
+    return store.begin_run(kind, strategy.type.name, strategy.board, release, plan=plan, provenance=provenance)
+
+
+def boots_of(store: Store, run: Run, strategy: Any) -> BootRun:
+    """The boots of a build's run."""
+    clock = MonotonicRaw()
+    side = str(run.plan.get("side") or run.release)
+    progress = Progress(lambda line: say(f"{side} {line}"), clock, int(run.plan["cycles"]))
+    return BootRun(store, run, strategy, progress, clock, time.sleep, DEFAULT_RETRIES, nothing_before_cycle)
+
+
+def _show(result: PairedResult, runs: tuple[Run, Run], *, as_json: bool) -> None:
+    verdict = result.verdict
+    if as_json:
+        found = {**asdict(verdict), "outcome": verdict.outcome.value}
+        echo_json({"runs": [run.id for run in runs], **found, "failed": dict(result.failed)})
+        return
+    echo(described(verdict))
+    if verdict.outcome is PairedOutcome.DIFFERENT:
+        echo("a comparison that stops early estimates rather too much than too little: take the interval")
+    for side, failed in result.failed.items():
+        if failed:
+            echo(f"{side.upper()} failed {failed} times")
+
+
+def say(line: str) -> None:
+    """Print a line of progress for a person."""
+    echo(line, err=True)

@@ -1,0 +1,184 @@
+"""`lab bisect`: find the build that made a board's boot slower, by paired boots."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from attrs import asdict, define, field
+
+from lab.cli.ab import MediaSwitch, begin_side, boots_of, say
+from lab.cli.options import Database, Json
+from lab.cli.provision import hold, strategy_of, switch_off
+from lab.env import envfile
+from lab.errors import ConfigurationError
+from lab.jobs.records import BY_BISECT, Order
+from lab.jobs.reservations import IGNORE
+from lab.judge.bisection import Bisected
+from lab.judge.paired import EFFECT
+from lab.provision.history import ProvisionBook
+from lab.provision.release import Release
+from lab.provision.releasefile import files_in, load
+from lab.results import Run, Store, open_store
+from lab.results.listing import of_kind
+from lab.results.records import LAST_ID
+from lab.run.bootrun import BootRun
+from lab.run.options import MAX_CYCLES
+from lab.run.pairedrun import BootPairs, bisect
+from lab.terminal import echo, echo_json, log_to
+
+KIND: Final = "bisect"
+_PER_CENT: Final = 100.0
+
+app = typer.Typer(help="Find the build that made a board's boot slower, by paired boots.")
+
+
+@app.command("bisect")
+def bisect_command(
+    *,
+    good: Annotated[Path, typer.Option(metavar="FILE", help="Release file of a build that is good.")],
+    bad: Annotated[Path, typer.Option(metavar="FILE", help="Of a later one in the same folder that is bad.")],
+    env: Annotated[
+        str, typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env.")
+    ],
+    medium: Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")] = "",
+    effect: Annotated[
+        float, typer.Option(min=0.05, max=50.0, metavar="PERCENT", help="Smallest difference that matters.")
+    ] = EFFECT * _PER_CENT,
+    resume: Annotated[
+        int | None, typer.Option(min=1, max=LAST_ID, metavar="RUN", help="Go on with the search of this run.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
+    ] = 0.0,
+    ignore: Annotated[
+        bool, typer.Option(IGNORE, help="Boot although the board is reserved; only for whom it is reserved.")
+    ] = False,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """Search the release files of a folder, in the order of their writing, for the first bad one.
+
+    Each step boots pairs of the good build and another one. A build that does not boot is skipped.
+    """
+    log_to(sys.stderr)
+    path = envfile.find(env, Path.cwd())
+    strategy = strategy_of(env)
+    if medium:
+        strategy.select_medium(medium)
+    builds = releases_between(good, bad, strategy.type.name)
+    with open_store(db, migrate=say) as store:
+        order = Order(strategy.type.name, strategy.board, (KIND,), str(path), "", None, {})
+        with hold(store, order, wait, ignore, BY_BISECT) as job:
+            first = _first(store, strategy, path, [each.name for each in builds], resume)
+            say(f"run {first.id}: {len(builds)} builds; lab bisect --resume {first.id} goes on")
+            sides = BuildBoots(store, strategy, path, first)
+            switch = MediaSwitch(strategy, {each.name: each for each in builds}, ProvisionBook(store), job.id)
+            pairs = BootPairs(sides, int(first.plan["seed"]), strategy.medium, switch.switch, alternates=True)
+            done = False
+            try:
+                strategy.check_lab()
+                found = bisect(pairs, [each.name for each in builds], effect / _PER_CENT, say)
+                done = True
+            finally:
+                switch_off(strategy)
+                sides.finish("completed" if done else "interrupted")
+    _show(found, [each.name for each in builds], as_json=as_json)
+
+
+def releases_between(good: Path, bad: Path, board_type: str) -> list[Release]:
+    """The releases for a board type from the good to the bad one, in the order of their writing.
+
+    Raises:
+        ConfigurationError: they are not in one folder in this order, or two have one name.
+    """
+    files = [path.resolve() for path in files_in(bad.resolve().parent)]
+    if good.resolve() not in files or bad.resolve() not in files:
+        raise ConfigurationError(f"{good} and {bad}: two release files of one folder are wanted, which end in .yaml")
+    begin, end = files.index(good.resolve()), files.index(bad.resolve())
+    if begin >= end:
+        raise ConfigurationError(
+            f"{bad} was not written after {good}: builds are searched in the order of their writing"
+        )
+    found = [release for path in files[begin : end + 1] if board_type in (release := load(path)).boards]
+    if len({release.name for release in found}) < len(found):
+        raise ConfigurationError(f"two release files of {bad.parent} have the same name: name each build differently")
+    return found
+
+
+@define
+class BuildBoots(dict[str, BootRun]):
+    """Build -> its boots; a build's run begins when it is first asked for."""
+
+    store: Store
+    strategy: Any
+    env: Path
+    first: Run
+    _runs: dict[str, Run] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        its = [self.first, *(each for each in of_kind(self.store, KIND) if each.plan.get("of") == self.first.id)]
+        self._runs = {each.release: self.store.reopen_run(each.id) for each in its}
+
+    def __missing__(self, build: str) -> BootRun:
+        if build not in self._runs:
+            plan = {"cycles": MAX_CYCLES, "media": self.first.plan["media"], "of": self.first.id}
+            self._runs[build] = begin_side(self.store, self.strategy, self.env, build, plan, KIND)
+        self[build] = boots_of(self.store, self._runs[build], self.strategy)
+        return self[build]
+
+    def finish(self, status: Any) -> None:
+        """Close the builds' runs."""
+        for run in self._runs.values():
+            self.store.finish_run(run.id, status)
+
+
+def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], resume: int | None) -> Run:
+    if resume is None:
+        plan = {
+            "cycles": MAX_CYCLES,
+            "media": [strategy.medium],
+            "seed": secrets.randbelow(2**31),
+            "builds": list(builds),
+        }
+        return begin_side(store, strategy, env, builds[0], plan, KIND)
+    run = store.run(resume)
+    wanted = (KIND, strategy.board, list(builds), [strategy.medium])
+    if (run.kind, run.board, list(run.plan.get("builds", [])), list(run.plan.get("media", []))) != wanted:
+        raise ConfigurationError(
+            f"run {resume} did not begin this search: give the same builds, environment and medium again"
+        )
+    return run
+
+
+def _show(found: Bisected, builds: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            {
+                **asdict(found),
+                "first_bad": None if found.first_bad is None else builds[found.first_bad],
+                "candidates": [builds[each] for each in found.candidates],
+                "skipped": [builds[each] for each in found.skipped],
+                "sure": found.sure,
+            }
+        )
+        return
+    if found.first_bad is None:
+        echo(
+            f"no difference to find: {builds[-1]} is {_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
+        )
+        return
+    echo(
+        f"first bad build: {builds[found.first_bad]} ({_PER_CENT * found.confidence:.0f} %); {builds[-1]} is "
+        f"{_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
+    )
+    if len(found.candidates) > 1:
+        echo(f"with 95 %: one of {', '.join(builds[each] for each in found.candidates)}")
+    if found.builds_differ:
+        echo(f"the builds differ by some {_PER_CENT * found.spread:.2f} % for other reasons, too much to tell")
+    if found.skipped:
+        echo(f"did not boot: {', '.join(builds[each] for each in found.skipped)}")

@@ -1,0 +1,193 @@
+"""A comparison of two builds on one board: pairs of boots, until it is decided.
+
+Each build has a run of its own, of the kind `ab`; the cycles of a pair have the same number in both. The judge's history does not see
+them: boots that change the build in between are no night of either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Final, Protocol
+
+from attrs import define, frozen
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.judge.bisection import Answer, Bisected, Compared, following
+from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judged, order
+from lab.metrics.catalogue import HEADLINE_NAMES
+from lab.results import Run, Store
+
+KIND: Final = "ab"
+MOST_FAILED: Final = 5  # halves of pairs in a row that may fail
+_SKIPPED_AFTER: Final = 2  # failures of a build in a row
+
+
+class Boots(Protocol):
+    """The boots of one build (`lab.run.bootrun.BootRun`).
+
+    Attributes:
+        run: of the kind `ab`.
+    """
+
+    store: Store
+    run: Run
+
+    def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
+        """Measure these cycles."""
+        ...
+
+
+class HalfFailedError(Exception):
+    """A boot of a pair failed.
+
+    Args:
+        side: whose boot. error: of it.
+    """
+
+    def __init__(self, side: str, error: BoardlabError) -> None:
+        super().__init__(f"{side}: {error}")
+        self.side, self.error = side, error
+
+
+@define
+class BootPairs:
+    """Boots pairs of builds; what is in the store is not booted again.
+
+    Attributes:
+        sides: build -> its boots. seed: of the order of each pair.
+        switch: brings a build onto the board. alternates: a switch is dear, so every other pair is the other way round.
+    """
+
+    sides: Mapping[str, Boots]
+    seed: int
+    medium: str
+    switch: Callable[[str], None]
+    alternates: bool = False
+
+    def difference(self, pair: int, reference: str, build: str) -> float:
+        """log(build / reference) of a pair, by number from 1.
+
+        Raises:
+            HalfFailedError: one of them did not boot.
+        """
+        for side in self._order(pair, reference, build):
+            if self._value(side, pair) is None:
+                try:
+                    self.switch(side)
+                    self.sides[side].measure(self.medium, [pair])
+                except BoardlabError as error:
+                    raise HalfFailedError(side, error) from error
+        values = [self._value(side, pair) for side in (reference, build)]
+        match values:
+            case [float(before), float(after)]:
+                return math.log(after / before)
+        raise ConfigurationError(f"pair {pair} has no boot time of {self.medium}")
+
+    def _order(self, pair: int, reference: str, build: str) -> tuple[str, str]:
+        coin = order(self.seed, 1 if self.alternates else pair)
+        turned = (coin[0] == "b") != (self.alternates and pair % 2 == 0)
+        return (build, reference) if turned else (reference, build)
+
+    def _value(self, side: str, cycle: int) -> float | None:
+        boots = self.sides[side]
+        for sample in boots.store.samples(boots.run.id):
+            if sample.metric in HEADLINE_NAMES and sample.cycle == cycle and sample.params["medium"] == self.medium:
+                return sample.value
+        return None
+
+
+@frozen
+class PairedResult:
+    """The end of a comparison.
+
+    Attributes:
+        failed: side -> number of its boots that failed.
+    """
+
+    verdict: PairedVerdict
+    failed: Mapping[str, int]
+
+
+def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> PairedResult:
+    """Boot "a" and "b" until it is decided, or the plan's pairs are booted.
+
+    Raises:
+        BoardlabError: one that another try would not mend, or too many in a row.
+    """
+    differences: list[float] = []
+    failed, in_row = {"a": 0, "b": 0}, 0
+    for pair in count(1):
+        try:
+            difference = pairs.difference(pair, "a", "b")
+        except HalfFailedError as half:
+            failed[half.side] += 1
+            in_row += 1
+            if in_row >= MOST_FAILED or not half.error.transient:
+                raise half.error from None
+            say(f"pair {pair} does not count: {half}")
+            continue
+        in_row = 0
+        differences.append(difference)
+        if plan.look_after(len(differences)) is None:
+            continue
+        verdict = judged(differences, plan)
+        say(described(verdict))
+        if verdict.outcome is not PairedOutcome.UNDECIDED or len(differences) >= plan.pairs:
+            return PairedResult(verdict, failed)
+    raise AssertionError
+
+
+def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable[[str], None]) -> Bisected:
+    """Boot pairs of builds until the first bad one is known.
+
+    A build that fails twice in a row is skipped.
+
+    Args:
+        builds: names of `pairs.sides`, from the good one to the bad one. effect: smallest difference, relative.
+
+    Raises:
+        BoardlabError: the good build fails, or another fault than the board's.
+    """
+    answers: list[tuple[Compared, Answer]] = []
+    pair = failed = 0
+    while isinstance(asked := following(len(builds), answers, effect), Compared):
+        pair += 1
+        reference, build = builds[asked.reference], builds[asked.build]
+        try:
+            difference = pairs.difference(pair, reference, build)
+        except HalfFailedError as half:
+            failed += 1
+            say(f"pair {pair} does not count: {half}")
+            if (half.side == reference and failed >= MOST_FAILED) or half.error.fault != "board":
+                raise half.error from None
+            if half.side == build and failed >= _SKIPPED_AFTER:
+                say(f"{build} does not boot: skipped")
+                answers.append((asked, None))
+                failed = 0
+            continue
+        failed = 0
+        answers.append((asked, difference))
+        say(f"pair {pair}: {build} is {100 * math.expm1(difference):+.2f} % against {reference}")
+    return asked
+
+
+def described(verdict: PairedVerdict) -> str:
+    """A verdict in a line, e.g. `different: B is +1.2 % (+0.6 % to +1.9 %) after 20 pairs`."""
+    words = {
+        PairedOutcome.DIFFERENT: "different",
+        PairedOutcome.EQUAL: "equal within the effect",
+        PairedOutcome.UNDECIDED: "undecided",
+    }[verdict.outcome]
+    interval = (
+        "no interval yet"
+        if verdict.low is None or verdict.high is None
+        else f"{100 * verdict.low:+.2f} % to {100 * verdict.high:+.2f} %"
+    )
+    text = f"{words}: B is {100 * verdict.estimate:+.2f} % ({interval}) after {verdict.pairs} pairs"
+    if verdict.dropped:
+        text += f", {verdict.dropped} gross differences dropped"
+    if verdict.outcome is PairedOutcome.UNDECIDED and verdict.findable is not None:
+        text += f"; so many find {100 * verdict.findable:.2f} % in 95 of 100"
+    return text

@@ -1,0 +1,83 @@
+"""Bisection over builds by paired boots: right, cheap, resumable, and honest where it cannot tell."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pytest
+from support.atlength import either
+from support.paired_boots import DRIFTS, DriftingBoard
+
+from lab.errors import ConfigurationError
+from lab.judge.bisection import Answer, Bisected, Compared, following
+
+BUILDS = 32
+STEP = 0.015
+
+
+def search(
+    seed: int, drift: str, spread: float = 0.0, size: float = STEP, dead: frozenset[int] = frozenset()
+) -> tuple[Bisected, int, DriftingBoard]:
+    """A whole search; its result, the first bad build, and the board."""
+    rng = np.random.default_rng(1_000_000 + seed)
+    culprit = int(rng.integers(1, BUILDS))
+    offsets = [float(rng.normal(0, spread)) + size * (build >= culprit) for build in range(BUILDS)]
+    board = DriftingBoard(seed, drift, offsets)
+    answers: list[tuple[Compared, Answer]] = []
+    while True:
+        asked = following(BUILDS, answers)
+        if isinstance(asked, Bisected):
+            return asked, culprit, board
+        answers.append((asked, None if asked.build in dead else board.pair(asked.reference, asked.build)))
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+def test_the_first_bad_build_is_found_with_a_fifth_of_the_boots(drift: str) -> None:
+    made = [search(seed, drift, 0.002) for seed in range(either(6, 100))]
+    right = sum(found.first_bad == culprit for found, culprit, _ in made)
+    boots = [board.boots for _, _, board in made]
+    assert right >= (0.95 * len(made) if len(made) > 20 else len(made) - 1)
+    assert statistics.mean(boots) <= 0.2 * 20 * BUILDS * (1.0 if len(made) > 20 else 1.3), boots
+
+
+def test_without_a_difference_there_is_nothing_to_find() -> None:
+    found, _, board = search(1, "walk", size=0.0)
+    assert found.first_bad is None
+    assert board.boots <= 120
+
+
+def test_builds_that_do_not_boot_are_skipped_and_may_be_the_first_bad_one() -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(1_000_000 + seed)
+        culprit = int(rng.integers(1, BUILDS))
+        dead = frozenset({culprit} if 0 < culprit < BUILDS - 1 else ())
+        found, _, _ = search(seed, "none", dead=dead)
+        if dead:
+            assert found.first_bad == culprit + 1
+            assert set(found.candidates) >= {culprit, culprit + 1}
+            assert not found.sure
+
+
+def test_builds_that_differ_too_much_are_named_with_less_confidence() -> None:
+    alike, apart = ([search(seed, "none", spread)[0] for seed in range(8)] for spread in (0.0, 0.006))
+    assert sum(found.sure for found in alike) >= 6
+    assert sum(found.sure for found in apart) <= 4
+    assert sum(found.builds_differ for found in alike) < sum(found.builds_differ for found in apart)
+
+
+def test_a_search_goes_on_from_its_stored_pairs() -> None:
+    board = DriftingBoard(5, "none", [STEP * (build >= 3) for build in range(6)])
+    answers: list[tuple[Compared, Answer]] = []
+    for _ in range(20):
+        asked = following(6, answers)
+        assert isinstance(asked, Compared)
+        assert following(6, list(answers)) == asked
+        answers.append((asked, board.pair(asked.reference, asked.build)))
+
+
+def test_pairs_of_another_list_of_builds_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="another search"):
+        following(6, [(Compared(0, 4), 0.01)])
+    with pytest.raises(ConfigurationError, match="does not boot"):
+        following(6, [(Compared(0, 5), None)])

@@ -1,0 +1,163 @@
+"""A comparison of two builds: which boots it makes, what it makes of failures, and how it goes on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+
+from lab.errors import BoardTransientError, ConfigurationError
+from lab.host.clock import utc_now
+from lab.judge.paired import PairedOutcome, PairedPlan
+from lab.results import AttemptRecord, Run, SampleRecord, Store, open_store
+from lab.run.pairedrun import KIND, MOST_FAILED, BootPairs, PairedResult, bisect, compare, described
+
+
+@define
+class MadeBoots:
+    """Boots whose times are made: 16 s, 0.6 % jitter, and what the build adds."""
+
+    store: Store
+    run: Run
+    factor: float
+    trace: list[tuple[str, int]]
+    dice: random.Random
+    fails: Callable[[int], bool] = lambda _cycle: False
+    tries: int = 0
+
+    def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
+        for cycle in only or ():
+            self.tries += 1
+            self.trace.append((self.run.release, cycle))
+            if self.fails(self.tries):
+                raise BoardTransientError("hung", failure="hang_kernel")
+            value = 16 * self.factor * (1 + self.dice.gauss(0, 0.006))
+            sample = SampleRecord("boot.time", {"medium": medium}, value, 1e-4)
+            self.store.record_attempt(
+                self.run.id,
+                AttemptRecord(cycle, 1, {"medium": medium}, "ok", None, None, "", utc_now(), 20.0, (sample,)),
+            )
+
+
+@define
+class Comparison:
+    """A comparison of A with B."""
+
+    store: Store
+    factor: float = 1.0
+    trace: list[tuple[str, int]] = field(factory=list)
+    switches: list[str] = field(factory=list)
+    sides: dict[str, MadeBoots] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.sides = {
+            side: MadeBoots(
+                self.store,
+                self.store.begin_run(KIND, "am62xx_sk", "sk-1", side, plan={"cycles": 60}, provenance={}),
+                factor,
+                self.trace,
+                random.Random(side),
+            )
+            for side, factor in (("a", 1.0), ("b", self.factor))
+        }
+
+    def measure(self, *, alternates: bool = False, switch: Callable[[str], None] | None = None) -> PairedResult:
+        pairs = BootPairs(self.sides, 7, "sd", switch or self.switches.append, alternates)
+        return compare(pairs, PairedPlan(), lambda _line: None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as opened:
+        yield opened
+
+
+def test_a_difference_ends_the_comparison_and_equal_builds_take_longer(store: Store) -> None:
+    slower, same = Comparison(store, 1.03), Comparison(store)
+    found, equal = slower.measure().verdict, same.measure().verdict
+    assert (found.outcome, equal.outcome) == (PairedOutcome.DIFFERENT, PairedOutcome.EQUAL)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.03 < found.high
+    assert len(slower.trace) < len(same.trace) <= 120
+    assert described(found).startswith("different: B is +")
+
+
+def test_both_builds_boot_once_a_pair_in_a_random_order(store: Store) -> None:
+    made = Comparison(store, 1.03)
+    made.measure()
+    pairs = [tuple(made.trace[n : n + 2]) for n in range(0, len(made.trace), 2)]
+    assert all({side for side, _ in pair} == {"a", "b"} and pair[0][1] == pair[1][1] for pair in pairs)
+    assert len({pair[0][0] for pair in pairs}) == 2
+    assert made.switches == [side for side, _ in made.trace]
+
+
+def test_a_dear_switch_is_made_once_a_pair(store: Store) -> None:
+    made = Comparison(store, 1.03)
+    made.measure(alternates=True)
+    sides = [side for side, _ in made.trace]
+    assert sum(one != other for one, other in itertools.pairwise(sides)) == len(sides) // 2
+
+
+def test_it_goes_on_behind_the_boots_that_are_in_the_store(store: Store) -> None:
+    made = Comparison(store, 1.03)
+    made.sides["b"].fails = lambda tries: tries > 3 and _killed()
+    with pytest.raises(KeyboardInterrupt):
+        made.measure()
+    before = len(made.trace)
+    made.trace.clear()
+    made.sides["b"].fails = lambda _tries: False
+    verdict = made.measure().verdict
+    assert before + len(made.trace) <= 2 * verdict.pairs + 1
+
+
+def _killed() -> bool:
+    raise KeyboardInterrupt
+
+
+def test_a_pair_with_a_failed_half_counts_for_nothing(store: Store) -> None:
+    made = Comparison(store, 1.03)
+    made.sides["b"].fails = lambda tries: tries in {2, 5}
+    result = made.measure()
+    assert result.failed == {"a": 0, "b": 2}
+    assert result.verdict.pairs == len({cycle for side, cycle in made.trace if side == "b"}) - 2
+
+
+def test_a_build_that_never_boots_ends_it(store: Store) -> None:
+    made = Comparison(store)
+    made.sides["b"].fails = lambda _tries: True
+    with pytest.raises(BoardTransientError, match="hung"):
+        made.measure()
+    assert made.sides["b"].tries == MOST_FAILED
+
+
+def test_an_error_that_no_try_mends_ends_it_at_once(store: Store) -> None:
+    made = Comparison(store)
+
+    def wrong(_side: str) -> None:
+        raise ConfigurationError("no such release")
+
+    with pytest.raises(ConfigurationError, match="no such release"):
+        made.measure(switch=wrong)
+    assert made.trace == []
+
+
+def test_a_bisection_boots_builds_against_the_good_one_and_skips_what_does_not_boot(store: Store) -> None:
+    names = [f"build-{number}" for number in range(8)]
+    trace: list[tuple[str, int]] = []
+    sides = {}
+    for number, name in enumerate(names):
+        run = store.begin_run(KIND, "am62xx_sk", "sk-1", name, plan={}, provenance={})
+        sides[name] = MadeBoots(store, run, 1.03 if number >= 5 else 1.0, trace, random.Random(name))
+    sides["build-3"].fails = lambda _tries: True
+    pairs = BootPairs(sides, 7, "sd", lambda _side: None)
+    found = bisect(pairs, names, 0.005, lambda _line: None)
+    assert (found.first_bad, found.skipped) == (5, (3,))
+    assert sides["build-3"].tries == 2
+    booted = len(trace)
+    assert bisect(pairs, names, 0.005, lambda _line: None) == found, "it is in the store"
+    assert len(trace) - booted == 2, "what does not boot is tried again"
