@@ -57,7 +57,7 @@ def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Docu
     settings.raw_enabled = False
     settings.syntax_highlight = "none"
     settings.boardlab_defines = dict(defines or {})
-    settings.boardlab_lines = set()  # of all csv-tables
+    settings.boardlab_lines = set()  # of csv-tables, and of what is passed over
     tree = new_document(path, settings)
     shortened, lost = _without_long_lines(text)
     apart, titles = _titles_apart(shortened)
@@ -298,6 +298,10 @@ class _Base(Directive):
         self.state.nested_parse(self.content, self.content_offset, container, match_titles=True)
         return container
 
+    def takes_lines(self) -> None:
+        """Note that the content's lines are read, or meant to be passed over."""
+        self.state.document.settings.boardlab_lines.update(self.line_of(i) for i in range(len(self.content)))
+
     def line_of(self, index: int) -> int:
         """Line in the file, from 1, of a line of the content."""
         offset = self.content.offset(index)
@@ -309,8 +313,7 @@ class _CsvTable(_Base):
     option_spec = None  # the block is read by csvtable, which forgives more
 
     def run(self) -> list[nodes.Node]:
-        lines = self.state.document.settings.boardlab_lines
-        lines.update(self.line_of(i) for i in range(len(self.content)))
+        self.takes_lines()
         block = csvtable.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], self.lineno)
         if block.source is not None:
             option, value = block.source
@@ -365,13 +368,17 @@ class _Ifconfig(_Base):
         is_wanted = holds(self.argument, defines)
         if is_wanted is None:
             return [merged(line=self.lineno, reason=undecided(self.argument)), self.inside()]
-        return [self.inside()] if is_wanted else []
+        if is_wanted:
+            return [self.inside()]
+        self.takes_lines()
+        return []
 
 
 class _Ignored(_Base):
     """Programs, pictures, lists of contents: no results in there."""
 
     def run(self) -> list[nodes.Node]:
+        self.takes_lines()
         return []
 
 

@@ -329,5 +329,7 @@ def test_no_number_vanishes_without_a_word(right: str, wrong: str, line: int) ->
 
 def test_a_commented_table_has_no_results() -> None:
     hidden = "\n".join(f"    {row}" for row in ROWS.splitlines())
-    guide = reader.parse("am62x.rst", f"{ROWS}\n..\n{hidden}\n\nExample::\n\n{hidden}\n")
+    guide = reader.parse(
+        "am62x.rst", f"{ROWS}\n..\n{hidden}\n\nExample::\n\n{hidden}\n\n.. code-block:: rst\n\n{hidden}\n"
+    )
     assert (guide.unread, guide.repairs, len(guide.tables)) == ((), (), 1)
