@@ -2,6 +2,7 @@
 
 Its clients share the port with all other readers: each gets every byte. The first client that types becomes the writer until it
 hangs up; if another client is the writer, typed bytes are dropped, and the terminal shows that once. The server sets the speed.
+On loopback only root, the server's user and the members of its group are let in; ssh's forwards are of the user who logged in.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Gap, RecordKind
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
-from lab.host.tcp import family_of, keep_alive
+from lab.host.tcp import family_of, is_loopback, keep_alive, may_use, own_group, peer_user
 
 _RECEIVE_BYTES: Final = 4096
 _IAC: Final = b"\xff"  # of telnet (RFC 854), doubled where it is data
@@ -44,17 +45,26 @@ class Bridge:
         port: the TCP port that it listens on.
     """
 
-    def __init__(self, socket_path: Path, device: Callable[[], str], speed_bd: int, listen: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        socket_path: Path,
+        device: Callable[[], str],
+        speed_bd: int,
+        listen: str = "127.0.0.1",
+        user_of: Callable[[socket.socket], int | None] = peer_user,
+    ) -> None:
         """Listen at this address.
 
         Args:
             socket_path: the console server's. device: path of the serial port; asked for at each connection.
+            user_of: gives the user id of a client of this host; None: unknown.
 
         Raises:
             OSError: the address is not this host's.
         """
         self._path, self._device, self._speed_bd = socket_path, device, speed_bd
         self._guests: set[socket.socket] = set()
+        self._user_of = user_of
         self._listener = socket.create_server((listen, 0), family=family_of(listen))
         self.port: int = self._listener.getsockname()[1]
         self._closing = threading.Event()
@@ -86,6 +96,8 @@ class Bridge:
         try:
             with guest:
                 keep_alive(guest)  # a vanished client loses the port within a minute
+                if not self._admits(guest):
+                    return
                 try:
                     with ConsoleClient(self._path) as console:
                         info = console.open(self._device(), self._speed_bd)
@@ -100,6 +112,17 @@ class Bridge:
             _log.warning("port %d: a client is hung up on: %s", self.port, error)
         finally:
             self._guests.discard(guest)
+
+    def _admits(self, guest: socket.socket) -> bool:
+        """True if a client may use the port; else it is told."""
+        if not is_loopback(guest.getsockname()[0]):
+            return True
+        uid = self._user_of(guest)
+        if uid is not None and may_use(uid):
+            return True
+        _log.warning("port %d: a client of user %s is refused", self.port, uid)
+        guest.sendall(_notice(f"only members of the group {own_group()} may use this console"))
+        return False
 
 
 class _Line:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 import socket
+import struct
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -89,6 +93,53 @@ def own_address(towards: str) -> str:
         raise ConfigurationError(
             f"{towards}: this host knows no way there ({getattr(error, 'strerror', None) or error}); `ip route get` shows it"
         ) from error
+
+
+# --- Users behind connections of this host ---
+
+
+_TABLES: Final = {
+    socket.AF_INET: "tcp",
+    socket.AF_INET6: "tcp6",
+}  # under /proc/net, proc_net_tcp of the kernel's documents
+_LOCAL, _UID = 1, 7  # columns
+
+
+def peer_user(connection: socket.socket, proc: Path = Path("/proc")) -> int | None:
+    """User id of the process at a loopback connection's other end.
+
+    None: it is of another host, or ended already.
+    """
+    address, port = connection.getpeername()[:2]
+    if not is_loopback(address):
+        return None
+    packed = socket.inet_pton(connection.family, address.partition("%")[0])
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    its = "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+    for line in (proc / "net" / _TABLES[socket.AddressFamily(connection.family)]).read_text("ascii").splitlines()[1:]:
+        columns = line.split()
+        if columns[_LOCAL] == its:
+            return int(columns[_UID])
+    return None
+
+
+def may_use(uid: int) -> bool:
+    """True for root, this process's user, and the members of its group."""
+    if uid in {0, os.getuid()}:
+        return True
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return os.getgid() in os.getgrouplist(user.pw_name, user.pw_gid)
+
+
+def own_group() -> str:
+    """Name or number of this process's group."""
+    try:
+        return grp.getgrgid(os.getgid()).gr_name
+    except KeyError:
+        return str(os.getgid())
 
 
 # --- Unix sockets ---

@@ -22,7 +22,7 @@ from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger(__name__)
-_READ_ONLY: Final = 0o444  # contents are named by their hash, so they must not change
+_READ_ONLY: Final = 0o440  # contents are named by their hash, so they must not change
 
 
 @frozen
@@ -48,6 +48,7 @@ class ArtifactStore:
         path = self.path(ref.sha256)
         try:
             if not path.exists() or path.read_bytes() != data:  # a damaged one is mended
+                location.private_folder(self.root)
                 if self.shared:
                     self.mark(ref.sha256)  # before: a mark without its artifact does no harm
                 _write(path, data)
@@ -129,7 +130,7 @@ class ArtifactStore:
         The measurement must be stored all the same.
         """
         try:
-            self.marks.mkdir(parents=True, exist_ok=True)
+            location.private_folder(self.marks)
             (self.marks / sha256).touch()
         except OSError as error:
             _log.warning(
@@ -157,7 +158,7 @@ def _verify(data: bytes, sha256: str, where: str) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    location.private_folder(path.parent)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
         temporary = Path(file.name)
         try:
@@ -237,7 +238,7 @@ def upload(
 def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
     """Lock uploads on this host; yield whether this process has the lock."""
     try:
-        artifacts.marks.mkdir(parents=True, exist_ok=True)
+        location.private_folder(artifacts.marks)
         fd = os.open(artifacts.marks / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LabStableError(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
+PRIVATE_FOLDER, PRIVATE_FILE = 0o770, 0o660  # of results, before the umask: other users of the host do not read them
 DATABASE_VARIABLE: Final = "LAB_DB"
 ARTIFACTS_VARIABLE: Final = "LAB_ARTIFACTS"
 _FORMS: Final = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
@@ -150,11 +151,20 @@ def _sqlite_path(url: URL, text: str) -> Path:
 
 def _make(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as error:
         raise ConfigurationError(
             f"cannot create {folder} for the results: {error.strerror}; set ${DATABASE_VARIABLE} to another place"
         ) from error
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder for its owner and, as the umask has it, a group.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
 def _require_driver() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import shlex
 import sqlite3
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from lab.errors import ConfigurationError, LabStableError, LabTransientError, NoResultsError
 from lab.results.columns import DamagedSchemaError
 from lab.results.database import reader
-from lab.results.location import DATABASE_VARIABLE, Location
+from lab.results.location import DATABASE_VARIABLE, PRIVATE_FILE, Location
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -75,6 +76,9 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
             f"there are no results in {path}: the file does not exist; name another one with --db or "
             f"${DATABASE_VARIABLE}, or measure something first"
         )
+    if create and path is not None:
+        with contextlib.suppress(OSError):  # one that is there stays as it is; SQLite tells what cannot be made
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
     with reader(engine).connect() as connection:
         if revision(connection) == NEWEST:
             return

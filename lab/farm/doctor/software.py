@@ -88,6 +88,10 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
         with open_store(db, create=False) as store:
             runs = len(store.runs(1))
             yield DoctorFinding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
+            path = store.location.path
+            if path is not None and path.stat().st_mode & 0o007:
+                text = "every user of this host may read it: an older boardlab made it, or a person"
+                yield DoctorFinding(STORE, "store", "doubtful", text, f"chmod o= {path}* {store.artifacts.root}")
             if left := store.artifacts.marked():
                 text = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
                 yield DoctorFinding(STORE, "artifacts", "doubtful", text, "lab results upload; it names the obstacle")

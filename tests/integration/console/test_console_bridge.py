@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +16,7 @@ from support.console_bench import DEADLINE_S, ConsoleBench, wait_for
 from lab.console.model import Gap
 from lab.console.rfc2217_server import Bridge
 from lab.host.runtime import socket_path
+from lab.host.tcp import family_of, may_use, peer_user
 
 
 @pytest.fixture
@@ -29,6 +33,15 @@ def guest(bridge: Bridge) -> socket.socket:
     return socket.create_connection(("127.0.0.1", bridge.port), timeout=DEADLINE_S)
 
 
+def received(client: socket.socket) -> bytes:
+    """All that comes before the other side hangs up."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while data := client.recv(4096):
+            found += data
+    return found
+
+
 def ended(client: socket.socket) -> bool:
     """Whether the other side hangs up; a reset is that, too."""
     try:
@@ -37,6 +50,37 @@ def ended(client: socket.socket) -> bool:
     except ConnectionError:
         return True
     return True
+
+
+def test_a_user_of_this_host_outside_the_group_is_told_so_and_types_nothing(
+    bench: ConsoleBench, bridge: Bridge
+) -> None:
+    refusing = Bridge(socket_path(bench.runtime), bridge._device, 115200, user_of=lambda _guest: 65_534)
+    with guest(refusing) as stranger:
+        stranger.sendall(b"reboot\r")
+        assert b"only members of the group" in received(stranger)
+    refusing.close()
+    with guest(bridge) as good:
+        good.sendall(b"typed")
+        assert bench.adapters[0].heard(5) == b"typed", "nothing came before it"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_user_of_a_client_is_known_from_the_kernel(address: str) -> None:
+    with socket.create_server((address, 0), family=family_of(address)) as listening:
+        listening.settimeout(DEADLINE_S)
+        port = listening.getsockname()[1]
+        program = (
+            "import encodings.idna, os, socket, sys\n"
+            "os.setuid(int(sys.argv[1]))\n"
+            "socket.create_connection((sys.argv[2], int(sys.argv[3]))).recv(1)\n"
+        )
+        uid = 65_534 if os.getuid() == 0 else os.getuid()
+        with subprocess.Popen([sys.executable, "-c", program, str(uid), address, str(port)]):
+            accepted, _ = listening.accept()
+            with accepted:
+                assert peer_user(accepted) == uid
+                assert may_use(uid) == (uid == os.getuid())
 
 
 @pytest.mark.parametrize(

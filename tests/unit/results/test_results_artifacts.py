@@ -49,7 +49,7 @@ def test_the_same_contents_are_kept_once(artifacts: ArtifactStore) -> None:
 
 def test_nobody_changes_an_artifact_by_accident(artifacts: ArtifactStore) -> None:
     path = artifacts.path(artifacts.put(LOG, kind="console-log").sha256)
-    assert path.stat().st_mode & 0o777 == 0o444
+    assert path.stat().st_mode & 0o777 == 0o440
 
 
 def test_a_damaged_artifact_is_said_to_be_damaged(artifacts: ArtifactStore) -> None:

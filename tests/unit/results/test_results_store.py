@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +405,22 @@ def test_what_the_driver_refuses_to_send_is_no_lost_server(tmp_path: Path) -> No
     told = explain(error, locate(f"sqlite:///{tmp_path / 'results.db'}"))
     assert isinstance(told, ConfigurationError)
     assert "keeps no such value" in str(told)
+
+
+def test_a_new_store_and_its_artifacts_are_not_for_every_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for variable in ("LAB_DB", "LAB_ARTIFACTS"):
+        monkeypatch.delenv(variable, raising=False)
+    before = os.umask(0o022)
+    try:
+        with open_store() as store:
+            store.artifacts.put(b"a console's log", kind="console-log")
+            made = [store.location.path, *(tmp_path / "data" / "boardlab").rglob("*")]
+            modes = {
+                path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data" / "boardlab", *made) if path
+            }
+    finally:
+        os.umask(before)
+    assert len(modes) >= 4
+    assert [(path, oct(mode)) for path, mode in modes.items() if mode & 0o007] == []
+    assert all(mode & 0o040 for mode in modes.values()), "a group may read them"
