@@ -118,7 +118,7 @@ def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
 
 
 def _statuses(_line: Mapping[str, Any]) -> Iterable[Offer]:
-    from lab.cli.results import STATUSES  # noqa: PLC0415
+    from lab.results.records import STATUSES  # noqa: PLC0415
 
     return [(status, "") for status in STATUSES]
 

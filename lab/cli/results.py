@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Annotated
 
 import typer
 
@@ -20,12 +20,10 @@ from lab.results.formatting import evidence_lines, head_lines, headline, numbers
 from lab.results.formatting import status as status_of
 from lab.results.listing import overview
 from lab.results.location import locate
-from lab.results.records import KILLED, LAST_ID, RunStatus
+from lab.results.records import LAST_ID, STATUSES
 from lab.results.snapshot import watch
 from lab.results.store import Store, open_store, record_runs
 from lab.terminal import doubtful, echo, echo_json, echo_text, json_text, table
-
-STATUSES: Final = (*get_args(RunStatus), KILLED)
 
 app = typer.Typer(help="Measured numbers, and the evidence behind each.", no_args_is_help=True)
 

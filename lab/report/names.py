@@ -11,6 +11,7 @@ from attrs import define
 from lab import boards
 from lab.metrics import Metric
 from lab.results.formatting import label
+from lab.results.listing import STAGE
 from lab.results.records import Run
 from lab.results.snapshot import RunHead
 
@@ -63,6 +64,13 @@ class Names:
         if _SECTION in params and len(params) > 1:
             others = (f"{name}={value}" for name, value in sorted(params.items()) if name != _SECTION)
             return ", ".join([params[_SECTION], *others])
+        if STAGE in params:  # "Kernel, SD"
+            where = self.of({name: value for name, value in params.items() if name != STAGE})
+            return ", ".join(filter(None, (params[STAGE], where)))
+        if len(params) > 1 and "medium" in params:  # "SD, init /bin/sh"
+            medium = params["medium"]
+            others = (f"{name} {value}" for name, value in sorted(params.items()) if name != "medium")
+            return ", ".join([self.media.get(medium, medium), *others])
         title = self.media.get(label(params))
         if title is not None or self.run.kind != "low_power" or _MODE not in params:
             return title or label(params)
@@ -71,10 +79,10 @@ class Names:
 
     def number(self, metric: Metric, params: Mapping[str, str]) -> str:
         """The title of a number, with its parameters."""
-        title, of = title_of(metric), self.of(params)
+        title, of = "" if STAGE in params else title_of(metric), self.of(params)
         if _MODE in params and f".{params[_MODE]}." in metric.name:
             of = of.removeprefix(_words(params[_MODE])).removeprefix(", ")
-        return f"{title}, {of}" if of else title
+        return ", ".join(filter(None, (title, of)))
 
     @property
     def _known(self) -> bool:

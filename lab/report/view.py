@@ -82,6 +82,7 @@ def _cut(line: LogLine) -> LogLine:
     return LogLine(line.start, f"{line.text[:_LONGEST_LINE]} … ({len(line.text)} characters)", line.moments)
 
 
+_MEDIUM: Final = "medium"
 _MOST_TILES: Final = 8
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
 
@@ -463,6 +464,7 @@ class ComparisonView:
     Attributes:
         line: in one sentence. counts: the same by word, e.g. "worse". rows: the numbers that are not as they were.
         reported: the numbers of the rows, in their order.
+        moved: what got worse, a line for each number of all media, e.g. `User space: +0.48 s (+11 %) on SD, +0.41 s (+10 %) on eMMC`.
         new: titles of those that there is nothing to compare with, where others have something.
         missing: titles of those that were there before and are not now.
         state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no history.
@@ -476,6 +478,7 @@ class ComparisonView:
     new: tuple[str, ...]
     missing: tuple[str, ...]
     state: str
+    moved: tuple[str, ...] = ()
 
 
 def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedRun:
@@ -519,7 +522,14 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
 
     Stages are in the figure, and count as much as the others.
     """
-    numbers = sorted(judged.numbers, key=lambda each: (_ORDER.index(each.judgement.verdict), each.average.metric.name))
+    numbers = sorted(
+        judged.numbers,
+        key=lambda each: (
+            _ORDER.index(each.judgement.verdict),
+            each.average.metric.name == BOOT_STAGE.name,
+            each.average.metric.name,
+        ),
+    )
     counts = Counter(each.judgement.verdict for each in numbers)
     same = counts[Verdict.NOISE] + counts[Verdict.BELOW_RESOLUTION]
     reported = tuple(
@@ -541,7 +551,39 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
         else tuple(names.number(a.metric, a.params) for a in new if a.metric.name != BOOT_STAGE.name),
         missing=tuple(names.number(each.metric, each.params) for each in judged.missing),
         state=_state(counts, whole=not judged.missing),
+        moved=_moved([each for each in reported if each.judgement.verdict is Verdict.REGRESSION], names),
     )
+
+
+def _moved(worse: Sequence[JudgedNumber], names: Names) -> tuple[str, ...]:
+    """A line for each worse number, with all media where it moved; stages come last, what moved most first."""
+    groups: dict[str, list[JudgedNumber]] = {}
+    for each in worse:
+        params = {name: value for name, value in each.average.params.items() if name != _MEDIUM}
+        groups.setdefault(names.number(each.average.metric, params), []).append(each)
+
+    def rank(group: tuple[str, list[JudgedNumber]]) -> tuple[bool, float]:
+        is_stage = group[1][0].average.metric.name == BOOT_STAGE.name
+        return is_stage, -max(abs(each.judgement.effect or 0.0) for each in group[1])
+
+    found = []
+    for title, numbers in sorted(groups.items(), key=rank):
+        sizes = []
+        for each in numbers:
+            medium = each.average.params.get(_MEDIUM)
+            sizes.append(" on ".join(filter(None, (_size(each), medium and names.of({_MEDIUM: medium})))))
+        found.append(f"{title}: {', '.join(filter(None, sizes))}")
+    return tuple(found)
+
+
+def _size(each: JudgedNumber) -> str:
+    """The change in the metric's unit and in per cent; empty: unknown."""
+    average, old = each.average, each.baseline
+    if old is None or each.judgement.effect is None:
+        return ""
+    change = average.value - old.value
+    text = number(abs(change), max(average.uncertainty, old.uncertainty), average.metric)
+    return f"{'+' if change > 0 else '−'}{text} {average.metric.unit} ({_percent(each.judgement.effect)})"
 
 
 def line(counts: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
 
@@ -19,6 +19,7 @@ RunStatus = Literal["running", "completed", "interrupted", "failed"]
 KILLED: Final = "killed"  # the state of a run that is "running" in the store, and that no living job measures
 OK: Final = "ok"
 LAST_ID: Final = 2**31 - 1  # of the databases' integers: runs, attempts, jobs, verdicts
+STATUSES: Final = (*get_args(RunStatus), KILLED)  # of runs in lists
 POWER_TRACE: Final = "power-trace"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"

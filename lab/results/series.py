@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 
 from lab.results.models import AttemptRow, ReviewRow, RunRow
 from lab.results.records import OK, PUBLISHED
@@ -65,6 +65,30 @@ def release_names(snapshot: StoreSnapshot) -> list[str]:
     last = func.max(RunRow.id)
     wanted = select(RunRow.release).where(RunRow.kind != PUBLISHED).group_by(RunRow.release).order_by(last.desc())
     return [row[0] for row in snapshot.rows(wanted)]
+
+
+@frozen
+class ReleaseSummary:
+    """The runs with a release, without guides.
+
+    Attributes:
+        boards: number that were measured. unfinished: runs that are not completed. last: begin of the last run.
+    """
+
+    release: str
+    boards: int
+    runs: int
+    unfinished: int
+    last: dt.datetime
+
+
+def release_summaries(snapshot: StoreSnapshot) -> list[ReleaseSummary]:
+    """The releases that were measured here, the one measured last first."""
+    last = func.max(RunRow.id)
+    unfinished = func.sum(case((RunRow.status == _COMPLETED, 0), else_=1))
+    counts = (func.count(RunRow.board.distinct()), func.count(), unfinished, func.max(RunRow.started_at))
+    wanted = select(RunRow.release, *counts).where(RunRow.kind != PUBLISHED).group_by(RunRow.release)
+    return [ReleaseSummary(*row) for row in snapshot.rows(wanted.order_by(last.desc()))]
 
 
 def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:

@@ -83,7 +83,9 @@ def create(
         streams.tail_router(site, renderer),
     ):
         app.include_router(router)
-    app.include_router(streams.router(consoles, parts.of, lambda board: pages.type_of(site, board)))
+    app.include_router(
+        streams.router(consoles, lambda request: parts.of(request).event, lambda board: pages.type_of(site, board))
+    )
     app.include_router(rails.router(LiveRails(site.runtime)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 

@@ -22,13 +22,13 @@ from lab.judge.where import where_of
 from lab.report import view
 from lab.report.page import render
 from lab.report.view import judged, last_of
-from lab.results import averages, formatting
+from lab.results import averages, formatting, listing
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.formatting import headline
 from lab.results.listing import ListedRun, RunFilter, overview
 from lab.results.models import ArtifactRow
-from lab.results.records import LAST_ID
+from lab.results.records import LAST_ID, STATUSES
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.terminal import json_text
@@ -38,10 +38,13 @@ from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
 from lab.web.rendering import Renderer
 from lab.web.site import Site, UncachedPage
+from lab.web.sse import event
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
 TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall's part: at a desk, at a distance
+_CHOICES: Final = 200  # of a list to choose from
+_COLUMNS: Final = {"board": "board", "type": "board_type", "release": "release"}
 _PARTS: Final = 64  # filters whose parts are kept
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
@@ -66,6 +69,14 @@ class WatchedArtifacts(ArtifactStore):
             raise
 
 
+@frozen(eq=False)
+class WallPart:
+    """A part of the wall, and the event that brings it to all its viewers."""
+
+    text: str
+    event: bytes
+
+
 @define
 class WallParts:
     """The parts of the wall that follow the lab, made once for each look and filter.
@@ -75,10 +86,10 @@ class WallParts:
 
     site: Site
     renderer: Renderer
-    _made: OrderedDict[tuple[wall.Filter, str], tuple[float, str]] = field(factory=OrderedDict, init=False)
+    _made: OrderedDict[tuple[wall.Filter, str], tuple[float, WallPart]] = field(factory=OrderedDict, init=False)
     _making: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def of(self, request: Request, template: str = "") -> str:
+    def of(self, request: Request, template: str = "") -> WallPart:
         """The part that a request asks for.
 
         Args:
@@ -98,11 +109,14 @@ class WallParts:
             text = self.renderer.text(
                 key[1], tiles=shown, counts=counts, lab=seen.lab, columns=wall.columns(len(shown))
             )
-            self._made[key] = seen.at_s, text
+            part = (
+                last[1] if last is not None and last[1].text == text else WallPart(text, event("wall", text).encode())
+            )
+            self._made[key] = seen.at_s, part
             self._made.move_to_end(key)
             if len(self._made) > _PARTS:
                 self._made.popitem(last=False)
-            return text
+            return part
         finally:
             self._making.release()
 
@@ -130,12 +144,12 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
 
     @routes.get("/")
     def wall_page(request: Request) -> Response:
-        part = Markup(parts.of(request, TEMPLATES[False]))  # noqa: S704 - of a template that escapes
+        part = Markup(parts.of(request, TEMPLATES[False]).text)  # noqa: S704 - of a template that escapes
         return renderer.page("wall.html.j2", part=part, asked=dict(request.query_params), query=request.url.query)
 
     @routes.get("/wall")
     def kiosk_page(request: Request) -> Response:
-        part = Markup(parts.of(request, TEMPLATES[True]))  # noqa: S704 - of a template that escapes
+        part = Markup(parts.of(request, TEMPLATES[True]).text)  # noqa: S704 - of a template that escapes
         query = "&".join(filter(None, ("kiosk", request.url.query)))
         return renderer.page("kiosk.html.j2", part=part, query=query)
 
@@ -187,9 +201,11 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         wanted = RunFilter(_names(board), _names(board_type), _names(release), _names(status), before=before)
         with site.store() as store:
             runs = listed_runs(store, wanted, PAGE + 1)
+            known = {name: listing.known(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         asked = {"board": board, "type": board_type, "release": release, "status": status}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
-        return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), asked=asked, more=more)
+        shown: dict[str, Any] = {"asked": asked, "more": more, "known": known, "statuses": STATUSES}
+        return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), **shown)
 
     @routes.get("/runs/{run_id}")
     def run_page(run_id: RunId, against: Asked | None = None) -> Response:

@@ -22,11 +22,12 @@ from pydantic import StringConstraints
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.judge.baseline import COMPLETED
+from lab.judge.labels import is_numbered, release_key
 from lab.judge.latest import WORTH_A_PROCESS, begin_judging
 from lab.report.view import ComparisonView
 from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
-from lab.results.series import BoardSeries, release_names
+from lab.results.series import BoardSeries, ReleaseSummary, release_names, release_summaries
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store, open_store
 from lab.terminal import json_text
@@ -70,8 +71,9 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
 
     @routes.get("/releases", include_in_schema=False)
     def releases_page() -> Response:
-        with site.snapshot() as snapshot:
-            return renderer.page("releases.html.j2", names=release_names(snapshot))
+        with site.store() as store:
+            found, verdicts = judge.summaries(store)
+        return renderer.page("releases.html.j2", releases=found, verdicts=verdicts)
 
     @routes.get("/releases/{release:path}/comment.md", include_in_schema=False)
     async def comment(request: Request, release: Name, against: Against = None) -> Response:
@@ -226,6 +228,20 @@ class BackgroundJudge:
             names, asked = self._asked(snapshot, release, against, now)
             return [self._known(snapshot, release, each, wanted) for each, wanted in asked], names
 
+    def summaries(self, store: Store) -> tuple[list[ReleaseSummary], dict[str, ComparedRelease]]:
+        """The releases, by number where they have one, and known verdicts on the newest ones."""
+        now = runs_revision(store)
+        verdicts = {}
+        with results_snapshot.snapshot(store) as snapshot:
+            found = release_summaries(snapshot)
+            for each in found[:_NEWEST]:
+                _, ((against, wanted),) = self._asked(snapshot, each.release, [None], now)
+                runs = [self._judge.stored(one) for one in wanted]
+                if all(run is not None for run in runs):
+                    verdicts[each.release] = ComparedRelease(against, [run for run in runs if run is not None])
+        numbered = sorted((each for each in found if is_numbered(each.release)), key=_by_number, reverse=True)
+        return [*numbered, *(each for each in found if not is_numbered(each.release))], verdicts
+
     def complete(self, store: Store, release: str, against: Sequence[str | None]) -> list[ComparedRelease]:
         """The complete judgements; this waits for them.
 
@@ -364,6 +380,10 @@ def _judged(url: str | None, wanted: Sequence[WantedComparison]) -> list[Release
     judge = ReleaseJudge(functools.partial(_run, Renderer()))
     with open_store(url, create=False) as store, results_snapshot.snapshot(store) as snapshot:
         return [judge.judged(snapshot, each) for each in wanted]
+
+
+def _by_number(each: ReleaseSummary) -> tuple[tuple[int, ...], str]:
+    return release_key(each.release), each.release
 
 
 def _ending() -> LabTransientError:

@@ -24,15 +24,15 @@ from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
 WALL_S: Final = 2.0
 
 
-async def wall(request: Request, render: Callable[[], str], every_s: float = WALL_S) -> AsyncIterator[str]:
-    """Stream the wall's HTML at once, and after each change."""
-    shown = ""
+async def wall(request: Request, render: Callable[[], bytes], every_s: float = WALL_S) -> AsyncIterator[str | bytes]:
+    """Stream the wall's event at once, and after each change; all viewers of a part get the same bytes."""
+    shown = b""
     quiet_s = 0.0
     while request.state.still() and not await request.is_disconnected():
         found = await run_in_threadpool(render)
-        if found != shown:
+        if found is not shown:
             shown, quiet_s = found, 0.0
-            yield event("wall", found)
+            yield found
         elif quiet_s >= ALIVE_S:
             quiet_s = 0.0
             yield ALIVE
@@ -71,7 +71,7 @@ async def console(
 
 
 def router(
-    consoles: LiveConsoles, render_wall: Callable[[Request], str], type_of: Callable[[str], str] = lambda _board: ""
+    consoles: LiveConsoles, render_wall: Callable[[Request], bytes], type_of: Callable[[str], str] = lambda _board: ""
 ) -> APIRouter:
     """The streams' addresses.
 

@@ -83,6 +83,7 @@ function take(event) {
   place.dataset.steps = times.length;
   if (piece.rails.join() !== names.join()) {
     names = piece.rails;
+    place.classList.toggle("idle", !names.length); // no axes without a rail
     make();
   }
   plot.setData(shown());

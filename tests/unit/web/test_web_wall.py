@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from markupsafe import Markup
+from starlette.requests import Request
 
 from lab.farm.board_state import BoardNow, JobNow
 from lab.farm.status import LabNow
@@ -13,7 +15,11 @@ from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
 from lab.results.snapshot import RunHead
+from lab.web.auth import NOBODY
+from lab.web.pages import WallParts
 from lab.web.releases import ComparedRelease, ReleaseRun
+from lab.web.rendering import Renderer
+from lab.web.site import Site
 from lab.web.wall import Filter, Tile, tiles
 
 TILES = [
@@ -79,3 +85,19 @@ def test_a_release_of_two_types_of_boards_has_a_verdict_for_each() -> None:
         ("j721e_evm", "3 unchanged"),
     ]
     assert ComparedRelease(None, [first, first]).by_type == []
+
+
+def test_all_viewers_get_the_same_bytes_until_the_wall_changes(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")):
+        site = Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)
+    parts = WallParts(site, Renderer())
+    scope = {"type": "http", "query_string": b"", "headers": [], "state": {"person": NOBODY}}
+    viewers = [Request(scope), Request(scope)]
+    first = parts.of(viewers[0])
+    assert parts.of(viewers[1]) is first
+    seen = site.seen()
+    site._seen = evolve(seen, at_s=seen.at_s + 0.001)
+    assert parts.of(viewers[1]) is first, "another look, the same wall"
+    site._seen = evolve(seen, at_s=seen.at_s + 0.002, lab=evolve(seen.lab, boards=(BoardNow("b1"),)))
+    assert b"b1" in parts.of(viewers[0]).event
+    assert parts.of(viewers[1]).event is not first.event
