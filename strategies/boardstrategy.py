@@ -353,6 +353,21 @@ class BoardStrategy(Strategy):
         self.edge = attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
         return self.edge
 
+    @step()
+    def reboot(self) -> None:
+        """Have Linux reboot; the board starts again without a power cycle, and its status is unknown.
+
+        The console's capture begins with the command.
+
+        Raises:
+            BoardlabError: Linux is not reached.
+        """
+        self.transition(Status.linux)
+        guarded_calls.deactivate(self.bound("shell", "ShellDriver"), SHELL)
+        self.console.start_capture()
+        self.status = Status.unknown
+        self.console.sendline("reboot")
+
     def interrupt(self) -> Any:
         """Stop a starting board at U-Boot's prompt; return the UBootDriver."""
         uboot = self.bound("uboot", "UBootDriver")

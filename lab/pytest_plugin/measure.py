@@ -36,7 +36,8 @@ RUN_KEY = pytest.StashKey["MeasureMeasurer"]()
 FIXTURE: Final = "measure"
 MARKER: Final = "cycles"
 ENDS: Final = (pytest.exit.Exception, KeyboardInterrupt)  # of the session
-WARM, OFF = "warm", "off"  # what a cycle begins with
+WARM, OFF, REBOOT = "warm", "off", "reboot"  # what a cycle begins with
+MARK_START: Final = "start"  # of the marker; the parameter of the numbers after a reboot
 _ERROR_KEY = pytest.StashKey[BaseException | None]()
 _SKIPPED_KEY = pytest.StashKey[set[str]]()
 _MEDIUM_FIXTURE: Final = "boot_medium"
@@ -80,9 +81,19 @@ def measure_measurer(
 def measure(measure_measurer: MeasureMeasurer, request: pytest.FixtureRequest) -> Measure:
     """Records a number of this test: `measure("camera.first_frame", 0.412, unit="s", better="lower", resolution=0.001)`."""
     item, config = request.node, request.config
-    found = measure_measurer.current = measure_measurer.measure_run.begin(_params(item))
     board, start = config.stash[STRATEGY_KEY], _start(item)
-    if start == OFF:
+    params = _params(item)
+    if start == REBOOT:
+        if not hasattr(board, "reboot"):
+            raise ConfigurationError(f'start="{REBOOT}" needs a BoardStrategy of this boardlab: `lab init` writes it')
+        if measure_measurer.unknown:
+            board.transition(OFF)
+        board.transition("linux")  # its power on is not of this cycle
+        params[MARK_START] = REBOOT
+    found = measure_measurer.current = measure_measurer.measure_run.begin(params)
+    if start == REBOOT:
+        board.reboot()
+    elif start == OFF:
         board.transition(OFF)
     elif measure_measurer.unknown:
         with suppress(ConfigurationError):  # nothing switches it
@@ -112,7 +123,7 @@ def _begin(config: pytest.Config, strategy: Any) -> MeasureMeasurer:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, or start="{WARM}": as the board is',
+        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, start="{REBOOT}": by Linux\' reboot, or start="{WARM}": as the board is',
     )
 
 
@@ -160,11 +171,13 @@ def _asked_cycles(item: pytest.Item) -> int:
 
 
 def _start(item: pytest.Item) -> str:
-    """The start of each cycle of a test: `off` or `warm`."""
+    """The start of each cycle of a test: `off`, `reboot` or `warm`."""
     marker = item.get_closest_marker(MARKER)
-    start = WARM if marker is None else marker.kwargs.get("start", OFF)
-    if start not in {WARM, OFF}:
-        raise ConfigurationError(f'{item.nodeid}: @pytest.mark.{MARKER}: start={start!r}: "{OFF}" or "{WARM}"')
+    start = WARM if marker is None else marker.kwargs.get(MARK_START, OFF)
+    if start not in {WARM, OFF, REBOOT}:
+        raise ConfigurationError(
+            f'{item.nodeid}: @pytest.mark.{MARKER}: start={start!r}: "{OFF}", "{REBOOT}" or "{WARM}"'
+        )
     return cast("str", start)
 
 

@@ -243,9 +243,23 @@ def test_the_mark_says_how_often_and_from_what_state() -> None:
     assert [read(None), read(None, 9)] == [(1, "warm")] * 2
     assert [read(cycles(20)), read(cycles(n=20)), read(cycles(3), 20)] == [(20, "off")] * 3
     assert read(cycles(20, start="warm")) == (20, "warm")
+    assert read(cycles(20, start="reboot")) == (20, "reboot")
     for wrong in (cycles(0), cycles("2"), cycles(True), cycles(), cycles(2, start="cold"), cycles(10**9)):
         with pytest.raises(ConfigurationError, match=r"test_own.py::test_frame: @pytest.mark.cycles"):
             read(wrong)
+
+
+def test_a_board_that_cannot_reboot_says_what_is_needed(tmp_path: Path) -> None:
+    text = f"""
+import pytest
+
+@pytest.mark.cycles(2, start="reboot")
+def test_frame(measure):
+    measure("camera.frame", 1, {FRAME})
+"""
+    done = session(lab(tmp_path, text), tmp_path, "--lg-env", "env.yaml")
+    assert done.returncode == 1
+    assert 'start="reboot" needs a BoardStrategy of this boardlab' in done.stdout + done.stderr
 
 
 def test_a_fixture_of_that_name_of_the_labs_own_is_left_alone(tmp_path: Path) -> None:

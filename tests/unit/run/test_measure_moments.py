@@ -159,6 +159,29 @@ def test_a_cycle_that_began_warm_has_no_power_on(lab: SimBench, runs: MeasureRun
         warm.moment("app.ready", "application ready")
 
 
+def test_a_warm_reboot_is_timed_from_its_own_line_and_not_from_the_power_on_before(
+    lab: SimBench, runs: MeasureRun
+) -> None:
+    lab.strategy.transition("linux")  # as the fixture does for start="reboot"
+    cycles = lab.lab.board.cycle
+    measure = runs.begin({"start": "reboot"})
+    lab.strategy.reboot()
+    measure.moment("app.again", "am62xx-evm login: ", since="reboot: Restarting system")
+    (again,) = measure.samples
+    assert lab.lab.board.cycle == cycles, "no power cycle"
+    assert again.params == {"start": "reboot"}
+    log = lab.strategy.console.captured()
+    assert log.startswith(b"reboot"), "the evidence begins with the command"
+    base = lab.strategy.console.capture[0].position
+    assert again.log_start is not None
+    assert again.log_end is not None
+    assert b"U-Boot SPL" in log[again.log_start - base : again.log_end - base]
+    with pytest.raises(ConfigurationError, match="not switched on in this cycle"):
+        measure.moment("app.on", "login: ")
+    lab.strategy.transition("linux")
+    assert lab.lab.board.cycle == cycles + 1, "after a reboot the state is unknown"
+
+
 def test_a_wrong_call_says_what_it_needs(lab: SimBench, measure: Measure) -> None:
     with pytest.raises(ConfigurationError, match="not a regular expression"):
         measure.moment("app.ready", "(")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim.linux.session import LoginSession, Tool, complain, say, wait
 from lab.virtual.sim.linux.starttimes import ANALYSES, analyzed, unit_times
-from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Program
+from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Drain, Program
 from lab.virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
 
 
@@ -217,7 +217,8 @@ def _ethtool(session: LoginSession, arguments: Sequence[str], _streams: Streams,
 
 def _reboot(session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from _stop_services(session)
-    yield from session.kernel.printk("reboot: Restarting system")
+    yield from session.kernel.printk("reboot: Restarting system", 0)  # pr_emerg: kernel/reboot.c kernel_restart
+    yield Drain(session.computer.console)  # printk(9) returns when the line is out
     raise CpuResetError
 
 
