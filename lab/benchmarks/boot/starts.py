@@ -28,8 +28,9 @@ NEIGHBOURS: Final = 3  # lines before and behind a stage's text that are compare
 BROKEN_OFF_CHARACTERS: Final = 8  # a shorter line begins others by chance
 ALIKE_SHARE: Final = 0.4  # of the characters in their places; other lines of a boot have a tenth
 ALIKE_CHARACTERS: Final = 20  # shorter lines are alike by chance
+SURE_SHARE: Final = 0.85  # at which it is no other text
 ONE_BIT_SHARE: Final = (
-    0.75  # of the characters that differ: a glitch flips single bits, another text has other letters
+    0.75  # else, of the characters that differ: a glitch flips single bits, another text has letters
 )
 _VARIABLE: Final = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` holds its banner
 _STAGE_WORD: Final = re.compile(r"\b(?:[STV]PL|BL\d\w?)\b")  # of stages that print nearly the same
@@ -239,13 +240,14 @@ def alike(line: str, banner: str) -> float:
         key=lambda found: sum(one == other for one, other in found),
     )
     differ = [(ord(one) ^ ord(other)).bit_count() for one, other in pairs if one != other]
+    share = (len(pairs) - len(differ)) / len(banner)
     if not unreadable(line.encode("latin-1", "replace")):
         stages = _STAGE_WORD.findall(line)  # none: a glitch may have garbled it
         if stages and stages != _STAGE_WORD.findall(banner):
             return 0.0
-        if sum(bits == 1 for bits in differ) < ONE_BIT_SHARE * len(differ):
+        if share < SURE_SHARE and sum(bits == 1 for bits in differ) < ONE_BIT_SHARE * len(differ):
             return 0.0
-    return (len(pairs) - len(differ)) / len(banner)
+    return share
 
 
 def _ordinal(number: int) -> str:
