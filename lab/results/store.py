@@ -116,7 +116,9 @@ class Store:
         return self._write(reopen)
 
     def finish_run(self, run_id: int, status: RunStatus) -> None:
-        """Set the final status of a run.
+        """Set the final status of a run; a completed one keeps it.
+
+        A session that stood still may end after another has completed its run.
 
         Raises:
             ConfigurationError: no such run.
@@ -127,6 +129,8 @@ class Store:
 
         def finish(session: Session) -> None:
             row = _find(session, run_id)
+            if row.status == "completed":
+                return
             row.status = status
             row.finished_at = None if status == "running" else database.now(session)
 

@@ -1,12 +1,14 @@
 """Jobs of several hosts on a few boards, their sessions, and what people do meanwhile.
 
 An order is begun again until it is done, as a timer, a queue or a person does. All of it is boardlab's own: `lab run` from its runner
-down, `lab provision` from its lease down, a session of pytest from its job to its run's loop of cycles. Only the boot itself is played.
+down, `lab provision` from its lease to its record, a session of pytest from its job, its release and its label to its run's loop of cycles.
+Only the boot itself, and the medium, are played.
 """
 
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import CycleAttempt, run_cycles
+from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.farm import lease, runner
 from lab.farm.runner import Runner, RunnerPaths
@@ -26,14 +29,30 @@ from lab.jobs.queue import PERSONS, TIMERS
 from lab.jobs.records import BY_PROVISION, JOB_VARIABLE, Order, number
 from lab.jobs.reservations import ReservationBook
 from lab.metrics import SampleRecord
+from lab.provision.history import ProvisionBook
+from lab.provision.provisioning import Provisioner
+from lab.provision.release import Recovery, Release
+from lab.provision.writer import Writer
 from lab.pytest_plugin import jobs as plugin
+from lab.pytest_plugin import provisioning
 from lab.pytest_plugin.measurer import CycleMeasurer, session_of
-from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
+from lab.pytest_plugin.runs import (
+    ITEMS_KEY,
+    JOB_KEY,
+    LABGRID_ENV_KEY,
+    MEDIA_KEY,
+    RUNS_KEY,
+    STORE_KEY,
+    STRATEGY_KEY,
+    check_resumed,
+    label,
+)
 from lab.results import Run, Store
 from lab.run import options
 from lab.run.attempts import AttemptRecorder, AttemptResult
 from lab.run.bootrun import BootRun
 from support.simulation.database import Results
+from support.simulation.media import BOARD_TYPE, EMMC, Emmc, release_of
 from support.simulation.system import System
 from support.simulation.world import World
 
@@ -41,6 +60,8 @@ CYCLES: Final = 2
 RETRIES: Final = 2
 WAIT_S: Final = 4000.0
 FAILS: Final = 0.03  # of a boot
+OTHER_BUILD: Final = 0.3  # of a release whose files are not what it says
+TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
 TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
 METRIC: Final = "boot.time"
 PERSON: Final = "lena"
@@ -55,6 +76,8 @@ class Wish:
 
     Attributes:
         way: "lab run", "pytest" or "lab provision". label: the release of its runs, no other wish has it.
+        release: is put on the board first; None: the board is measured as it is.
+        labelled: the run's label is the wish's; else it is that of what is on the board.
     """
 
     label: str
@@ -63,11 +86,13 @@ class Wish:
     suites: tuple[str, ...]
     priority: int
     wait_s: float
+    release: Release | None = None
+    labelled: bool = True
 
     @property
     def order(self) -> Order:
         """As a job has it."""
-        return Order("am62xx_sk", self.board, self.suites, f"/nowhere/{self.board}.yaml", self.label, CYCLES)
+        return Order(BOARD_TYPE, self.board, self.suites, f"/nowhere/{self.board}.yaml", self.label, CYCLES)
 
 
 @define(eq=False)
@@ -76,20 +101,47 @@ class Board:
 
     board: str
     farm: Farm
-    type: Any = field(factory=lambda: SimpleNamespace(name="am62xx_sk"))
+    type: Any = field(factory=lambda: SimpleNamespace(name=BOARD_TYPE, media=(EMMC,)))
+    medium: str = EMMC
+    security: str = ""
+    recovery: Recovery = field(factory=Recovery)
+    software: dict[str, str] = field(factory=dict)
+    expected: Mapping[str, Mapping[str, str]] = field(factory=dict)
+    putting: Provisioner | None = None
+    emmc: Emmc = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.emmc = Emmc(lambda: self.farm.watch.board_is_used(self.board), self.farm.world.sleep)
 
     def boot(self) -> float:
         """Power-cycle it; its boot time, which no other boot has."""
-        self.farm.watch.board_is_used(self.board)
-        self.farm.world.sleep(self.farm.boot_s)
-        self.farm.watch.board_is_used(self.board)
+        self.emmc.access(self.farm.boot_s)
         self.farm.boots += 1
-        if self.farm.world.choices.happens(FAILS):
+        if self.farm.world.choices.happens(FAILS) or not self.emmc.line:
             raise BoardTransientError("it hung", failure="hang_kernel")
+        self.software = {"kernel": self.emmc.line}
+        check_expected(self)  # type: ignore[arg-type]
         return 10.0 + self.farm.boots / 1000
 
-    def transition(self, _status: str) -> None:
-        """It is switched off."""
+    def booted(self, _medium: str, _questions: Mapping[str, str]) -> dict[str, str]:
+        """Boot it, and ask what it is."""
+        self.boot()
+        return dict(self.software)
+
+    def select_medium(self, medium: str) -> None:
+        """It has one."""
+        self.medium = medium
+
+    def writers(self) -> dict[str, Writer]:
+        """What writes its medium."""
+        return {EMMC: self.emmc.writer()}
+
+    def transition(self, status: str) -> None:
+        """It gets its release, or is switched off."""
+        if status == "provisioned":
+            assert self.putting is not None
+            self.expected = {}
+            self.putting.put(self)  # type: ignore[arg-type]
         self.farm.world.pause()
 
 
@@ -108,8 +160,10 @@ class PlayedRun(BootRun):
         def record(attempt: CycleAttempt[float]) -> None:
             value = attempt.result
             samples = () if value is None else (SampleRecord(METRIC, {"medium": medium}, value, 0.001),)
+            line = self.board.emmc.line
             recorder.record(attempt, AttemptResult({"medium": medium}, (), {}, samples))
             if value is not None:
+                self.board.farm.watch.label_is_true(self.run, line)
                 self.board.farm.watch.sample_is_stored(value)
 
         pending = self.pending(medium)
@@ -127,6 +181,8 @@ class Farm:
     boards: dict[str, Board] = field(factory=dict)
     wishes: list[Wish] = field(factory=list)
     done: list[str] = field(factory=list)
+    runs: dict[str, list[int]] = field(factory=dict)
+    tries: Counter[str] = field(factory=Counter)
     boots: int = 0
     boot_s: float = 0.0
 
@@ -135,12 +191,27 @@ class Farm:
         pick = self.world.choices.pick
         names = [f"b{number}" for number in range(1, 2 + pick((3.0, 1.0)))]
         self.boards = {name: Board(name, self) for name in names}
+        if pick((2.0, 1.0)):
+            self._prepare_releases(names)
+            return
         for wanted in range(1, 3 + pick((3.0, 1.0))):
             way = ("lab run", "lab provision", "pytest")[pick((3.0, 1.0, 1.0))]
             suites = ("boot", "low_power") if way == "lab run" and pick((2.0, 1.0)) else ("boot",)
             priority = (PERSONS, TIMERS)[pick((1.0, 1.0))] if way == "lab run" else PERSONS
             board = names[pick([1.0] * len(names))]
             self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S))
+
+    def _prepare_releases(self, names: Sequence[str]) -> None:
+        """Releases are put on the boards, and what is on these is measured."""
+        choices = self.world.choices
+        for wanted in range(1, 4 + choices.pick((3.0, 1.0))):
+            name, board = f"r{wanted}", names[choices.pick([1.0] * len(names))]
+            kind = choices.pick((2.0, 2.0, 1.0))  # put a release there, measure what is there, or both
+            found = (
+                release_of(self.results.folder, name, other_build=choices.happens(OTHER_BUILD)) if kind != 1 else None
+            )
+            way = "pytest" if kind else "lab provision"
+            self.wishes.append(Wish(name, way, board, ("boot",), PERSONS, WAIT_S, found, labelled=False))
 
     def spawn(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, Callable[[], int]]:
         """The pytest of a `lab run`."""
@@ -181,9 +252,10 @@ class Farm:
         self._end_once()
         store = self.results.store()
         config = self._config(store, wish.board)
-        config.option.lab_release, config.option.lg_env = wish.label, wish.order.env
-        wanted = "SELECT id FROM runs WHERE \"release\" = ? AND status != 'completed' ORDER BY id DESC LIMIT 1"
-        unfinished = [row[0] for row in self.results.look(wanted, wish.label)]
+        config.option.lab_release, config.option.lg_env = wish.label * wish.labelled, wish.order.env
+        if wish.release is not None:
+            config.stash[provisioning.RELEASE_KEY] = wish.release
+        unfinished = self.unfinished(wish)
         try:
             plugin.take_board(config)
         except pytest.UsageError as error:
@@ -191,20 +263,33 @@ class Farm:
             return 4
         code = 1
         try:
-            code = self._measured(config, "boot", wish.label, unfinished[0] if unfinished else None)
+            code = self._measured(config, "boot", wish, unfinished[0] if unfinished else None)
         finally:
             if self.world.process.alive:
                 plugin.pytest_sessionfinish(SimpleNamespace(config=config), code)  # type: ignore[arg-type]
         return code
 
+    def unfinished(self, wish: Wish) -> list[int]:
+        """The runs of a session's wish that can be resumed, the last one first."""
+        wanted = "SELECT id, \"release\" FROM runs WHERE status != 'completed' ORDER BY id DESC"
+        its = self.runs.get(wish.label, [])
+        return [
+            row[0] for row in self.results.look(wanted) if (row[1] == wish.label if wish.labelled else row[0] in its)
+        ]
+
     def provision(self, wish: Wish) -> int:
-        """`lab provision`, without a board's media: it holds the board for a while."""
+        """`lab provision`; without a release it holds the board for a while."""
         store = self.results.store()
         book = lease.queue(store, BY_PROVISION, person=PERSON, rule=DEFAULT_RULE)
         try:
-            with lease.held(book, wish.order, wish.wait_s, self.world.say):
-                for _ in range(3):
-                    self.boards[wish.board].boot()
+            with lease.held(book, wish.order, wish.wait_s, self.world.say) as job:
+                board = self.boards[wish.board]
+                if wish.release is not None:
+                    record, say = ProvisionBook(store), self.world.say
+                    board.putting = Provisioner(wish.release, [EMMC], lambda _progress: None, say, record, job.id)
+                    board.transition("provisioned")
+                for _ in range(3 * (wish.release is None)):
+                    board.boot()
         except lease.BusyBoardError as error:
             self.world.say(str(error))
             return runner.BUSY
@@ -243,21 +328,32 @@ class Farm:
         option = SimpleNamespace(
             lab_leave_on=False, lab_ignore_reservation=False, lab_release="", lab_cycles=CYCLES, lg_env="", **given
         )
-        stash = {STORE_KEY: store, STRATEGY_KEY: self.boards[board], ITEMS_KEY: []}
+        env = SimpleNamespace(config=SimpleNamespace(get_option=lambda _name, default: default))
+        items = [SimpleNamespace(fixturenames=("boot_measurer",))]
+        stash = {STORE_KEY: store, STRATEGY_KEY: self.boards[board], ITEMS_KEY: items, MEDIA_KEY: [EMMC]}
+        stash[LABGRID_ENV_KEY] = env
         return SimpleNamespace(stash=stash, option=option)
 
-    def _measured(self, config: Any, kind: str, release: str, resume: int | None) -> int:
-        """Measure; the session's exit code."""
-        store, board = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
+    def _measured(self, config: Any, kind: str, wish: Wish | str, resume: int | None) -> int:
+        """Put the release on the board, if there is one, and measure; the session's exit code.
+
+        Args:
+            wish: or the label of a `lab run`.
+        """
+        store, board, say = config.stash[STORE_KEY], config.stash[STRATEGY_KEY], self.world.say
         job = config.stash.get(JOB_KEY)
 
         def begin(_config: Any, _strategy: Any) -> CycleMeasurer:
             if resume is not None:
+                check_resumed(store, board, [EMMC], store.run(resume), say)
                 listing.end_pause(store, resume)
                 run: Run = store.reopen_run(resume)
             else:
-                plan = {"cycles": CYCLES, "media": ["sd"]}
-                run = store.begin_run(kind, "am62xx_sk", board.board, release, plan=plan, provenance={}, job_id=job)
+                plan = {"cycles": CYCLES, "media": [EMMC]}
+                name, _ = (wish, {}) if isinstance(wish, str) else label(config, store, board, [EMMC], say)
+                run = store.begin_run(kind, BOARD_TYPE, board.board, name, plan=plan, provenance={}, job_id=job)
+                if isinstance(wish, Wish):
+                    self.runs.setdefault(wish.label, []).append(run.id)
             config.stash[RUNS_KEY] = [run.id]
             clock = SimpleNamespace(name="simulated", now_ns=lambda: int(self.system.monotonic() * 1e9))
             heeds = plugin.before_cycle(config, run.id)
@@ -267,6 +363,7 @@ class Farm:
         sessions = session_of(config, board, MEASURER, begin, lambda _name, _value: None)
         code = 1
         try:
+            provisioning.provision(config)
             measurer = next(sessions)
             try:
                 code = self._tested(measurer)
@@ -299,12 +396,19 @@ class Farm:
                 world.sleep(until_s - world.now_s)
             process = world.start(f"{wish.way} {wish.label}", host, lambda: body[wish.way](wish))
             world.wait(lambda process=process: not process.alive)
+            self.tries[wish.label] += 1
             if process.code in DONE[wish.way] or self._is_over(wish):
                 self.done.append(wish.label)
                 return 0
             world.sleep(AGAIN_S[world.choices.pick([1.0] * len(AGAIN_S))])
 
     def _is_over(self, wish: Wish) -> bool:
+        if not wish.labelled and self.tries[wish.label] >= TRIES:
+            return True
         states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
-        runs = [row[0] for row in self.results.look('SELECT status FROM runs WHERE "release" = ?', wish.label)]
+        runs = [
+            row[1]
+            for row in self.results.look("SELECT id, status FROM runs")
+            if row[0] in self.runs.get(wish.label, ())
+        ]
         return "cancelled" in states or (wish.way == "pytest" and "completed" in runs)

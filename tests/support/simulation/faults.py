@@ -16,8 +16,11 @@ from lab.farm.runner import Runner
 from lab.host.clock import utc_now
 from lab.jobs import queue
 from lab.jobs.records import Silence, seems_dead
+from lab.provision.history import Provision, ProvisionBook
+from lab.pytest_plugin import runs
 from lab.pytest_plugin.measurer import Measurer
-from lab.results import rows
+from lab.results import Store, rows
+from lab.results.models import RunRow
 from lab.run.bootrun import BootRun
 from support.simulation import watch
 from support.simulation.database import Results
@@ -80,6 +83,28 @@ def _the_youngest_first(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
+def _written_is_proved(_results: Results) -> Iterator[None]:
+    def known(store: Store, strategy: Any, _media: Any, _write: Any) -> dict[str, Provision]:
+        return ProvisionBook(store).current(strategy.board)
+
+    proved = property(lambda one: one.state in {"written", "booted"})
+    with patch.object(Provision, "is_on_it", proved), patch.object(runs, "_known", known):
+        yield
+
+
+@contextmanager
+def _a_late_session_ends_a_completed_run(_results: Results) -> Iterator[None]:
+    def finish(store: Store, run_id: int, status: str) -> None:
+        def end(session: Session) -> None:
+            session.get_one(RunRow, run_id).status = status
+
+        store._write(end)
+
+    with patch.object(Store, "finish_run", finish):
+        yield
+
+
+@contextmanager
 def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
     def finish(measurer: Measurer) -> str:
         try:
@@ -97,5 +122,7 @@ FAULTS: Final = (
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
     Fault("the youngest job is first", _the_youngest_first, (watch.TURNS,)),
     Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
+    Fault("what was written is taken for proved", _written_is_proved, (watch.LABEL,)),
+    Fault("a session that stood still ends a completed run", _a_late_session_ends_a_completed_run, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
 )

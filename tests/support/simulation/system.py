@@ -227,6 +227,7 @@ def _names(system: System) -> dict[str, Any]:
         "lab.farm.lease.signal": signals,
         "lab.pytest_plugin.measurer.signal": signals,
         "lab.pytest_plugin.measurer.writer": lambda _config: world.say,
+        "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
         "lab.farm.lease.queue": queue,
         "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: DEFAULT_RULE),
         "lab.run.attempts.cpu_times": lambda: None,

@@ -11,6 +11,7 @@ from attrs import define, field
 from lab.jobs.records import HEARTBEAT_S, LEASE_S
 from support.simulation.database import Results
 from support.simulation.farm import CYCLES, Farm
+from support.simulation.media import FACTORY, kernel_of
 from support.simulation.system import POLL_S
 from support.simulation.world import Process, ViolationError, World
 
@@ -21,6 +22,7 @@ ONCE: Final = "a sample is stored once"
 COUNTS: Final = "a run's counts are exact"
 ENDS: Final = "everything ends"
 TURNS: Final = "the queue starves nobody"
+LABEL: Final = "a label is of what was proved"
 BOUND_S: Final = LEASE_S + 6 * POLL_S
 LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
 _POINT_S: Final = 1_440.0  # a point of priority, in seconds of waiting
@@ -49,6 +51,7 @@ class Watch:
     Attributes:
         jobs: as they were committed last. beats: job -> when its holder gave its last sign of life, in true time.
         lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
+        locked_until_s: a process that stands still holds the database's lock.
     """
 
     world: World
@@ -60,10 +63,14 @@ class Watch:
     queued: dict[int, float] = field(factory=dict)
     died: dict[int, float] = field(factory=dict)
     stored: list[float] = field(factory=list)
+    locked_until_s: float = 0.0
     _seen: int = 0
 
     def look(self) -> None:
         """After a step."""
+        if self.results.writer is not None:  # it may stand still within its transaction
+            owner = self.results.writer.owner
+            self.locked_until_s = max(self.locked_until_s, owner.frozen_until_s, owner.host.frozen_until_s)
         if self.results.commits != self._seen:
             self._seen = self.results.commits
             self._look_at_jobs()
@@ -150,7 +157,7 @@ class Watch:
         return self.queued.setdefault(job.id, self.world.now_s)
 
     def _calm_since_s(self, process: Process) -> float:
-        return max(process.calm_since_s, self.results.away_until_s, self.results.full_until_s)
+        return max(process.calm_since_s, self.results.away_until_s, self.results.full_until_s, self.locked_until_s)
 
     # --- Boards ---
 
@@ -175,6 +182,14 @@ class Watch:
     def sample_is_stored(self, value: float) -> None:
         """A session was told that its sample is stored."""
         self.stored.append(value)
+
+    def label_is_true(self, run: Any, line: str) -> None:
+        """A sample was stored; `line` is the version line of what booted."""
+        if all(wish.labelled for wish in self.farm.wishes):
+            return
+        label = FACTORY if run.release == "unreleased" else run.release
+        if line != kernel_of(label):
+            raise ViolationError(LABEL, f"run {run.id} is called {run.release}, and the board booted {line!r}")
 
     def _look_at_samples(self) -> None:
         twice = self.results.look("SELECT value FROM samples GROUP BY value HAVING count(*) > 1")
@@ -211,7 +226,7 @@ class Watch:
             self._look_at_a_wish(wish)
 
     def _look_at_a_wish(self, wish: Any) -> None:
-        if wish.way == "lab provision":
+        if wish.way == "lab provision" or not wish.labelled:
             return
         states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
         if not {"cancelled", "failed"}.isdisjoint(states):

@@ -25,6 +25,7 @@ from lab.results import (
     AttemptRecord,
     MomentRecord,
     Run,
+    RunStatus,
     SampleRecord,
     Store,
     open_store,
@@ -227,6 +228,15 @@ def test_a_completed_run_is_not_reopened_and_takes_nothing_more(store: Store) ->
     with pytest.raises(TestStableError, match="nothing may be added"):
         store.record_attempt(run.id, good(1))
     assert store.attempts(run.id) == []
+
+
+@pytest.mark.parametrize("status", ["interrupted", "failed", "running"])
+def test_a_completed_run_stays_completed_when_a_late_session_ends(store: Store, status: RunStatus) -> None:
+    run = begin(store)
+    store.finish_run(run.id, "completed")
+    ended = store.run(run.id)
+    store.finish_run(run.id, status)
+    assert store.run(run.id) == ended
 
 
 def test_an_unknown_run_is_named_with_the_latest_ones(store: Store) -> None:
