@@ -106,6 +106,39 @@ def show(file: File, *, raw: Annotated[bool, typer.Option("--raw", help="The byt
         echo(line)
 
 
+@app.command()
+def truth(
+    file: File,
+    capture: Annotated[Path, typer.Argument(metavar="CAPTURE", help="sigrok's CSV of the console's line.")],
+    *,
+    channel: Annotated[str, typer.Option(metavar="NAME", help="The channel that the board's TX is on.")],
+    as_json: Json = False,
+) -> None:
+    """Hold a recording's stamps against a logic analyser's capture of the line.
+
+    Exits with 1 when a stamp is farther from the truth than its ± says.
+    """
+    from lab.console import analyser  # noqa: PLC0415 - see `attach`
+
+    recording = Recording.open(file)
+    channels = analyser.read(capture)
+    if channel not in channels:
+        raise ConfigurationError(f"{capture} has no channel {channel!r}; it has: {', '.join(channels)}")
+    found = analyser.check(
+        recording, analyser.uart(channels[channel], recording.meta.timing.speed_bd), f"{capture}, channel {channel}"
+    )
+    if as_json:
+        echo_json(asdict(found))
+    else:
+        echo(
+            f"{found.reads - len(found.beyond_ns)} of {found.reads} reads agree within their ±; the clocks' offset is known to {found.slack_ns / 1e3:.0f} us"
+        )
+        if found.beyond_ns:
+            echo(f"the farthest are {', '.join(f'{each / 1e3:.0f} us' for each in found.beyond_ns[:5])} beyond it")
+    if found.beyond_ns:
+        raise typer.Exit(NOT_ALL_FIT)
+
+
 NOT_ALL_FIT = 1
 
 
