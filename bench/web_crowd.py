@@ -33,6 +33,7 @@ from lab.host.process import open_many_files
 
 PAGES = ("/", "/runs", "/runs/1", "/boards/board-0001", "/api/v1/clock")
 SERIES = 20_000  # of the exporter
+AGAIN_S = 5.0  # after which a connection that was closed comes again
 
 
 def main() -> None:
@@ -124,7 +125,7 @@ async def crowd(address: str, path: str, count: int) -> None:
                 while await reader.read(1 << 16):
                     pass
             writer.close()
-            await asyncio.sleep(1)
+            await asyncio.sleep(AGAIN_S)
 
     tasks = [asyncio.ensure_future(one()) for _ in range(count)]
     for _ in range(count):

@@ -316,7 +316,11 @@ class LimitedServer(uvicorn.Server):
             await app(scope, receive, send)
             return
         served = self._served.get(scope["client"] or ("", 0))
-        if served is None:  # the client is gone
+        if (
+            served is None
+        ):  # the connection is being closed; without an answer before its end, uvicorn would log an error
+            while (await receive())["type"] != "http.disconnect":
+                pass
             return
 
         async def timed(message: Message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import select
@@ -9,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
@@ -150,3 +152,21 @@ def test_a_form_that_never_ends_is_refused(guarded: GuardedSite, monkeypatch: py
     )
     with client(int(guarded.url.rpartition(":")[2]), head.encode()) as slow:
         until(slow, b" 408 ")
+
+
+def test_a_request_of_a_connection_that_is_being_closed_waits_for_its_end_without_an_answer() -> None:
+    messages: list[dict[str, Any]] = [{"type": "http.disconnect"}, {"type": "http.request"}]
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def app(*_given: object) -> None:
+        raise AssertionError("nobody waits for the answer")
+
+    served = LimitedServer(app)
+    asyncio.run(served._answer(app, None, {"type": "http", "client": ("127.0.0.1", 9)}, receive, send))
+    assert (messages, sent) == ([], [])
