@@ -14,6 +14,7 @@ from lab.judge.latest import WorseNumber, described, worse_of_run
 from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
+from lab.judge.where import explained
 from lab.results.history import read_numbers
 from lab.results.records import Run
 from lab.results.store import Store
@@ -22,6 +23,7 @@ from lab.terminal import environment, plain
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 _UNCHANGED: Final = "unchanged"
+_OF_BOOTS: Final = "boot."  # begins the names of metrics of boots
 _NO_SAMPLES: Final = "not measured, since all cycles failed"
 _UNSURE: Final = "unsure: a rerun is asked for"
 _WEIGHTS: Final = ("regression", _NO_SAMPLES, _UNSURE, "environment", "improvement")  # of a headline's parts
@@ -86,7 +88,14 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
     began = {run.id: Began(run.id, run.started_at, run.release) for run in runs}
     made = summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
-    return evolve(made, worse=worse_of_run(store, run_id))
+    known = tuple(evolve(each, parts=_parts(store, run_id, each)) for each in made.changes)
+    return evolve(made, changes=known, worse=worse_of_run(store, run_id))
+
+
+def _parts(store: Store, run_id: int, change: VerdictChange) -> tuple[str, ...]:
+    """The parts of the boot behind a change of boot times, as far as runs were diagnosed."""
+    media = {verdict.params.get("medium", "") for verdict in change.verdicts if verdict.metric.startswith(_OF_BOOTS)}
+    return tuple(explained(store, run_id, change.began.run, media)) if media else ()
 
 
 def failed_cycles(store: Store, run_id: int) -> int:

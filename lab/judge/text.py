@@ -44,7 +44,7 @@ class VerdictChange:
         outcome: regression, improvement or environment.
         began: its first run. differs: known differences of that run: cause -> (before, since).
         verdicts: at least one; the plainest number first, of these the one that moved most.
-        others: boards with the same change for the same cause.
+        others: boards with the same change for the same cause. parts: of the boot that differ, where it was diagnosed.
     """
 
     board_type: str
@@ -54,6 +54,7 @@ class VerdictChange:
     differs: Mapping[str, tuple[str, str]]
     verdicts: tuple[StoredVerdict, ...]
     others: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import asdict, frozen
@@ -16,6 +16,7 @@ from lab.results.listing import Overview, of_kind, overview
 
 KIND: Final = "diagnosis"
 OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
+_MOST_EXPLAINED: Final = 5  # parts of a medium that a mail names
 DIAGNOSIS: Final = "diagnosis"  # key of an attempt's details
 
 
@@ -97,6 +98,27 @@ def where_of(store: Store, run_id: int) -> list[BootWhere]:
         return where(store, run_id)
     except ConfigurationError:
         return []
+
+
+def explained(store: Store, run_id: int, since: int, media: Collection[str]) -> list[str]:
+    """The parts that differ between a diagnosed run and the last diagnosed one of its board before a change.
+
+    Args:
+        since: the change's first run. media: that it is about.
+    """
+    run = store.run(run_id)
+    now = {each.medium: each for each in where_of(store, run_id)}
+    if not now:
+        return []
+    place = (run.board_type, run.board)
+    earlier = (each for each in of_kind(store, KIND) if (each.board_type, each.board) == place)
+    last = next((each for each in earlier if int(each.provenance.get(OF, since)) < since), None)
+    before = {} if last is None else {each.medium: each for each in where_of(store, last.id)}
+    return [
+        f"{medium}: {described(change)}"
+        for medium in sorted(now.keys() & before.keys() & set(media))
+        for change in changes(before[medium].parts, now[medium].parts)[:_MOST_EXPLAINED]
+    ]
 
 
 def _stages(whole: Overview, medium: str) -> list[PartTime]:

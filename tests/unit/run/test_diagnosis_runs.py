@@ -13,7 +13,7 @@ from support.simruns import SimBench, bench, planned
 from lab.benchmarks.diagnosis.parts import INITCALLS, UNITS, PartChange, changes
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.judge.where import BootWhere, where
+from lab.judge.where import BootWhere, difference_lines, explained, where
 from lab.results import Run
 from lab.run import diagnosisrun
 from lab.run.diagnosisrun import DiagnosisRun
@@ -102,6 +102,13 @@ def test_a_run_is_shown_with_its_parts_and_what_differs(tmp_path: Path, capsys: 
         )
         diagnosed(made)
         second = made.run.run.id
+        assert [line.partition(", was")[0] for line in explained(made.store, second, second, {"sd"})] == [
+            f"sd: {line.partition(', was')[0]}"
+            for line in difference_lines(*(where(made.store, run)[0] for run in (first.id, second)))
+        ]
+        assert (
+            explained(made.store, second, second, {"emmc"}) == explained(made.store, first.id, first.id, {"sd"}) == []
+        )
     db = str(tmp_path / "results.db")
     assert main(["results", "where", str(second), str(first.id), "--db", db]) == 0
     text = capsys.readouterr().out
