@@ -178,7 +178,10 @@ def remarks(where: BootWhere) -> list[str]:
     """What a reader should know of the figures, one sentence each."""
     found = list(where.problems)
     if where.cost_s is not None:
-        found.insert(0, f"a diagnostic boot took {where.cost_s * 1e3:+.0f} ms against the measured ones (medians)")
+        found.insert(
+            0,
+            f"a diagnostic boot took {where.cost_s * 1e3:+.0f} ms against the measured ones (medians): its log is in memory, and `quiet` keeps it off the line",
+        )
     if where.getty_s is not None and where.getty_s > _GETTY_S * 0.9:
         found.append(
             f"{where.getty_s * 1e3:.0f} ms of it lie between the start of getty and its prompt: agetty sleeps 1 s on a serial line"

@@ -6,6 +6,7 @@ It reaches the board through labgrid's own fixtures.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -279,7 +280,9 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if measurer is not None:
         summarise_run(terminalreporter, config, "boot time", measurer.run.id)
         if measurer.diagnosis is not None:
-            terminalreporter.write_line(f"where it goes: lab results where {measurer.run.id}")
+            database = session_rules.database_of(config)
+            at = f" --db {shlex.quote(database)}" if database else ""
+            terminalreporter.write_line(f"where it goes: lab results where {measurer.run.id}{at}")
 
 
 def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
