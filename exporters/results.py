@@ -27,7 +27,7 @@ from lab.metrics import Measurement
 from lab.metrics.declared import Limit
 from lab.metrics.rates import FailureRate
 from lab.results.history import Item, item_of
-from lab.results.records import OK, PUBLISHED
+from lab.results.records import APART, OK, PUBLISHED
 from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
 
 # --- Builds of a release's label, and labels of its newest build: more than one is a mistake ---
@@ -368,7 +368,7 @@ class ResultsReader:
         """
         with self.watcher.snapshot() as snapshot:
             everything = snapshot.heads()
-            every = [head for head in everything if head.kind != PUBLISHED]
+            every = [head for head in everything if head.kind not in APART]
             if not self._places.keys() <= {head.id for head in every}:
                 self._forget()  # runs were deleted, or this is another store
             heads, left_out = self._chosen(every)

@@ -27,11 +27,11 @@ from lab.provision.provisioning import ProgressPrinter, Provisioner
 from lab.provision.release import Release
 from lab.provision.releasefile import find
 from lab.results import Run, Store, open_store
-from lab.results.records import LAST_ID
+from lab.results.records import AB, LAST_ID
 from lab.run.attempts import collect
 from lab.run.bootrun import BootRun
 from lab.run.options import DEFAULT_RETRIES
-from lab.run.pairedrun import KIND, BootPairs, PairedResult, compare, described
+from lab.run.pairedrun import BootPairs, PairedResult, compare, described
 from lab.run.progress import Progress
 from lab.terminal import echo, echo_json, log_to
 
@@ -87,7 +87,7 @@ def ab(
     files = [find(text, strategy.type.name, Path.cwd()) for text in given]
     plan = PairedPlan.of(effect / _PER_CENT, jitter / _PER_CENT)
     with open_store(db, migrate=say) as store:
-        order = Order(strategy.type.name, strategy.board, (KIND,), str(path), "", None, {})
+        order = Order(strategy.type.name, strategy.board, (AB,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_AB) as job:
             runs = _runs(store, strategy, path, files, plan, resume)
             say(
@@ -153,7 +153,7 @@ def _runs(
     names = [release.name for release in files] or [_there(store, strategy)] * 2
     if resume is not None:
         first = store.run(resume)
-        wanted = (KIND, strategy.board, names[0], plan.pairs, strategy.medium)
+        wanted = (AB, strategy.board, names[0], plan.pairs, strategy.medium)
         if first.plan.get("side") != "a" or wanted != (
             first.kind,
             first.board,
@@ -164,7 +164,7 @@ def _runs(
             raise ConfigurationError(
                 f"run {resume} is not side A of this comparison: give its releases, environment, medium, --effect and --jitter again"
             )
-        other = next((each for each in store.runs() if each.kind == KIND and each.plan.get("of") == resume), None)
+        other = next((each for each in store.runs() if each.kind == AB and each.plan.get("of") == resume), None)
         if other is None or other.release != names[1]:
             raise ConfigurationError(f"run {resume} was compared with another release than {names[1]}")
         return store.reopen_run(first.id), store.reopen_run(other.id)
@@ -179,7 +179,7 @@ def _there(store: Store, strategy: Any) -> str:
     return known.release if known is not None and known.is_on_it else "unreleased"
 
 
-def begin_side(store: Store, strategy: Any, env: Path, release: str, plan: Mapping[str, Any], kind: str = KIND) -> Run:
+def begin_side(store: Store, strategy: Any, env: Path, release: str, plan: Mapping[str, Any], kind: str = AB) -> Run:
     """Begin the run of one build."""
     provenance = collect(
         board_type=strategy.type,

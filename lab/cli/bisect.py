@@ -25,13 +25,12 @@ from lab.provision.release import Release
 from lab.provision.releasefile import files_in, load
 from lab.results import Run, Store, open_store
 from lab.results.listing import of_kind
-from lab.results.records import LAST_ID
+from lab.results.records import BISECT, LAST_ID
 from lab.run.bootrun import BootRun
 from lab.run.options import MAX_CYCLES
 from lab.run.pairedrun import BootPairs, bisect
 from lab.terminal import echo, echo_json, log_to
 
-KIND: Final = "bisect"
 _PER_CENT: Final = 100.0
 
 app = typer.Typer(help="Find the build that made a board's boot slower, by paired boots.")
@@ -72,7 +71,7 @@ def bisect_command(
         strategy.select_medium(medium)
     builds = releases_between(good, bad, strategy.type.name)
     with open_store(db, migrate=say) as store:
-        order = Order(strategy.type.name, strategy.board, (KIND,), str(path), "", None, {})
+        order = Order(strategy.type.name, strategy.board, (BISECT,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_BISECT) as job:
             first = _first(store, strategy, path, [each.name for each in builds], resume)
             say(f"run {first.id}: {len(builds)} builds; lab bisect --resume {first.id} goes on")
@@ -121,13 +120,13 @@ class BuildBoots(dict[str, BootRun]):
     _runs: dict[str, Run] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        its = [self.first, *(each for each in of_kind(self.store, KIND) if each.plan.get("of") == self.first.id)]
+        its = [self.first, *(each for each in of_kind(self.store, BISECT) if each.plan.get("of") == self.first.id)]
         self._runs = {each.release: self.store.reopen_run(each.id) for each in its}
 
     def __missing__(self, build: str) -> BootRun:
         if build not in self._runs:
             plan = {"cycles": MAX_CYCLES, "media": self.first.plan["media"], "of": self.first.id}
-            self._runs[build] = begin_side(self.store, self.strategy, self.env, build, plan, KIND)
+            self._runs[build] = begin_side(self.store, self.strategy, self.env, build, plan, BISECT)
         self[build] = boots_of(self.store, self._runs[build], self.strategy)
         return self[build]
 
@@ -145,9 +144,9 @@ def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], resume
             "seed": secrets.randbelow(2**31),
             "builds": list(builds),
         }
-        return begin_side(store, strategy, env, builds[0], plan, KIND)
+        return begin_side(store, strategy, env, builds[0], plan, BISECT)
     run = store.run(resume)
-    wanted = (KIND, strategy.board, list(builds), [strategy.medium])
+    wanted = (BISECT, strategy.board, list(builds), [strategy.medium])
     if (run.kind, run.board, list(run.plan.get("builds", [])), list(run.plan.get("media", []))) != wanted:
         raise ConfigurationError(
             f"run {resume} did not begin this search: give the same builds, environment and medium again"

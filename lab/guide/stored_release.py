@@ -29,7 +29,7 @@ from lab.results import formatting
 from lab.results.averages import Average
 from lab.results.formatting import guide_cell, label
 from lab.results.listing import Overview, attempts_of, overview, tried
-from lab.results.records import PUBLISHED, ArtifactRef, Attempt, Run
+from lab.results.records import APART, PUBLISHED, ArtifactRef, Attempt, Run
 from lab.results.snapshot import RunHead, StoreSnapshot, watch
 from lab.results.store import Store, open_store
 from lab.terminal import plain_bytes
@@ -223,9 +223,14 @@ def names_of_releases(runs: Sequence[Run]) -> dict[tuple[int, ...], str]:
 
 
 def counting(store: Store) -> list[Run]:
-    """The runs without a rejection, the newest first."""
+    """The runs of nights and guides without a rejection, the newest first."""
     decided = reviews(store)
-    return [run for run in store.runs() if run.id not in decided or decided[run.id].decision != "rejected"]
+    return [
+        run
+        for run in store.runs()
+        if run.kind not in APART or run.kind == PUBLISHED
+        if run.id not in decided or decided[run.id].decision != "rejected"
+    ]
 
 
 def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:

@@ -26,7 +26,7 @@ from lab.judge.store import mutes_of, standing
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
-from lab.results.records import PUBLISHED
+from lab.results.records import APART
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, states
 from lab.results.snapshot import RunHead, StoreSnapshot, snapshot
@@ -120,7 +120,7 @@ def comparisons(
                 of_kernel = by_release.setdefault((variant, is_real_time(head.release)), {})
                 of_kernel.setdefault(release_key(head.release), []).append(head)
     for variant, head in latest.items():
-        if head.kind != PUBLISHED:  # a release has one published run
+        if head.kind not in APART:  # a release has one published run
             add(variant, Reference.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
     for (variant, _), releases in by_release.items():
         if len(releases) > 1:
@@ -231,7 +231,7 @@ class LatestJudge:
         with snapshot(store) as found:
             if revision != self._revision:
                 every = states(found)
-                self._states = {series: state for series, state in every.items() if series.kind != PUBLISHED}
+                self._states = {series: state for series, state in every.items() if series.kind not in APART}
                 self._known = {series: known for series, known in self._known.items() if series in self._states}
                 self._revision = revision
             left = self._judge(found, store)

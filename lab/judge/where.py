@@ -13,11 +13,10 @@ from lab.errors import ConfigurationError
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
 from lab.results.listing import Overview, of_kind, overview
+from lab.results.records import DIAGNOSIS
 
-KIND: Final = "diagnosis"
 OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
 _MOST_EXPLAINED: Final = 5  # parts of a medium that a mail names
-DIAGNOSIS: Final = "diagnosis"  # key of an attempt's details
 
 
 @frozen
@@ -48,7 +47,7 @@ def diagnosis_of(store: Store, run_id: int) -> Run:
         ConfigurationError: it has none.
     """
     run = store.run(run_id)
-    if run.kind == KIND:
+    if run.kind == DIAGNOSIS:
         return run
     found = latest(store, run_id)
     if found is None:
@@ -111,7 +110,7 @@ def explained(store: Store, run_id: int, since: int, media: Collection[str]) -> 
     if not now:
         return []
     place = (run.board_type, run.board)
-    earlier = (each for each in of_kind(store, KIND) if (each.board_type, each.board) == place)
+    earlier = (each for each in of_kind(store, DIAGNOSIS) if (each.board_type, each.board) == place)
     last = next((each for each in earlier if int(each.provenance.get(OF, since)) < since), None)
     before = {} if last is None else {each.medium: each for each in where_of(store, last.id)}
     return [
@@ -145,7 +144,7 @@ def _cost(whole: Overview, medium: str, boots_s: Sequence[float]) -> float | Non
 
 def latest(store: Store, run_id: int) -> Run | None:
     """The latest diagnosis of a run; None: it has none."""
-    return next((each for each in of_kind(store, KIND) if each.provenance.get(OF) == run_id), None)
+    return next((each for each in of_kind(store, DIAGNOSIS) if each.provenance.get(OF) == run_id), None)
 
 
 # --- As text ---

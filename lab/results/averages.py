@@ -14,7 +14,7 @@ from sqlalchemy import Double, Executable, Select, Text, case, func, select, typ
 from lab.metrics import Flag, Metric, uncertainty
 from lab.results import rows as results_rows
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow, SampleRow
-from lab.results.records import PUBLISHED
+from lab.results.records import APART
 from lab.results.store import Store
 
 _COMPLETED: Final = "completed"
@@ -176,7 +176,7 @@ def points(store: Store, metric: str, board: str = "", board_type: str = "", run
 
 def _runs(metric: str, board: str, board_type: str) -> Select[int]:
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
-    query = select(RunRow.id).where(has, RunRow.kind != PUBLISHED)
+    query = select(RunRow.id).where(has, RunRow.kind.not_in(APART))
     for column, name in ((RunRow.board, board), (RunRow.board_type, board_type)):
         query = query.where(column == name) if name else query
     return query.order_by(RunRow.id.desc())

@@ -20,7 +20,7 @@ from lab.results import averages
 from lab.results import rows as results_rows
 from lab.results.averages import Average
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import KILLED, OK, PUBLISHED, Attempt, Run
+from lab.results.records import APART, KILLED, OK, Attempt, Run
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
@@ -253,7 +253,7 @@ def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
     All of a board have the definition and parameters of the newest one's first; a board without a boot time is left out.
     """
     newest = func.row_number().over(partition_by=RunRow.board, order_by=RunRow.id.desc())
-    ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind != PUBLISHED)
+    ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind.not_in(APART))
     ranked = select(RunRow.id, RunRow.board, newest.label("place")).where(*ended).subquery()
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == ranked.c.id, MeasurementRow.metric.in_(_METRICS))
     wanted = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _LOOKED_AT, has.exists())

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from sqlalchemy import case, func, select
 
 from lab.results.models import AttemptRow, ReviewRow, RunRow
-from lab.results.records import OK, PUBLISHED
+from lab.results.records import APART, OK
 from lab.results.snapshot import HEADS, RunHead, StoreSnapshot
 
 _COMPLETED = "completed"
@@ -56,14 +56,14 @@ def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
 
 def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
     """Last earlier runs of the board type, newest first, without guides."""
-    its = (RunRow.board_type == head.board_type, RunRow.kind != PUBLISHED, RunRow.id < head.id)
+    its = (RunRow.board_type == head.board_type, RunRow.kind.not_in(APART), RunRow.id < head.id)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id.desc()).limit(most))]
 
 
 def release_names(snapshot: StoreSnapshot) -> list[str]:
     """The releases that were measured here, the one measured last first."""
     last = func.max(RunRow.id)
-    wanted = select(RunRow.release).where(RunRow.kind != PUBLISHED).group_by(RunRow.release).order_by(last.desc())
+    wanted = select(RunRow.release).where(RunRow.kind.not_in(APART)).group_by(RunRow.release).order_by(last.desc())
     return [row[0] for row in snapshot.rows(wanted)]
 
 
@@ -93,14 +93,14 @@ def release_summaries(snapshot: StoreSnapshot) -> list[ReleaseSummary]:
 
 def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
     """Last completed run with these labels per series, without guides."""
-    these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind != PUBLISHED)
+    these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind.not_in(APART))
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
 
 
 def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
     """Last run with these labels per series, in any state, without guides."""
-    these = (RunRow.release.in_(labels), RunRow.kind != PUBLISHED)
+    these = (RunRow.release.in_(labels), RunRow.kind.not_in(APART))
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
 
@@ -135,7 +135,7 @@ def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries
     decisions = snapshot.decisions()
     columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
     wanted = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
-    wanted = wanted.where(RunRow.release.in_(labels), RunRow.kind != PUBLISHED).group_by(*columns)
+    wanted = wanted.where(RunRow.release.in_(labels), RunRow.kind.not_in(APART)).group_by(*columns)
     by_place: dict[BoardSeries, list[tuple[int, str, str | None, int]]] = {}
     for *where, run, outcome, fault, count in snapshot.rows(wanted):
         if decisions.get(run) != "rejected":

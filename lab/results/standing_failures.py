@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from lab.results.records import OK, PUBLISHED
+from lab.results.records import APART, OK
 from lab.results.snapshot import RunHead, StoreSnapshot, Try
 
 LOOK_BACK: Final = dt.timedelta(days=8)  # a weekly run's failure lasts until the next one
@@ -118,7 +118,7 @@ class FailureReader:
         for head in reversed(snapshot.heads()):
             runs = by_kind.setdefault((head.board, head.board_type, head.kind), [])
             begun = head.status == "running" and (head.job_id is None or head.job_id in active)
-            if head.started_at >= since and head.kind != PUBLISHED and not begun and len(runs) < MOST_RUNS:
+            if head.started_at >= since and head.kind not in APART and not begun and len(runs) < MOST_RUNS:
                 runs.append(head)
         wanted = [runs for runs in by_kind.values() if any(head.id in failed for head in runs)]
         wanted = [[head for head in runs if head.release == runs[0].release] for runs in wanted]

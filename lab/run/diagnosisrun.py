@@ -21,11 +21,11 @@ from lab.benchmarks.diagnosis.parts import BootPart, documents, summed
 from lab.console.holders import fairly
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import Clock
-from lab.judge.where import DIAGNOSIS, KIND, OF, latest
+from lab.judge.where import OF, latest
 from lab.metrics import Sample
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
-from lab.results.records import ATTACHED
+from lab.results.records import ATTACHED, DIAGNOSIS
 from lab.run.attempts import AttemptRecorder, AttemptResult, base_of, moment_record, recording
 from lab.run.board import Board, cross_check
 from lab.run.options import DIAGNOSTIC_BOOTS
@@ -63,7 +63,7 @@ class DiagnosisRun:
     """Boots a run's media for diagnosis.
 
     Attributes:
-        run: of KIND, from the store; `run.plan` has `cycles` and `media`.
+        run: of DIAGNOSIS, from the store; `run.plan` has `cycles` and `media`.
         retries: further attempts a cycle after a transient failure.
     """
 
@@ -203,5 +203,5 @@ def begin(store: Store, of: Run) -> Run:
         return store.reopen_run(found.id)
     plan = {"cycles": DIAGNOSTIC_BOOTS, "media": of.plan["media"]}
     return store.begin_run(
-        KIND, of.board_type, of.board, of.release, plan=plan, provenance={**of.provenance, OF: of.id}
+        DIAGNOSIS, of.board_type, of.board, of.release, plan=plan, provenance={**of.provenance, OF: of.id}
     )

@@ -1,6 +1,6 @@
 """A comparison of two builds on one board: pairs of boots, until it is decided.
 
-Each build has a run of its own, of the kind `ab`; the cycles of a pair have the same number in both. The judge's history does not see
+Each build has a run of its own, of the kind `ab` or `bisect`; the cycles of a pair have the same number in both. The judge's history does not see
 them: boots that change the build in between are no night of either.
 """
 
@@ -19,7 +19,6 @@ from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judged, o
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
 
-KIND: Final = "ab"
 MOST_FAILED: Final = 5  # halves of pairs in a row that may fail
 _SKIPPED_AFTER: Final = 2  # failures of a build in a row
 

@@ -12,9 +12,10 @@ import pytest
 
 from lab.cli import main
 from lab.cli.ab import MediaSwitch
-from lab.cli.bisect import KIND, BuildBoots, releases_between
+from lab.cli.bisect import BuildBoots, releases_between
 from lab.errors import ConfigurationError
 from lab.results import Run, Store, open_store
+from lab.results.records import BISECT
 
 DIGEST = "ab" * 32
 RELEASE = f"boards: [{{board}}]\nmedia:\n  sd:\n    image: {{{{source: all.wic, sha256: {DIGEST}}}}}\nidentity:\n  kernel: Linux\n"
@@ -47,7 +48,7 @@ def test_builds_are_those_of_the_board_type_between_good_and_bad_in_the_order_of
 def test_a_search_finds_the_runs_of_its_builds_again(store: Store, tmp_path: Path) -> None:
     def begin(build: str, **plan: Any) -> Run:
         return store.begin_run(
-            KIND, "am62xx_sk", "sk-1", build, plan={"cycles": 9, "media": ["sd"], **plan}, provenance={}
+            BISECT, "am62xx_sk", "sk-1", build, plan={"cycles": 9, "media": ["sd"], **plan}, provenance={}
         )
 
     first = begin("one", seed=1)

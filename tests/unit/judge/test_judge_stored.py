@@ -13,13 +13,18 @@ from hypothesis import strategies as st
 from support.atlength import either
 from support.judged_store import BOOTS, DAY, Nights
 
+from exporters.results import ResultsReader
 from lab.errors import ConfigurationError
+from lab.guide.stored_release import counting
+from lab.host.clock import utc_now
 from lab.judge import run_judge, text
 from lab.judge.baseline import judge_run as compare_run
 from lab.judge.records import CALLED, NewVerdict, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, standing, verdicts_with
-from lab.results import Store, open_store
+from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.listing import boots
+from lab.results.series import last_completed, release_names
 from lab.results.snapshot import watch
 
 QUIET = 15
@@ -435,3 +440,21 @@ def test_whatever_was_measured_there_is_a_plain_answer(history: list[tuple[list[
 def test_a_constant_series_is_unchanged(store: Store, nights: Nights, remembered: Path) -> None:
     runs = [nights.run(values=[16.0] * 3) for _ in range(12)]
     assert said(store, runs, remembered) == ["no history"] * 8 + ["none"] * 4
+
+
+@pytest.mark.parametrize("kind", ["ab", "bisect", "diagnosis"])
+def test_boots_of_a_comparison_are_no_night_anywhere(store: Store, kind: str) -> None:
+    with watch(store.url).snapshot() as snapshot:
+        before = (release_names(snapshot), last_completed(snapshot, ["11.01"]))
+    run = store.begin_run(kind, "am62xx_sk", "0042", "11.01", plan={}, provenance={}).id
+    sample = SampleRecord("boot.time", {"medium": "sd"}, 99.0, 1e-4)
+    store.record_attempt(
+        run, AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", utc_now(), 1.0, samples=(sample,))
+    )
+    store.finish_run(run, "completed")
+    with watch(store.url).snapshot() as snapshot:
+        assert (release_names(snapshot), last_completed(snapshot, ["11.01"])) == before == ([], [])
+    assert counting(store) == []
+    assert boots(store, ["0042"]) == {}
+    view = ResultsReader(watch(store.url)).read()
+    assert (view.groups, view.builds, view.last_runs) == ((), (), ())

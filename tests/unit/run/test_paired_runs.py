@@ -14,7 +14,8 @@ from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.paired import PairedOutcome, PairedPlan
 from lab.results import AttemptRecord, Run, SampleRecord, Store, open_store
-from lab.run.pairedrun import KIND, MOST_FAILED, BootPairs, PairedResult, bisect, compare, described
+from lab.results.records import AB
+from lab.run.pairedrun import MOST_FAILED, BootPairs, PairedResult, bisect, compare, described
 
 
 @define
@@ -57,7 +58,7 @@ class Comparison:
         self.sides = {
             side: MadeBoots(
                 self.store,
-                self.store.begin_run(KIND, "am62xx_sk", "sk-1", side, plan={"cycles": 60}, provenance={}),
+                self.store.begin_run(AB, "am62xx_sk", "sk-1", side, plan={"cycles": 60}, provenance={}),
                 factor,
                 self.trace,
                 random.Random(side),
@@ -151,7 +152,7 @@ def test_a_bisection_boots_builds_against_the_good_one_and_skips_what_does_not_b
     trace: list[tuple[str, int]] = []
     sides = {}
     for number, name in enumerate(names):
-        run = store.begin_run(KIND, "am62xx_sk", "sk-1", name, plan={}, provenance={})
+        run = store.begin_run(AB, "am62xx_sk", "sk-1", name, plan={}, provenance={})
         sides[name] = MadeBoots(store, run, 1.03 if number >= 5 else 1.0, trace, random.Random(name))
     sides["build-3"].fails = lambda _tries: True
     pairs = BootPairs(sides, 7, "sd", lambda _side: None)
