@@ -87,7 +87,7 @@ def release_summaries(snapshot: StoreSnapshot) -> list[ReleaseSummary]:
     last = func.max(RunRow.id)
     unfinished = func.sum(case((RunRow.status == _COMPLETED, 0), else_=1))
     counts = (func.count(RunRow.board.distinct()), func.count(), unfinished, func.max(RunRow.started_at))
-    wanted = select(RunRow.release, *counts).where(RunRow.kind != PUBLISHED).group_by(RunRow.release)
+    wanted = select(RunRow.release, *counts).where(RunRow.kind.not_in(APART)).group_by(RunRow.release)
     return [ReleaseSummary(*row) for row in snapshot.rows(wanted.order_by(last.desc()))]
 
 
