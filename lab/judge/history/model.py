@@ -208,7 +208,7 @@ class Constants:
     ask_again: float = 0.5  # the first rerun must have made it likelier
     ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
     ask_later: float = 2.5  # the next night comes anyway;
-    ask_later_noisy: float = 0.0  # but of few boots a rerun tells more than the night does
+    ask_later_noisy: float = 1.5  # but of few boots a rerun tells more than the night does
     most_reruns: int = 3  # a night
     first_night: float = 5.0  # with all its reruns
     later_night: float = 5.5  # one in 250, times some four rivals a month
@@ -235,10 +235,10 @@ class Constants:
     creep_blocks: int = 52  # looks back a year
     creep_gap: int = 6  # blocks between the compared ones: what came within fewer is a step, or an odd week
     creep_least: float = 0.03  # boards age and seasons pass by 2 % a year
-    creep_noise: float = 8.0  # times the median difference of neighbouring blocks
+    creep_noise: float = 12.0  # times the median difference of neighbouring blocks
     creep_more: float = 0.006  # of growth since the last report
     creep_step: float = 0.02  # a called step of less is one of the small ones
-    creep_untold: float = 0.01  # so much of it was not called as steps
+    creep_untold: float = 0.015  # so much of it was not called as steps
     creep_near: float = 0.003  # a block so near the old level has not moved yet
 
 

@@ -548,14 +548,20 @@ class Creep:
         count = np.isfinite(parts).sum(axis=2)
         middles = np.take_along_axis(parts, (np.maximum(count - 1, 0) // 2)[:, :, None], axis=2)[:, :, 0]
         blocks = np.where(count > known.creep_block // 2, middles, np.nan)
-        steps = np.sort(np.abs(np.diff(blocks, axis=1)), axis=1)
-        typical = np.maximum(np.isfinite(steps).sum(axis=1) - 1, 0) // 2
-        noise = np.take_along_axis(steps, typical[:, None], axis=1)[:, 0]
-        now, before = blocks[:, -1], blocks[:, : -known.creep_gap]
-        usable = free & np.isfinite(now) & np.isfinite(before).any(axis=1)
-        before = np.where(np.isfinite(before), before, now[:, None])
-        up, down = now - before.min(axis=1), now - before.max(axis=1)
+        steps = np.diff(blocks, axis=1)
+        typical = np.maximum(np.isfinite(steps).sum(axis=1) - 1, 0)[:, None] // 2
+        trend = np.take_along_axis(np.sort(steps, axis=1), typical, axis=1)  # a drift's own steps are no noise
+        noise = np.take_along_axis(np.sort(np.abs(steps - trend), axis=1), typical, axis=1)[:, 0]
+        low, high = (
+            np.fmin(blocks[:, -1], blocks[:, -2]),
+            np.fmax(blocks[:, -1], blocks[:, -2]),
+        )  # one odd block is no drift
+        before = blocks[:, : -known.creep_gap]
+        usable = free & np.isfinite(blocks[:, -1]) & np.isfinite(before).any(axis=1)
+        before = np.where(np.isfinite(before), before, blocks[:, -1:])
+        up, down = low - before.min(axis=1), high - before.max(axis=1)
         effect = np.where(up >= -down, up, down)
+        now = np.where(up >= -down, low, high)
         more = np.isnan(self._told) | (np.sign(effect) * (now - self._told) >= known.creep_more)
         far = np.abs(effect) >= np.maximum(known.creep_least, known.creep_noise * noise)
         rows = np.flatnonzero(usable & more & far)
@@ -563,7 +569,7 @@ class Creep:
         old = behind >= np.abs(effect[rows, None]) - np.maximum(known.creep_near, noise[rows, None])
         last = before.shape[1] - 1 - old[:, ::-1].argmax(axis=1)
         since = order[0] + last * known.creep_block + known.creep_block // 2
-        effect = now[rows] - before[rows, last]
+        effect = blocks[rows, -1] - before[rows, last]
         untold = effect - (self._called[rows] - self._sums[rows, since % length])
         enough = np.sign(effect) * untold >= known.creep_untold
         rows, since, effect = rows[enough], since[enough], effect[enough]

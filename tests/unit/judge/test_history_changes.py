@@ -13,6 +13,7 @@ from support.judge_histories import calls, history, mapped, with_cause
 
 from lab.judge.history import CONSTANTS, Outcome, Series, judge
 from lab.judge.history.kalman import Bank, Learned
+from lab.judge.history.walk import Creep
 
 pytestmark = pytest.mark.longer
 
@@ -310,6 +311,18 @@ def test_small_steps_that_add_up_are_told_with_their_sum_and_again_as_it_grows(w
 @pytest.mark.parametrize("whole", [0.02, -0.02])
 def test_what_boards_and_seasons_do_is_no_drift(whole: float) -> None:
     assert [call for call in calls(slowly(3, whole)) if call.crept] == []
+
+
+@pytest.mark.parametrize("size", [0.05, -0.05])
+def test_one_odd_week_is_no_drift(size: float) -> None:
+    creep, rng, told = Creep(1, CONSTANTS), np.random.default_rng(1), []
+    yes, no = np.array([True]), np.array([False])
+    for t in range(14 * CONSTANTS.creep_block):
+        moved = size if t >= 12 * CONSTANTS.creep_block else 0.0
+        creep.take(moved + rng.normal(0, 0.0005, 1), yes, no, t)
+        rows, _, effect, _ = creep.grown(yes, t)
+        told += [(t, effect[0])] if len(rows) else []
+    assert told == [(14 * CONSTANTS.creep_block - 1, pytest.approx(size, abs=0.002))]
 
 
 @pytest.mark.parametrize("step", [0.05, 0.5, -0.3])
