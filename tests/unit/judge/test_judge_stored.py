@@ -350,6 +350,7 @@ def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, night
     judge_run(store, nights.run(), remember=remembered)
     (file,) = remembered.iterdir()
     walked = run_judge.load(file).walked
+    store.reopen_run(walked[-1].id)
     store.finish_run(walked[-1].id, "completed")
     judge_run(store, nights.run(), remember=remembered)
     again = run_judge.load(file).walked
