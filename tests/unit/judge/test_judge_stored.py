@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.orm import Session
 from support.atlength import either
 from support.judged_store import BOOTS, DAY, Nights
 
@@ -24,6 +25,7 @@ from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, standing, verdicts_with
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.listing import boots
+from lab.results.models import RunRow
 from lab.results.series import last_completed, release_names
 from lab.results.snapshot import watch
 
@@ -347,14 +349,18 @@ def test_what_another_version_of_the_judge_remembered_is_cleared_away(
 
 def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, nights: Nights, remembered: Path) -> None:
     nights.quiet(QUIET)
+    interrupted = nights.run()
+    with Session(store._engine) as session, session.begin():
+        session.get_one(RunRow, interrupted).status = "interrupted"
+    judge_run(store, interrupted, remember=remembered)
     judge_run(store, nights.run(), remember=remembered)
     (file,) = remembered.iterdir()
     walked = run_judge.load(file).walked
-    store.reopen_run(walked[-1].id)
-    store.finish_run(walked[-1].id, "completed")
+    store.reopen_run(interrupted)
+    store.finish_run(interrupted, "completed")
     judge_run(store, nights.run(), remember=remembered)
     again = run_judge.load(file).walked
-    assert again[len(walked) - 1] != walked[-1]
+    assert again[: len(walked)] != walked
 
 
 def test_no_run_is_one_clear_error(store: Store, remembered: Path) -> None:
