@@ -133,7 +133,7 @@ def test_a_failure_rate_has_its_interval_and_the_retried_success_counts(store: S
 def test_limits_are_exported_with_their_outcome_the_tightest_of_one_statistic(
     store: Store, source: ResultsSource
 ) -> None:
-    limits = (Limit(max=3.0), Limit(min=1.0, max=2.4), Limit("sample", expected=2.5, percent=20))
+    limits = (Limit(min=1.0, max=2.4), Limit(max=3.0), Limit("sample", expected=2.5, percent=20))
     run = begin(store)
     one_attempt(store, run, "ok", value=9.0, limits=[Limit(max=1.0)])  # as metrics.toml was then
     one_attempt(store, run, "ok", cycle=2, value=2.5, limits=limits)
