@@ -104,7 +104,7 @@ def test_every_place_has_the_same_state_of_every_board(lab: ScriptedLab, capsys:
             assert terminal[board]["cause"] == tiles[board]["trouble"] != ""
             assert causes[board][:90] == str(tiles[board]["trouble"])[:90], "a label is cut at 100 characters"
         page = lab.page(f"/boards/{board}")
-        assert f"<strong>{state}</strong>" in page, board
+        assert re.search(rf'<span class="badge [^"]*">{state}</span>', page), board
 
 
 def test_a_run_whose_job_is_gone_is_killed_in_every_list(lab: ScriptedLab, capsys: pytest.CaptureFixture[str]) -> None:
