@@ -84,3 +84,14 @@ def test_what_is_installed_with_boardlab_is_imported_by_it(dependency: str) -> N
     module = IMPORTED_AS.get(distribution, distribution)
     importing = re.compile(rf"^\s*(?:import|from) {module}\b", re.MULTILINE)
     assert any(importing.search(path.read_text(encoding="utf-8")) for path in MODULES)
+
+
+def test_the_lock_file_has_what_the_project_asks_for() -> None:
+    lock = tomllib.loads((REPOSITORY / "uv.lock").read_text(encoding="utf-8"))
+    locked = next(each for each in lock["package"] if each["name"] == "boardlab")["metadata"]["requires-dev"]
+    groups = {
+        group: {re.split(r"[\[<>=~ ]", each)[0].lower() for each in each_of if isinstance(each, str)}
+        for group, each_of in PYPROJECT["dependency-groups"].items()
+    }
+    missing = {group: found for group in groups if (found := groups[group] - {each["name"] for each in locked[group]})}
+    assert missing == {}, "run `uv lock`"

@@ -37,16 +37,18 @@ def bench(tmp_path: Path) -> Iterator[ConsoleBench]:
 
 def test_pin_frame_and_network_agree_on_an_instant_within_their_bounds(bench: ConsoleBench, tmp_path: Path) -> None:
     adapter = bench.adapter()
-    client, info = bench.opened(adapter)
+    client, info = bench.opened(adapter, write=True)  # as a run: the probe sends
     text = b"\r\nmyapp: ready"
     pattern = [MomentPattern("app.line", "myapp: ready")]
     widths: dict[str, list[int]] = {}
-    late = 0  # lines that waited in the kernel's tty worker, on a busy host, and nothing showed it
+    stream: list[Event] = []  # evidence of late reads counts for the second after it
+    late = 0
     for number in range(ROUNDS):
         (folder := tmp_path / f"b{number}").mkdir()
         with instant_board(folder, adapter.board) as board:
             found, spread_ns = instants(board, text), board.spread_ns
-        (line,) = find_moments(heard(client, len(text)), pattern, info.meta.timing)
+        stream += heard(client, len(text))
+        line = find_moments(stream, pattern, info.meta.timing)[-1]
         earliest = {name: each.t_ns - each.uncertainty_ns for name, each in found.items()}
         latest = {name: each.t_ns for name, each in found.items()}
         assert max(earliest.values()) <= min(latest.values()) + spread_ns, (number, earliest, latest, spread_ns)
@@ -56,7 +58,7 @@ def test_pin_frame_and_network_agree_on_an_instant_within_their_bounds(bench: Co
         for name, each in found.items():
             widths.setdefault(name, []).append(each.uncertainty_ns)
     client.close()
-    assert late <= ROUNDS // 2
+    assert late <= max(1, ROUNDS // 100), "beyond its ± with no evidence: a rare one on a busy host"
     assert sorted(widths["app.pin"])[ROUNDS // 2] < 10_000_000, "a bound that proves nothing agrees with everything"
 
 
