@@ -33,7 +33,7 @@ _FEWEST: Final = 4  # bytes that can be found without doubt
 
 
 @frozen
-class Line:
+class LogicChannel:
     """The levels of a channel: its first, and the instants of its changes in ns."""
 
     first: bool
@@ -44,7 +44,7 @@ class Line:
         return self.first ^ bool(bisect_right(self.changes, t_ns) % 2)
 
 
-def read(path: Path) -> dict[str, Line]:
+def read(path: Path) -> dict[str, LogicChannel]:
     """The channels of a capture.
 
     Raises:
@@ -90,7 +90,7 @@ def _head(rows: Sequence[str]) -> tuple[float, list[str], int]:
 
 def _channels(
     path: Path, rows: Sequence[str], begin: int, names: Sequence[str], scale: float, *, times: bool
-) -> dict[str, Line]:
+) -> dict[str, LogicChannel]:
     first: list[str] = []
     before: list[str] = []
     changes: list[list[float]] = [[] for _ in names]
@@ -115,10 +115,10 @@ def _channels(
         before, first = levels, first or levels
     if not first:
         raise ConfigurationError(f"{path}: no sample in it")
-    return {name: Line(first[n] == "1", tuple(changes[n])) for n, name in enumerate(names)}
+    return {name: LogicChannel(first[n] == "1", tuple(changes[n])) for n, name in enumerate(names)}
 
 
-def uart(line: Line, speed_bd: int) -> list[tuple[float, int]]:
+def uart(line: LogicChannel, speed_bd: int) -> list[tuple[float, int]]:
     """The bytes of a UART (8N1, idle high) with the instants at which their stop bits end."""
     bit_ns, found, free_ns = 1e9 / speed_bd, [], -math.inf
     for number, t_ns in enumerate(line.changes):

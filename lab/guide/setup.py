@@ -33,7 +33,7 @@ _MEDIA: Final = {"sd": "SD card", "emmc": "eMMC device"}
 
 
 @frozen
-class RunSetup:
+class MeasuredSetup:
     """What a run's own records say of its board, software and equipment; empty: unknown.
 
     Attributes:
@@ -49,7 +49,7 @@ class RunSetup:
     clock_mhz: float | None = None
 
 
-def of_run(run: Overview) -> RunSetup:
+def of_run(run: Overview) -> MeasuredSetup:
     """The setup of a run, from its good attempts."""
     good = [attempt for attempt in run.attempts if attempt.ok]
     named = run.software
@@ -57,7 +57,7 @@ def of_run(run: Overview) -> RunSetup:
     board = named.get("board_revision") or named.get("device_tree", "")
     facts = {name: str(value) for a in good for name, value in dict(a.details.get("setup") or {}).items()}
     clock = re.fullmatch(r"(\d+(?:\.\d+)?) MHz", facts.get("clock", ""))
-    return RunSetup(
+    return MeasuredSetup(
         " ".join(filter(None, (board, chip and f"({chip})"))),
         dict(_software(good, named, facts)),
         dict(_media(run.run.board_type, facts)),
@@ -93,7 +93,7 @@ def _media(board_type: str, facts: Mapping[str, str]) -> Iterator[tuple[str, str
 # --- A column of the guide ---
 
 
-def module_of(board_type: str, setups: Iterable[RunSetup], clock_mhz: float | None) -> tuple[str, str]:
+def module_of(board_type: str, setups: Iterable[MeasuredSetup], clock_mhz: float | None) -> tuple[str, str]:
     """(Name, description) of a board in the table of modules."""
     known = list(setups)
     name = boards.load(board_type).title if board_type in boards.names() else board_type
@@ -104,7 +104,7 @@ def module_of(board_type: str, setups: Iterable[RunSetup], clock_mhz: float | No
     return name, text
 
 
-def software_of(setups: Iterable[RunSetup]) -> dict[str, str]:
+def software_of(setups: Iterable[MeasuredSetup]) -> dict[str, str]:
     """Component -> its versions."""
     found: dict[str, dict[str, None]] = {}
     for each in setups:

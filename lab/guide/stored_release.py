@@ -17,7 +17,7 @@ from lab.guide.importer import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.layout import guide_name
 from lab.guide.measurements import MeasuredGuide, Neighbour, Neighbours, of_guide
 from lab.guide.model import Guide
-from lab.guide.setup import RunSetup
+from lab.guide.setup import MeasuredSetup
 from lab.guide.text import value_of
 from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 from lab.judge import noise
@@ -119,13 +119,13 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     )
 
 
-def _setups(entries: Iterable[GuideEntry], runs: Iterable[Overview]) -> dict[int, RunSetup]:
+def _setups(entries: Iterable[GuideEntry], runs: Iterable[Overview]) -> dict[int, MeasuredSetup]:
     """Run -> its setup, of the runs that gave numbers; the oldest first."""
     used = {entry.evidence.run_id for entry in entries}
     return {run.run.id: setup.of_run(run) for run in reversed(list(runs)) if run.run.id in used}
 
 
-def _equipment(entries: Iterable[GuideEntry], setups: Mapping[int, RunSetup]) -> Iterator[tuple[str, str]]:
+def _equipment(entries: Iterable[GuideEntry], setups: Mapping[int, MeasuredSetup]) -> Iterator[tuple[str, str]]:
     """(Top chapter, device of a medium) of numbers measured on that medium."""
     for entry in entries:
         device = (

@@ -77,7 +77,7 @@ _NO_UNIT_S: Final = 10_000.0  # older systemd prints hundreds of years for a neg
 
 
 @frozen
-class UserSpace:
+class SystemdTimes:
     """The times of systemd.
 
     Attributes:
@@ -90,7 +90,7 @@ class UserSpace:
     chain: tuple[str, ...] = ()
 
 
-def user_space(time: Sequence[str], blame: Sequence[str], chain: Sequence[str]) -> UserSpace:
+def user_space(time: Sequence[str], blame: Sequence[str], chain: Sequence[str]) -> SystemdTimes:
     """Read the answers; what systemd does not say stays empty."""
     shares = {match[2]: _seconds(match[1]) for line in time for match in _PARTS.finditer(line)}
     chained = [match for line in chain if (match := _CHAINED.fullmatch(line.rstrip()))]
@@ -102,7 +102,7 @@ def user_space(time: Sequence[str], blame: Sequence[str], chain: Sequence[str]) 
             continue
         length_s = _seconds(match[1])
         parts.append(BootPart(UNITS, match[2], starts.get(match[2], 0.0), length_s, length_s))
-    return UserSpace(shares, tuple(parts), tuple(match[1] for match in chained))
+    return SystemdTimes(shares, tuple(parts), tuple(match[1] for match in chained))
 
 
 def _seconds(text: str) -> float:

@@ -164,5 +164,5 @@ def test_a_boot_names_the_board_its_firmware_and_the_card(store: Store) -> None:
 
 
 def test_versions_of_several_runs_are_all_named() -> None:
-    one, other = (setup.RunSetup(software={"TF-A": version, "Linux": "6.12"}) for version in ("v1", "v2"))
+    one, other = (setup.MeasuredSetup(software={"TF-A": version, "Linux": "6.12"}) for version in ("v1", "v2"))
     assert setup.software_of([one, other]) == {"TF-A": "v1 and v2", "Linux": "6.12"}
