@@ -13,14 +13,13 @@ import typer
 from attrs import asdict, define
 
 from lab.benchmarks.cycles import nothing_before_cycle
-from lab.cli.options import Database, Json
+from lab.cli.options import BoardEnv, BootMedium, BootsReserved, Database, Effect, Json, Wait
 from lab.cli.provision import hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.host import process
 from lab.host.clock import MonotonicRaw
 from lab.jobs.records import BY_AB, Order
-from lab.jobs.reservations import IGNORE
 from lab.judge.paired import EFFECT, JITTER, PairedOutcome, PairedPlan
 from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner
@@ -45,28 +44,20 @@ def ab(
         list[str] | None, typer.Argument(metavar="[A B]", help="Two release files; B is compared to A.")
     ] = None,
     *,
-    env: Annotated[
-        str, typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env.")
-    ],
+    env: BoardEnv,
     same: Annotated[
         bool, typer.Option("--same", help="Compare what is on the board with itself: this lab's own false alarms.")
     ] = False,
-    medium: Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")] = "",
-    effect: Annotated[
-        float, typer.Option(min=0.05, max=50.0, metavar="PERCENT", help="Smallest difference that matters.")
-    ] = EFFECT * _PER_CENT,
+    medium: BootMedium = "",
+    effect: Effect = EFFECT * _PER_CENT,
     jitter: Annotated[
         float, typer.Option(min=0.05, max=20.0, metavar="PERCENT", help="Deviation of the board's boot times.")
     ] = JITTER * _PER_CENT,
     resume: Annotated[
         int | None, typer.Option(min=1, max=LAST_ID, metavar="RUN", help="Go on with the comparison of this run.")
     ] = None,
-    wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
-    ] = 0.0,
-    ignore: Annotated[
-        bool, typer.Option(IGNORE, help="Boot although the board is reserved; only for whom it is reserved.")
-    ] = False,
+    wait: Wait = 0.0,
+    ignore: BootsReserved = False,
     as_json: Json = False,
     db: Database = None,
 ) -> None:

@@ -12,12 +12,11 @@ import typer
 from attrs import asdict, define, field
 
 from lab.cli.ab import MediaSwitch, begin_side, boots_of, say
-from lab.cli.options import Database, Json
+from lab.cli.options import BoardEnv, BootMedium, BootsReserved, Database, Effect, Json, Wait
 from lab.cli.provision import hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.jobs.records import BY_BISECT, Order
-from lab.jobs.reservations import IGNORE
 from lab.judge.bisection import Bisected
 from lab.judge.paired import EFFECT
 from lab.provision.history import ProvisionBook
@@ -41,22 +40,14 @@ def bisect_command(
     *,
     good: Annotated[Path, typer.Option(metavar="FILE", help="Release file of a build that is good.")],
     bad: Annotated[Path, typer.Option(metavar="FILE", help="Of a later one in the same folder that is bad.")],
-    env: Annotated[
-        str, typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env.")
-    ],
-    medium: Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")] = "",
-    effect: Annotated[
-        float, typer.Option(min=0.05, max=50.0, metavar="PERCENT", help="Smallest difference that matters.")
-    ] = EFFECT * _PER_CENT,
+    env: BoardEnv,
+    medium: BootMedium = "",
+    effect: Effect = EFFECT * _PER_CENT,
     resume: Annotated[
         int | None, typer.Option(min=1, max=LAST_ID, metavar="RUN", help="Go on with the search of this run.")
     ] = None,
-    wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
-    ] = 0.0,
-    ignore: Annotated[
-        bool, typer.Option(IGNORE, help="Boot although the board is reserved; only for whom it is reserved.")
-    ] = False,
+    wait: Wait = 0.0,
+    ignore: BootsReserved = False,
     as_json: Json = False,
     db: Database = None,
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.cli.options import Database
+from lab.cli.options import BoardEnv, Database, Wait
 from lab.control.provisioning import recover_by
 from lab.env import envfile
 from lab.env.power_state import parts
@@ -39,9 +39,7 @@ app = typer.Typer(help="Put a release on a board's media, read it back, boot it 
 @app.command()
 def provision(
     *,
-    env: Annotated[
-        str, typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env.")
-    ],
+    env: BoardEnv,
     release: Annotated[
         str, typer.Option(metavar="FILE", help="The release file, or `newest in DIR`. docs/releases.md explains both.")
     ] = "",
@@ -63,9 +61,7 @@ def provision(
             help="Nothing on the board boots: start it over `uart`, `usb` or `usb:PORT` by the release's recovery set.",
         ),
     ] = "",
-    wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
-    ] = 0.0,
+    wait: Wait = 0.0,
     ignore: Annotated[
         bool, typer.Option(IGNORE, help="Write although the board is reserved; only for whom it is reserved.")
     ] = False,

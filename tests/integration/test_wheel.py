@@ -318,6 +318,7 @@ def test_every_action_of_the_site_of_a_farm_in_an_empty_folder_works(farm: Path)
     actions = (
         *form("/run", cycles="1"),
         when("runs.length === 1 && now.last && !now.job"),
+        Step("click", "details:has(form[action$='/power-cycle']) summary"),
         *form("/power-cycle"),
         *form("/comment", text="a new cable"),
         *form("/maintain", reason="no fan"),

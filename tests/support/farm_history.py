@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Metric
 from sqlalchemy import create_engine
 
 from exporters.farm import host
+from exporters.farm.boards import families
 from exporters.farm.health import Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
@@ -23,8 +24,8 @@ from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
+from lab.cli.exporter import exported
 from lab.errors import LabTransientError
-from lab.farm.board_state import families
 from lab.farm.services import HostFile
 from lab.farm.status import boards_of
 from lab.host import runtime
@@ -152,7 +153,7 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
         runtime.write(folder / runtime.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
     ended, judge, lab = LatestEnded(), LatestJudge(600.0), HostFile(None, installed=False, folder=folder)
     found = {
-        "boards": lambda: families(boards_of(lab, url, folder, ended, judge, open_store)),
+        "boards": lambda: families(exported(boards_of(lab, url, folder, ended, judge, open_store))),
         "failures": StandingFailures(
             watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])
         ).read,

@@ -53,13 +53,13 @@ def kernel_parts(lines: Sequence[str]) -> list[BootPart]:
     if not any(_FIRST.match(line) for line in lines):
         raise TestTransientError(
             "the kernel's log has lost its beginning: its buffer was too small (log_buf_len=1M was asked for)",
-            failure="output_unreadable",
+            failure="unreadable_output",
         )
     spans, init_s = list(_spans(lines)), _init(lines)
     if not spans or init_s is None:
         raise TestTransientError(
             "the kernel's log has no initcalls, or no start of init: was `initcall_debug` on its command line?",
-            failure="output_unreadable",
+            failure="unreadable_output",
         )
     parts = [
         BootPart(MODULES if span.module or span.start_s >= init_s else INITCALLS, span.name, span.start_s, length, own)

@@ -120,7 +120,7 @@ class PlayedBoard:
 @pytest.fixture(autouse=True)
 def _no_labgrid(monkeypatch: pytest.MonkeyPatch) -> None:
     """The drivers here are no labgrid drivers, which could be deactivated."""
-    monkeypatch.setattr("lab.drivers.linuxwriterdriver.calls.deactivate", lambda *_words: None)
+    monkeypatch.setattr("lab.drivers.linuxwriterdriver.guarded_calls.deactivate", lambda *_words: None)
 
 
 def boot(board: PlayedBoard) -> None:

@@ -358,6 +358,6 @@ def test_a_release_that_waits_for_its_place_ends_in_order_when_it_is_cancelled(
 ) -> None:
     """Who gives its signs of life ends it by SIGTERM then."""
     played.taken = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), provision._held(store, order(tmp_path), 0.0, ignore=False):
+    with pytest.raises(KeyboardInterrupt), provision.hold(store, order(tmp_path), 0.0, False):
         pytest.fail("it has the place")
     assert queue(store, "ann").job(1).state == "interrupted"
