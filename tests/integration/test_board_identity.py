@@ -18,7 +18,7 @@ def test_the_first_boot_of_a_run_says_which_board_it_was_and_where_its_root_is(t
         assert first.details["identity"]["serial"] == serial_number(7)
         assert first.details["identity"]["root"] == "mmcblk1p2"
         assert made.strategy.software == first.details["software"]
-        assert set(made.strategy.software) == {"uboot", "kernel"}
+        assert set(made.strategy.software) >= {"uboot", "kernel"}
         assert first.details["medium_seen"]["shell"] == "sd"
         assert "identity" not in second.details, "once a medium is enough"
         assert b"serial-number" not in made.store.artifacts.read(first.artifacts[0].sha256), (

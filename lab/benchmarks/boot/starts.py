@@ -210,7 +210,8 @@ class Starts:
             return ""
         name = self._resembles(line)
         piece = number - 1
-        if not name and number and piece not in of_stages and piece not in self._garbled:
+        is_piece = number and piece not in of_stages and piece not in self._garbled
+        if not name and is_piece and not _VARIABLE.match(self._lines[piece]):
             joined = (self._resembles(self._lines[piece] + " " * blanks + line) for blanks in (1, 2))
             name = next(filter(None, joined), "")
         if name:
@@ -242,10 +243,11 @@ def alike(line: str, banner: str) -> float:
     differ = [(ord(one) ^ ord(other)).bit_count() for one, other in pairs if one != other]
     share = (len(pairs) - len(differ)) / len(banner)
     if not unreadable(line.encode("latin-1", "replace")):
-        stages = _STAGE_WORD.findall(line)  # none: a glitch may have garbled it
-        if stages and stages != _STAGE_WORD.findall(banner):
+        stages, wanted = _STAGE_WORD.findall(line), _STAGE_WORD.findall(banner)
+        if stages and stages != wanted:
             return 0.0
-        if share < SURE_SHARE and sum(bits == 1 for bits in differ) < ONE_BIT_SHARE * len(differ):
+        is_sure = stages == wanted and share >= SURE_SHARE  # without its stage, a glitch may have garbled that
+        if not is_sure and sum(bits == 1 for bits in differ) < ONE_BIT_SHARE * len(differ):
             return 0.0
     return share
 

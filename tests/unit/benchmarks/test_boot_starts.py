@@ -52,6 +52,13 @@ def test_a_printed_environment_that_holds_the_banner_is_no_start() -> None:
     assert starts(SPL, SPL, UBOOT, "ver=" + UBOOT, "Starting kernel ...") == "ok"
 
 
+@pytest.mark.parametrize("before", ["ver=", "new ", "got "])
+def test_u_boots_version_behind_a_word_is_no_spl(before: str) -> None:
+    said = (f"{before}{UBOOT}", "Environment size: 1487/131067 bytes", "Starting kernel ...")
+    assert starts(SPL, SPL, UBOOT, *said) == ("ok" if before == "ver=" else "doubtful")
+    assert starts(SPL, "Environment size: 9/9 bytes", SPL, f"{before}{UBOOT}", "Environment size: 9/9 bytes") == "ok"
+
+
 def test_a_banner_whose_hyphen_is_garbled_is_no_variable() -> None:
     assert starts(SPL, "SYSFW ABI: 4.0", SPL.replace("-", "=", 1), "SYSFW ABI: 4.0", SPL, "SYSFW ABI: 4.0") == "reset"
 
