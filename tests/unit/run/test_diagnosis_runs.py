@@ -130,3 +130,13 @@ def test_a_run_without_diagnostic_boots_says_how_to_get_them(tmp_path: Path) -> 
         made.measure()
         with pytest.raises(ConfigurationError, match="--where"):
             where(made.store, made.run.run.id)
+
+
+def test_an_older_copy_of_the_strategy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bench(tmp_path, cycles=1) as made:
+        monkeypatch.setattr(type(made.strategy), "boot", lambda _strategy: None)
+        its = diagnosisrun.begin(made.store, made.run.run)
+        progress = Progress(lambda _line: None, made.run.clock, CYCLES)
+        run = DiagnosisRun(made.store, its, made.strategy, progress, made.run.clock, made.strategy.sleep, 0)
+        with pytest.raises(ConfigurationError, match=r"boardstrategy\.py that is older"):
+            run.measure("sd")
