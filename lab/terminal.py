@@ -1,4 +1,4 @@
-"""What is shown to a person: text in which nothing can act on a terminal, whoever wrote it.
+"""Text for a person, in which nothing can act on a terminal, whoever wrote it.
 
 Boards, stores, files and other programs hand us strings. Everything of them that reaches a terminal, a log or a page
 goes through `plain`; the commands print with `echo`, `echo_text` and `echo_json`, and with nothing else.
@@ -83,13 +83,13 @@ class Marked(str):
 
 
 def bad(text: str) -> Marked:
-    """What somebody has to look at."""
+    """A text that somebody has to look at."""
     shown = plain(text)
     return Marked(shown, [(0, len(shown), _RED)])
 
 
 def doubtful(text: str) -> Marked:
-    """What may be wrong."""
+    """A text that may be wrong."""
     shown = plain(text)
     return Marked(shown, [(0, len(shown), _YELLOW)])
 
@@ -156,7 +156,7 @@ def tell(error: Exception) -> None:
 
 
 def colours(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a stream shows colours: a terminal that can, and nobody asked for none (no-color.org)."""
+    """True if a stream shows colours: a terminal that can, and nobody asked for none (no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "") not in {"", "dumb"}
 
 
@@ -269,7 +269,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _plain(value: object) -> object:
-    """What a template is given: texts of boards, guides and stores turn no reading direction in a page either."""
+    """A template's value: texts of boards, guides and stores turn no reading direction in a page either."""
     return plain_text(value) if type(value) is str else value
 
 

@@ -105,7 +105,7 @@ class LineChart:
 
     @property
     def links(self) -> bool:
-        """Whether a point leads somewhere."""
+        """True if a point leads somewhere."""
         return any(mark.point.href for panel in self.panels for line in panel.lines for mark in line.marks)
 
 

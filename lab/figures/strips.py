@@ -98,12 +98,12 @@ class CycleStrip:
 
     @property
     def before(self) -> bool:
-        """Whether the other run's average is there."""
+        """True if the other run's average is there."""
         return any(panel.before is not None for panel in self.panels)
 
     @property
     def busy(self) -> bool:
-        """Whether anybody looked how busy the host was."""
+        """True if anybody looked how busy the host was."""
         return any(panel.busy for panel in self.panels)
 
 

@@ -34,7 +34,7 @@ _MEDIA: Final = {"sd": "SD card", "emmc": "eMMC device"}
 
 @frozen
 class MeasuredSetup:
-    """What a run's own records say of its board, software and equipment; empty: unknown.
+    """Board, software and equipment by a run's own records; empty: unknown.
 
     Attributes:
         board: revision, silicon and security state as the boot named them, in one text.

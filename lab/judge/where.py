@@ -1,4 +1,4 @@
-"""Where the boot time of a run goes, by its diagnostic boots, and what differs from another run."""
+"""Parts of a run's boot time, by its diagnostic boots, and their differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_EXPLAINED: Final = 5  # parts of a medium that a mail names
 
 @frozen
 class BootWhere:
-    """Where the boot time of a medium goes.
+    """Parts of a medium's boot time.
 
     Attributes:
         run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
@@ -56,7 +56,7 @@ def diagnosis_of(store: Store, run_id: int) -> Run:
 
 
 def where(store: Store, run_id: int) -> list[BootWhere]:
-    """Where the boot time of a run's media goes.
+    """Return the parts of each medium's boot time.
 
     Raises:
         ConfigurationError: it was not diagnosed.
@@ -174,7 +174,7 @@ def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[l
 
 
 def remarks(where: BootWhere) -> list[str]:
-    """What a reader should know of the figures, one sentence each."""
+    """Remarks on the figures, one sentence each."""
     found = list(where.problems)
     if where.cost_s is not None:
         found.insert(

@@ -1,1 +1,1 @@
-"""Where a boot time goes: parts of a boot from the kernel, U-Boot and systemd."""
+"""Parts of a boot time, from the kernel, U-Boot and systemd."""
