@@ -13,8 +13,8 @@ import typer
 from attrs import asdict, define
 
 from lab.benchmarks.cycles import nothing_before_cycle
-from lab.cli.options import BoardEnv, BootMedium, BootsReserved, Database, Effect, Json, Wait
-from lab.cli.provision import hold, strategy_of, switch_off
+from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
+from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.host import process

@@ -12,8 +12,8 @@ import typer
 from attrs import asdict, define, field
 
 from lab.cli.ab import MediaSwitch, begin_side, boots_of, say
-from lab.cli.options import BoardEnv, BootMedium, BootsReserved, Database, Effect, Json, Wait
-from lab.cli.provision import hold, strategy_of, switch_off
+from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
+from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.jobs.records import BY_BISECT, Order

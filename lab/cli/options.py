@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from lab.errors import ConfigurationError
-from lab.jobs.reservations import IGNORE
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
@@ -20,9 +19,6 @@ Wait = Annotated[
     float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
 ]
 BootMedium = Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")]
-BootsReserved = Annotated[
-    bool, typer.Option(IGNORE, help="Boot although the board is reserved; only for whom it is reserved.")
-]
 Effect = Annotated[
     float, typer.Option(min=0.05, max=50.0, metavar="PERCENT", help="Smallest difference that matters.")
 ]

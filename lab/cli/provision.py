@@ -34,6 +34,9 @@ from lab.run.options import PROVISION
 from lab.terminal import echo, echo_json, log_to, table
 
 app = typer.Typer(help="Put a release on a board's media, read it back, boot it and compare.")
+BootsReserved = Annotated[
+    bool, typer.Option(IGNORE, help="Boot although the board is reserved; only for whom it is reserved.")
+]
 
 
 @app.command()
