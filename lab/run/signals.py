@@ -7,7 +7,6 @@ and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours righ
 from __future__ import annotations
 
 import socket
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -236,15 +235,11 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     edge = options.pop("edge", "rising")
     if not line or edge not in {"rising", "falling"} or options:
         raise ConfigurationError(f"{address!r}: gpio://gpiochip0/17 or gpio://gpiochip0/17?edge=falling")
-    path = Path(chip)
     try:
-        virtual = stat.S_ISSOCK(path.stat().st_mode)
+        Path(chip).stat()
     except OSError as error:
         raise ConfigurationError(f"{address}: {chip}: {error.strerror}; `gpiodetect` lists the chips") from error
-    if virtual:
-        from lab.virtual import pins as gpiod  # noqa: PLC0415 - a virtual board's
-    else:
-        gpiod = _library("gpiod", "gpio", address)
+    gpiod = _library("gpiod", "gpio", address)
     settings = gpiod.LineSettings(
         direction=gpiod.line.Direction.INPUT,
         edge_detection=gpiod.line.Edge.RISING if edge == "rising" else gpiod.line.Edge.FALLING,

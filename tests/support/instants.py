@@ -1,6 +1,6 @@
 """A board that says one instant by a pin, a CAN frame, its network and its console at once.
 
-The kernel here has neither gpio-sim nor vcan. The pin is on the socket of `lab.virtual.pins`; the frame goes through python-can's own
+The kernel here has neither gpio-sim nor vcan. The pin is on the socket of `support.gpiod_lines`; the frame goes through python-can's own
 client of socketcand, whose server this is.
 """
 

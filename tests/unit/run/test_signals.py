@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import gpiod
 import pytest
 from attrs import define, field
+from support import gpiod_lines
 from support.atlength import either
 from support.console_bench import ConsoleBench
 from support.instants import InstantBoard, instant_board
@@ -22,10 +24,15 @@ from lab.console.moments import find_moments
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.run.signals import Instant, StampRelation, signal
-from lab.virtual import pins
 
 CLOCK = MonotonicRaw()
 ROUNDS = either(10, 1000)
+
+
+@pytest.fixture
+def played_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board's lines stand in for gpiod's."""
+    monkeypatch.setitem(sys.modules, "gpiod", gpiod_lines)
 
 
 @pytest.fixture
@@ -35,6 +42,7 @@ def bench(tmp_path: Path) -> Iterator[ConsoleBench]:
     found.close()
 
 
+@pytest.mark.usefixtures("played_lines")
 def test_pin_frame_and_network_agree_on_an_instant_within_their_bounds(bench: ConsoleBench, tmp_path: Path) -> None:
     adapter = bench.adapter()
     client, info = bench.opened(adapter, write=True)  # as a run: the probe sends
@@ -196,18 +204,19 @@ def test_the_stand_in_has_the_names_of_gpiod() -> None:
         edge_detection=gpiod.line.Edge.FALLING,
         event_clock=gpiod.line.Clock.MONOTONIC,
     )
-    played = pins.LineSettings(
-        direction=pins.line.Direction.INPUT,
-        edge_detection=pins.line.Edge.FALLING,
-        event_clock=pins.line.Clock.MONOTONIC,
+    played = gpiod_lines.LineSettings(
+        direction=gpiod_lines.line.Direction.INPUT,
+        edge_detection=gpiod_lines.line.Edge.FALLING,
+        event_clock=gpiod_lines.line.Clock.MONOTONIC,
     )
     assert (real.edge_detection.name, played.edge_detection.name) == ("FALLING", "FALLING")
     for name in ("wait_edge_events", "read_edge_events", "release"):
         assert hasattr(gpiod.LineRequest, name)
-        assert hasattr(pins.LineRequest, name)
+        assert hasattr(gpiod_lines.LineRequest, name)
     assert {"line_offset", "timestamp_ns"} <= gpiod.EdgeEvent.__dataclass_fields__.keys()
 
 
+@pytest.mark.usefixtures("played_lines")
 def test_a_bench_that_ends_is_the_labs_failure(tmp_path: Path) -> None:
     read, write = os.pipe()
     with instant_board(tmp_path, write) as board:

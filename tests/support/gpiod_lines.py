@@ -1,7 +1,7 @@
-"""GPIO lines of virtual boards: a stand-in for gpiod's `request_lines`, over a Unix socket.
+"""Stand-in for the module gpiod, over a Unix socket, where the kernel has no lines that a program can drive.
 
-No kernel without gpio-sim (CONFIG_GPIO_SIM) has lines that a program can drive. A board's socket stands where a chip's device stands;
-it sends a record per edge, `LINE EDGE NS\n`, whose stamp is CLOCK_MONOTONIC as the kernel's.
+A test board's socket stands where a chip's device stands (CONFIG_GPIO_SIM would give one). It sends a record per edge, `LINE EDGE NS`,
+whose stamp is CLOCK_MONOTONIC as the kernel's.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LineRequest:
                 return False
             data = self._socket.recv(4096)
             if not data:
-                raise OSError("the bench of the virtual board has ended")
+                raise OSError("the test board has ended")
             *records, self._rest = (self._rest + data).split(b"\n")
             for record in records:
                 number, edge, t_ns = record.split()
@@ -88,7 +88,7 @@ class LineRequest:
         self._socket.close()
 
 
-def request_lines(path: str, *, consumer: str, config: Mapping[int | str, LineSettings]) -> LineRequest:  # noqa: ARG001 - gpiod's
+def request_lines(path: str, *, consumer: str, config: Mapping[int | str, LineSettings]) -> LineRequest:
     """As of gpiod.request_lines, of one line.
 
     Raises:
@@ -96,7 +96,7 @@ def request_lines(path: str, *, consumer: str, config: Mapping[int | str, LineSe
     """
     ((offset, settings),) = config.items()
     if isinstance(offset, str):
-        raise ValueError("a virtual board's lines have numbers only")  # noqa: TRY004 - as gpiod's
+        raise ValueError("these lines have numbers only")  # noqa: TRY004 - as gpiod's
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     return LineRequest(connection, offset, settings.edge_detection)
