@@ -1,4 +1,4 @@
-"""Times of pages beside crowds: viewers of the wall, and silent connections at the site and the exporter.
+"""Times of pages beside viewers of the wall and silent connections.
 
     uv run python bench/web_crowd.py [--boards 1000] [--viewers 200] [--silent 1100] [--requests 100]
 
@@ -110,7 +110,10 @@ def crowded(address: str, path: str, count: int) -> Iterator[None]:
 
 
 async def crowd(address: str, path: str, count: int) -> None:
-    """Keep so many connections open: each asks for the path, or for nothing; one that is closed comes again."""
+    """Keep so many connections open; one that is closed comes again.
+
+    Each asks for the path, or for nothing.
+    """
     host, port = address.removeprefix("http://").split(":")
     open_now = asyncio.Semaphore(0)
 

@@ -93,7 +93,9 @@ class MomentPattern:
 
 @frozen
 class OwnMoment:
-    """A line of a user's own that each boot is timed to; it may come behind the prompt.
+    """A user's own line that each boot is timed to.
+
+    It may come behind the prompt.
 
     Attributes:
         name: of its metric, in seconds, e.g. "app.ready".

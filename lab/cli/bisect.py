@@ -51,7 +51,9 @@ def bisect_command(
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """Search the release files of a folder, in the order of their writing, for the first bad one.
+    """Search a folder's release files for the first bad one.
+
+    Their order is that of their writing.
 
     Each step boots pairs of the good build and another one. A build that does not boot is skipped.
     """
@@ -81,7 +83,9 @@ def bisect_command(
 
 
 def releases_between(good: Path, bad: Path, board_type: str) -> list[Release]:
-    """The releases for a board type from the good to the bad one, in the order of their writing.
+    """The releases for a board type, from the good to the bad one.
+
+    Their order is that of their writing.
 
     Raises:
         ConfigurationError: they are not in one folder in this order, or two have one name.

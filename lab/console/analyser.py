@@ -34,7 +34,11 @@ _FEWEST: Final = 4  # bytes that can be found without doubt
 
 @frozen
 class LogicChannel:
-    """The levels of a channel: its first, and the instants of its changes in ns."""
+    """The levels of a channel.
+
+    Attributes:
+        first: the level at the begin. changes: instants in ns.
+    """
 
     first: bool
     changes: tuple[float, ...]

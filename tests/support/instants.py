@@ -48,7 +48,7 @@ class InstantBoard:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """What `measure.answers` takes."""
+        """The addresses for `measure.answers`."""
         host, port = self._can.getsockname()
         return {
             "app.pin": f"gpio://{self.folder}/chip/{self.line}",

@@ -152,7 +152,9 @@ def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
 
 
 def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartChange]:
-    """Parts that differ, the largest first; stages are left out, since their parts explain them.
+    """Parts that differ, the largest first, without stages.
+
+    The parts of a stage explain it.
 
     Each part is compared by Student's t with a deviation that is drawn to the one of all parts (G. K. Smyth, Statistical Applications
     in Genetics and Molecular Biology 3, 2004), since three boots know their own badly; with Holm's correction for their number.
@@ -242,7 +244,10 @@ def _tested(one: Sequence[float], other: Sequence[float], relative: float | None
 
 
 def _two_sided(t: float, degrees: float) -> float:
-    """P(|T| >= t) of Student's t: the regularised incomplete beta function of degrees / (degrees + t²), Abramowitz & Stegun 26.7.1."""
+    """P(|T| >= t) of Student's t.
+
+    It is the regularised incomplete beta function of degrees / (degrees + t²), Abramowitz & Stegun 26.7.1.
+    """
     return _beta(degrees / 2, 0.5, degrees / (degrees + t * t))
 
 

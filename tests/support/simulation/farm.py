@@ -133,7 +133,7 @@ class Board:
         self.medium = medium
 
     def writers(self) -> dict[str, Writer]:
-        """What writes its medium."""
+        """The writer of each medium."""
         return {EMMC: self.emmc.writer()}
 
     def transition(self, status: str) -> None:
