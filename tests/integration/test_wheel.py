@@ -242,6 +242,7 @@ def test_the_man_page_is_where_man_looks(host: Host) -> None:
 
 BOARD = "am62xx_sk-1"
 PAGE = f"/boards/{BOARD}"
+ASKS = {"/power-cycle", "/cancel"}  # actions that ask first
 # A promise that is kept once `ready` holds of the board, as the site's own interface has it.
 WHEN = """
 new Promise((done, broken) => {
@@ -291,12 +292,13 @@ def when(ready: str) -> Step:
 
 
 def form(action: str, button: str = "button", **fields: str) -> tuple[Step, ...]:
-    """Fill a form in, and send it."""
+    """Fill a form in, and send it; a dangerous one is opened before."""
     place = f"form[action$='{action}']"
     typed = [
         step for name, text in fields.items() for step in (Step("focus", f"{place} [name={name}]"), Step("type", text))
     ]
-    return (*typed, Step("send", f"{place} {button}"))
+    opened = (Step("click", f"details:has({place}) summary"),) if action in ASKS else ()
+    return (*opened, *typed, Step("send", f"{place} {button}"))
 
 
 @pytest.mark.soak
@@ -318,7 +320,6 @@ def test_every_action_of_the_site_of_a_farm_in_an_empty_folder_works(farm: Path)
     actions = (
         *form("/run", cycles="1"),
         when("runs.length === 1 && now.last && !now.job"),
-        Step("click", "details:has(form[action$='/power-cycle']) summary"),
         *form("/power-cycle"),
         *form("/comment", text="a new cable"),
         *form("/maintain", reason="no fan"),
