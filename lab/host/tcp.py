@@ -102,7 +102,7 @@ _TABLES: Final = {
     socket.AF_INET: "tcp",
     socket.AF_INET6: "tcp6",
 }  # under /proc/net, proc_net_tcp of the kernel's documents
-_LOCAL, _UID = 1, 7  # columns
+_LOCAL, _REMOTE, _UID = 1, 2, 7  # columns
 
 
 def peer_user(connection: socket.socket, proc: Path = Path("/proc")) -> int | None:
@@ -110,17 +110,24 @@ def peer_user(connection: socket.socket, proc: Path = Path("/proc")) -> int | No
 
     None: it is of another host, or ended already.
     """
-    address, port = connection.getpeername()[:2]
-    if not is_loopback(address):
+    if not is_loopback(connection.getpeername()[0]):
         return None
-    packed = socket.inet_pton(connection.family, address.partition("%")[0])
-    words = struct.unpack(f"={len(packed) // 4}I", packed)
-    its = "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+    # Both ends count: another user's connection may have the same port at this one, and a closed one has user 0.
+    its, ours = (
+        _in_table(connection.family, *end[:2]) for end in (connection.getpeername(), connection.getsockname())
+    )
     for line in (proc / "net" / _TABLES[socket.AddressFamily(connection.family)]).read_text("ascii").splitlines()[1:]:
         columns = line.split()
-        if columns[_LOCAL] == its:
+        if (columns[_LOCAL], columns[_REMOTE]) == (its, ours):
             return int(columns[_UID])
     return None
+
+
+def _in_table(family: int, address: str, port: int) -> str:
+    """An end of a connection as the kernel's tables write it."""
+    packed = socket.inet_pton(family, address.partition("%")[0])
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
 def may_use(uid: int) -> bool:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.console_bench import DEADLINE_S, ConsoleBench, wait_for
@@ -81,6 +82,22 @@ def test_the_user_of_a_client_is_known_from_the_kernel(address: str) -> None:
             with accepted:
                 assert peer_user(accepted) == uid
                 assert may_use(uid) == (uid == os.getuid())
+
+
+def test_roots_connection_from_the_same_port_to_another_server_admits_nobody(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        head, *rows = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()
+        client, server = (f"0100007F:{end[1]:04X}" for end in (accepted.getpeername(), accepted.getsockname()))
+        own = next(row.split() for row in rows if row.split()[1:3] == [client, server])
+        roots = [*own[:2], "0100007F:0050", *own[3:7], "0", *own[8:]]
+        table = [head, " ".join(roots), " ".join([*own[:7], "4711", *own[8:]])]
+        (tmp_path / "net").mkdir()
+        (tmp_path / "net" / "tcp").write_text("\n".join(table), encoding="ascii")
+        assert peer_user(accepted, tmp_path) == 4711
 
 
 @pytest.mark.parametrize(
