@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import logging
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Final, Self, TypeAlias
 
 from attrs import define, evolve, field, frozen
@@ -32,6 +34,7 @@ from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, state
 from lab.results.snapshot import RunHead, StoreSnapshot, snapshot
 from lab.results.store import Store, open_store
 
+_log = logging.getLogger(__name__)
 MEDIUM: Final = "medium"
 INIT: Final = "init"
 _WHOLE: Final = 0.1  # from this relative change on, per cent have no decimals
@@ -252,13 +255,7 @@ class LatestJudge:
     def _judge(self, found: StoreSnapshot, store: Store) -> frozenset[str]:
         """Judge changed series, the last measured first; return boards left."""
         if self._part is not None and self._part[1].done():
-            part, judged = self._part
-            self._part = None
-            self._known |= {
-                series: (state, numbers)
-                for (series, state), numbers in zip(part.items(), judged.result(), strict=True)
-                if series in self._states
-            }
+            self._take(*self._part)
         stale = [series for series, state in self._states.items() if self._known.get(series, (None, ()))[0] != state]
         stale.sort(key=lambda series: _seconds(self._states[series].finished_at), reverse=True)
         if self._part is not None or (self.in_process and len(stale) >= WORTH_A_PROCESS):
@@ -275,15 +272,32 @@ class LatestJudge:
             self._known[series] = self._states[series], tuple(worse_numbers(found, series))
         return frozenset()
 
+    def _take(self, part: Mapping[BoardSeries, PlaceState], judged: Future[list[tuple[WorseNumber, ...]]]) -> None:
+        """Take what the process has judged; one that was killed is started anew for it."""
+        self._part = None
+        try:
+            found = judged.result()
+        except BrokenProcessPool:
+            _log.warning("the process that judges was killed, for want of memory perhaps: it begins anew")
+            self._process = None
+            return
+        self._known |= {
+            series: (state, numbers)
+            for (series, state), numbers in zip(part.items(), found, strict=True)
+            if series in self._states
+        }
+
     def _submit(self, store: Store, wanted: Sequence[BoardSeries]) -> None:
-        """Have the process judge these series."""
+        """Have the process judge these series; one that was killed while idle is started anew at the next look."""
         if self._process is None:  # started anew: a fork would take over the database's connections
             self._process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_judging)
         url = store.location.url.render_as_string(hide_password=False)
-        self._part = (
-            {series: self._states[series] for series in wanted},
-            self._process.submit(_worse_of, url, list(wanted)),
-        )
+        try:
+            judged = self._process.submit(_worse_of, url, list(wanted))
+        except BrokenProcessPool:
+            self._process = None
+            return
+        self._part = {series: self._states[series] for series in wanted}, judged
 
 
 def begin_judging() -> None:

@@ -113,7 +113,8 @@ def _tcp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
 def _http(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
     def responds() -> bool:
         try:
-            return requests.get(parts.geturl(), timeout=_TRY_S, stream=True).ok
+            with requests.get(parts.geturl(), timeout=_TRY_S, stream=True) as answer:
+                return answer.ok
         except requests.RequestException:
             return False
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -346,7 +347,14 @@ class BackgroundJudge:
             for start in range(0, len(left), _PART):
                 self._check()
                 part = left[start : start + _PART]
-                for each, run in zip(part, process.submit(_judged, self._site.database(), part).result(), strict=True):
+                try:
+                    runs = process.submit(_judged, self._site.database(), part).result()
+                except BrokenProcessPool:
+                    raise LabTransientError(
+                        "the process that judges this release was killed, for want of memory perhaps; ask again",
+                        failure="results",
+                    ) from None
+                for each, run in zip(part, runs, strict=True):
                     self._judge.keep(each, run)
                 self._progress += 1
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -179,6 +181,29 @@ def test_a_process_judges_the_same_part_by_part(lab: ScriptedLab, monkeypatch: p
     assert found == wanted
     assert looks == -(-len(STATES) // 4)
     assert judge._process is None, "it has ended"
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_a_process_that_was_killed_is_started_anew(
+    lab: ScriptedLab, monkeypatch: pytest.MonkeyPatch, idle: bool
+) -> None:
+    monkeypatch.setattr(latest, "WORTH_A_PROCESS", 2)
+    monkeypatch.setattr(latest, "_AT_ONCE", 4)
+    judge, killed = LatestJudge(in_process=True), set[int]()
+    with open_store(lab.db) as store:
+        wanted = LatestJudge(600.0).of(store, utc_now())
+        while (found := judge.of(store, utc_now())).left:
+            if judge._part is None:
+                continue
+            if idle:
+                wait([judge._part[1]], timeout=120)
+            if not killed and judge._process is not None:
+                (pid,) = judge._process._processes
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            wait([judge._part[1]], timeout=120)
+    assert len(killed) == 1
+    assert found == wanted
 
 
 @pytest.mark.parametrize("decision", ["accepted", "rejected", "muted"])
