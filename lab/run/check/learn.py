@@ -19,6 +19,7 @@ from lab.benchmarks.boot import ENDS, START
 from lab.boards import MediumEvidence, MomentPattern
 from lab.errors import ConfigurationError
 from lab.run.check.findings import UNSEEN, bare_lines
+from lab.terminal import plain
 
 UNSURE: Final = "UNSURE: "
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -269,7 +270,8 @@ def _flow(found: Sequence[_Found], others: Sequence[_Log], usual: Sequence[_Log]
     yield ""
     yield f"# {UNSURE}the name, the title, and the moment that the time counts from."
     yield "[flows.direct]"
-    yield f'title = "another loader than U-Boot starts Linux ({", ".join(Path(name).name for name in names)})"'
+    shown = ", ".join(Path(name).name for name in names)
+    yield f"title = {_text(f'another loader than U-Boot starts Linux ({shown})')}"
     yield f'start = "{start}"'
     yield "moments = ["
     titles: list[str] = []
@@ -309,7 +311,7 @@ def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
     yield ""
     guessed = [Path(log.name).name for log in logs if not log.sure]
     if guessed:
-        yield f"# {UNSURE}the medium of {', '.join(guessed)}; say it with MEDIUM=LOG."
+        yield f"# {UNSURE}the medium of {plain(', '.join(guessed))}; say it with MEDIUM=LOG."
     yield "evidence = ["
     done: set[str] = set()
     for each in _EVIDENCE:
@@ -352,7 +354,8 @@ def _evidence_line(each: MediumEvidence, media: Mapping[str, str]) -> str:
 
 
 def _head(name: str, logs: Sequence[_Log]) -> Iterator[str]:
-    yield f"# Drafted from {len(logs)} log{'s' * (len(logs) > 1)}: {', '.join(Path(log.name).name for log in logs)}. Check it: lab console check {name}.toml LOG"
+    logs_text = plain(", ".join(Path(log.name).name for log in logs))
+    yield f"# Drafted from {len(logs)} log{'s' * (len(logs) > 1)}: {logs_text}. Check it: lab console check {name}.toml LOG"
     for what, regex in _VERSIONS.items():
         versions = dict.fromkeys(match[1] for log in logs if (match := log.first(regex)))
         if versions:

@@ -149,6 +149,14 @@ def test_a_boot_without_u_boots_last_word_is_a_flow_of_its_own(tmp_path: Path) -
     assert [sample.metric for sample in found] == ["boot.time", "boot.spl_to_prompt"]
 
 
+@pytest.mark.parametrize("name", ['a "first" boot', "two\nlines = 1", "back\\slash", "it's"])
+def test_a_logs_name_breaks_no_draft(tmp_path: Path, name: str) -> None:
+    lines = [line for line in NXP if "Starting kernel" not in line]
+    text = draft("my_board", [("", written(tmp_path / f"{name}.log", lines))])
+    (tmp_path / "my_board.toml").write_text(text)
+    assert load_file(tmp_path / "my_board.toml").name == "my_board"
+
+
 def test_what_no_log_says_is_marked_and_the_draft_loads_all_the_same(tmp_path: Path) -> None:
     text, board, _ = learnt(tmp_path, sd=[*bare_logs.first_spl(), *bare_logs.UBOOT])
     assert "UNSURE: no log reaches a login prompt" in text
