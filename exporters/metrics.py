@@ -21,6 +21,7 @@ from exporters.measurements import ExportedMeasurement, Labels, LatestRun, RunKe
 from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
 from exporters.verdicts import MetricChange
 from lab.host.clock import utc_now
+from lab.judge.known_failures import KnownFailure, KnownState, Recognised, of_failing
 from lab.judge.latest import Reference
 from lab.judge.store import Standing, standing
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
@@ -139,7 +140,7 @@ def _changes(changes: Sequence[MetricChange]) -> Iterator[Metric]:
         yield from _gauge(
             f"boardlab_{kind}_change_ratio", f"Change of the average {source}, relative to that.", ratios
         )
-        regressions = ((_of(change), float(change.regression)) for change in found)
+        regressions = ((_of(change) | {"known": change.known}, float(change.regression)) for change in found)
         about = f"1: the judge calls the change {source} a regression, and the run is not accepted."
         yield from _gauge(f"boardlab_{kind}_regression", about, regressions)
 
@@ -249,8 +250,8 @@ MAX_CHANGES: Final = 100
 DEAD, AT_TIMES = "dead", "at_times"  # all attempts of the newest run fail, or some
 LONGEST_WORDS: Final = 1000  # characters of a text label; each change has one series with such labels
 _NUMBER: Final = ("board", "board_type", "kind", "metric", "params", "outcome", "since_run")
-_CHANGE: Final = ("board", "board_type", "outcome", "since_run")
-_FAILURE: Final = ("board", "board_type", "release", "outcome", "cause", "state")
+_CHANGE: Final = ("board", "board_type", "outcome", "since_run", "known")
+_FAILURE: Final = ("board", "board_type", "release", "outcome", "cause", "state", "known")
 _FAILURE_WORDS: Final = ("title", "said", "report", "log")
 _WORDS: Final = ("title", "moved", "since", "boards", "differs", "report", "log")
 
@@ -261,6 +262,7 @@ class StandingVerdicts:
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
+    known: Sequence[KnownFailure] = ()
     now: Callable[[], datetime] = utc_now
 
     def read(self) -> list[Metric]:
@@ -271,7 +273,7 @@ class StandingVerdicts:
         """
         with self.watcher.snapshot() as snapshot:
             found = snapshot.read(lambda session: standing(session, self.now()))
-        return list(families(found, self.evidence))
+        return list(families(found, self.evidence, self.known))
 
 
 @define
@@ -280,6 +282,7 @@ class StandingFailures:
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
+    known: Sequence[KnownFailure] = ()
     now: Callable[[], datetime] = utc_now
     _reader: FailureReader = field(factory=FailureReader, init=False)
 
@@ -291,21 +294,25 @@ class StandingFailures:
         """
         with self.watcher.snapshot() as snapshot:
             found, explained = self._reader.read(snapshot, self.now())
-        return list(_failures(found, explained, self.evidence))
+        return list(_failures(found, explained, self.evidence, self.known))
 
 
-def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence: EvidenceLinks) -> Iterator[Metric]:
-    shown = found[:MAX_CHANGES]
-    counts = [(_failure_labels(each), float(each.failed)) for each in shown]
+def _failures(
+    found: Sequence[Failing], explained: Sequence[Explained], evidence: EvidenceLinks, known: Sequence[KnownFailure]
+) -> Iterator[Metric]:
+    every = [(each, of_failing(known, each)) for each in found]
+    shown = sorted(every, key=lambda each: _is_open(each[1]))[:MAX_CHANGES]
+    counts = [(_failure_labels(*each), float(each[0].failed)) for each in shown]
     about = "Failed attempts of a board by cause, since the first run with that cause."
     yield gauge("boardlab_failing", about, _FAILURE, counts)
     family = GaugeMetricFamily(
         "boardlab_failing_info", "Texts of a cause's mail.", labels=[*_FAILURE, *_FAILURE_WORDS]
     )
-    for each in shown:
+    for each, its_known in shown:
         where = (evidence.run(each.last.id), evidence.attempts(each))
-        words = (failing_title(each), "\n".join(failing_lines(each)), *where)
-        family.add_metric([*map(clean, _failure_labels(each)), *(text[:LONGEST_WORDS] for text in words)], 1.0)
+        words = (failing_title(each, its_known), "\n".join(failing_lines(each)), *where)
+        labels = map(clean, _failure_labels(each, its_known))
+        family.add_metric([*labels, *(text[:LONGEST_WORDS] for text in words)], 1.0)
     yield family
     about = (
         "1: the samples that a board's last run of this kind lacks of this item are missing since its attempts failed."
@@ -316,14 +323,20 @@ def _failures(found: Sequence[Failing], explained: Sequence[Explained], evidence
     yield gauge("boardlab_failing_left_out", "Number of omitted causes.", (), left_out)
 
 
-def _failure_labels(each: Failing) -> tuple[str, ...]:
+def _failure_labels(each: Failing, known: Recognised | None) -> tuple[str, ...]:
     state = DEAD if each.dead else AT_TIMES
-    return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state)
+    known_state = known.state.value if known else ""
+    return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state, known_state)
 
 
-def families(found: Standing, evidence: EvidenceLinks) -> Iterator[Metric]:
+def _is_open(known: Recognised | None) -> bool:
+    """True for a known failure that nobody is told of; within the bounds it comes last."""
+    return known is not None and known.state is KnownState.OPEN
+
+
+def families(found: Standing, evidence: EvidenceLinks, known: Sequence[KnownFailure] = ()) -> Iterator[Metric]:
     """Families of the open verdicts."""
-    every = changes(found.unmuted, found.began)
+    every = sorted(changes(found.unmuted, found.began, known), key=lambda change: _is_open(change.known))
     shown = every[:MAX_CHANGES]
     effects: list[BuildLabelledValue] = []
     errors: list[BuildLabelledValue] = []
@@ -356,5 +369,6 @@ def _words(shown: Sequence[VerdictChange], evidence: EvidenceLinks) -> Metric:
     return family
 
 
-def _standing_labels(change: VerdictChange) -> tuple[str, str, str, str]:
-    return (change.board, change.board_type, change.outcome, str(change.began.run))
+def _standing_labels(change: VerdictChange) -> tuple[str, ...]:
+    known = change.known.state.value if change.known else ""
+    return (change.board, change.board_type, change.outcome, str(change.began.run), known)

@@ -22,6 +22,7 @@ from exporters.verdicts import Judge, MetricChange
 from lab.failures import CATALOGUE, OTHER
 from lab.judge.baseline import COMPLETED
 from lab.judge.builds import Build, builds
+from lab.judge.known_failures import KnownFailure
 from lab.judge.latest import INIT, BootVariant
 from lab.metrics import Measurement
 from lab.metrics.declared import Limit
@@ -346,6 +347,7 @@ class ResultsReader:
 
     watcher: SnapshotReader
     limits: ExportLimits = ExportLimits()
+    known: Sequence[KnownFailure] = ()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)
     _builds: BuildReader = field(factory=BuildReader, init=False)
@@ -358,7 +360,7 @@ class ResultsReader:
     _outcomes: OutcomeReader = field(factory=OutcomeReader, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._judge = Judge(self._maker, self.limits.figures_per_group)
+        self._judge = Judge(self._maker, self.limits.figures_per_group, self.known)
 
     def read(self) -> ExportView:
         """Current view of the store.

@@ -27,6 +27,7 @@ from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, Page, ResultsSource, Staleness
 from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.clock import Clock
+from lab.judge.known_failures import KnownFailure
 from lab.judge.text import EvidenceLinks
 from lab.results.snapshot import SnapshotReader
 
@@ -38,7 +39,7 @@ class OptionalSources:
     Attributes:
         due: scheduled runs. pdudaemon, coordinator: their addresses; empty: none. usb: required devices.
         evidence: address of runs' reports. rule: of boards' health. reference: the reference board; empty:
-        none. boards: reads the boards' states; None: nothing does.
+        none. boards: reads the boards' states; None: nothing does. known: the lab's known failures.
     """
 
     due: Sequence[ScheduledRun] = ()
@@ -49,6 +50,7 @@ class OptionalSources:
     rule: QuarantineRule = DEFAULT_RULE
     reference: str = ""
     boards: Callable[[], list[Metric]] | None = None
+    known: Sequence[KnownFailure] = ()
 
 
 @frozen
@@ -97,8 +99,8 @@ def sources(
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
         "health": Healths(watcher, optional.rule, optional.reference).read,
-        "failures": StandingFailures(watcher, optional.evidence).read,
-        "verdicts": StandingVerdicts(watcher, optional.evidence).read,
+        "failures": StandingFailures(watcher, optional.evidence, optional.known).read,
+        "verdicts": StandingVerdicts(watcher, optional.evidence, optional.known).read,
         **_of_host(runtime, folders, optional),
     }
     if optional.boards is not None:
@@ -106,7 +108,7 @@ def sources(
     if optional.due:
         live["schedules"] = Schedules(watcher, list(optional.due)).read
     pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
-    results = Poller("results", ResultsSource(ResultsReader(watcher)).read, interval_s, clock)
+    results = Poller("results", ResultsSource(ResultsReader(watcher, known=optional.known)).read, interval_s, clock)
     return Sources(results, pollers)
 
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
 from exporters.measurements import FigureMaker, Labels, RunKey, clean
 from lab.judge.baseline import COMPLETED, REJECTED, JudgedNumber
+from lab.judge.known_failures import KnownFailure, recognised
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
@@ -23,7 +24,7 @@ class MetricChange:
 
     Attributes:
         against: the older release, or empty. ratio: of the change to the old number; positive: growth; None:
-        the old number is zero. regression: of an unaccepted run.
+        the old number is zero. regression: of an unaccepted run. known: state of a known failure; empty: it is none.
     """
 
     kind: Reference
@@ -34,6 +35,7 @@ class MetricChange:
     ratio: float | None
     verdict: Verdict
     regression: bool
+    known: str = ""
 
 
 @define
@@ -41,11 +43,12 @@ class Judge:
     """Judges a store repeatedly, but unchanged runs only once.
 
     Attributes:
-        most: numbers of a run, board, medium and init at most.
+        most: numbers of a run, board, medium and init at most. known: the lab's known failures.
     """
 
     maker: FigureMaker
     most: int
+    known: Sequence[KnownFailure] = ()
     _known: dict[tuple[object, ...], tuple[MetricChange, ...]] = field(factory=dict, init=False)
 
     def changes(
@@ -87,6 +90,16 @@ class Judge:
         head, average, judgement = task.head, number.average, number.judgement
         place = BootVariant.of(average.params)
         names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
+        regression = judgement.verdict is Verdict.REGRESSION and not task.is_accepted
+        higher = (judgement.effect or 0.0) > 0
+        known = recognised(
+            (
+                k
+                for k in self.known
+                if k.is_number(head.board_type, average.metric.name, higher=higher, worse=regression)
+            ),
+            head.release,
+        )
         return MetricChange(
             task.kind,
             RunKey(*map(clean, names)),
@@ -95,5 +108,6 @@ class Judge:
             clean(task.against) if task.kind is Reference.RELEASE else "",
             judgement.effect,
             judgement.verdict,
-            judgement.verdict is Verdict.REGRESSION and not task.is_accepted,
+            regression,
+            known.state.value if known and regression else "",
         )

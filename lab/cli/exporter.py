@@ -60,7 +60,8 @@ def optional_sources(farm: Farm | None, host: str = "") -> OptionalSources:
     due = [_due(schedule) for schedule in farm.timed]
     evidence = EvidenceLinks(farm.run_page)
     return OptionalSources(
-        due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference
+        *(due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference),
+        known=farm.known,
     )
 
 

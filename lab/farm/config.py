@@ -21,6 +21,7 @@ from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.locks import LONGEST_GAP_S
 from lab.host.tcp import is_loopback
 from lab.jobs.records import HEALTH
+from lab.judge.known_failures import KnownFailure
 from lab.judge.text import RUN
 from lab.provision.releasefile import NEWEST, folder_of
 from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
@@ -349,7 +350,7 @@ class Farm:
         reports: address of a run's page, with {run}, for links in mails; empty: the site's, see `run_page`.
         documents: address of the documents' site, to which alerts and dashboards link. limits: of a host's load.
         virtual: boards that are simulated on this host; None: it has real ones.
-        health: when boards are checked and kept out.
+        health: when boards are checked and kept out. known: failures that are mailed only when they come back.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
@@ -376,6 +377,7 @@ class Farm:
     usb: list[UsbEntry] = Factory(list)
     limits: Limits = field(factory=Limits)
     health: HealthConfig = field(factory=HealthConfig)
+    known: list[KnownFailure] = Factory(list)
     buildbot: Buildbot | None = None
     hosts: list[HostEntry] = Factory(list)
     boards: list[BoardEntry] = Factory(list)

@@ -17,6 +17,7 @@ from attrs import AttrsInstance, asdict, evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.failures import BOOT_FAILURES
+from lab.judge.known_failures import KnownFailure, Recognised, of_verdict
 from lab.judge.records import CALLED, DRIFT, Began, StoredVerdict
 from lab.results.formatting import anchor, decimals, label
 from lab.results.standing_failures import Failing
@@ -45,6 +46,7 @@ class VerdictChange:
         began: its first run. differs: known differences of that run: cause -> (before, since).
         verdicts: at least one; the plainest number first, of these the one that moved most.
         others: boards with the same change for the same cause. parts: of the boot that differ, where it was diagnosed.
+        known: the known failures that it is; None: it is new.
     """
 
     board_type: str
@@ -55,6 +57,7 @@ class VerdictChange:
     verdicts: tuple[StoredVerdict, ...]
     others: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    known: Recognised | None = None
 
     @property
     def title(self) -> str:
@@ -64,7 +67,8 @@ class VerdictChange:
         named = self.outcome == "environment" and self.differs and not first.crept
         changed = f" ({', '.join(self.differs)} changed)" if named else ""
         since = f"{'in small steps ' * first.crept}since run {self.began.run}"
-        return f"{_NAMES[self.outcome]} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
+        known = self.known.phrase if self.known else ""
+        return f"{known}{_NAMES[self.outcome]} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
 
     @property
     def lines(self) -> list[str]:
@@ -144,24 +148,29 @@ class EvidenceLinks:
         return self.address.replace(RUN, str(run))
 
 
-def changes(verdicts: Iterable[StoredVerdict], began: Mapping[int, Began]) -> list[VerdictChange]:
-    """Group verdicts to changes, regressions first.
+def changes(
+    verdicts: Iterable[StoredVerdict], began: Mapping[int, Began], known: Sequence[KnownFailure] = ()
+) -> list[VerdictChange]:
+    """Group verdicts to changes, regressions first; a known failure is a change of its own.
 
     Args:
         verdicts: the first of a number and cause counts. began: their changes' first runs by id.
     """
-    found: dict[tuple[object, ...], dict[tuple[object, ...], StoredVerdict]] = {}
+    found: dict[tuple[object, ...], dict[tuple[object, ...], tuple[StoredVerdict, Recognised | None]]] = {}
     for verdict in verdicts:
         if verdict.outcome in CALLED and verdict.since_run is not None:
             run, cause = verdict.run, tuple(sorted(verdict.differs.items())) or verdict.since_run
-            its = found.setdefault((run.board_type, run.board, verdict.outcome, cause), {})
-            its.setdefault((run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items()))), verdict)
+            its_known = of_verdict(known, verdict)
+            state = its_known.state if its_known else None
+            its = found.setdefault((run.board_type, run.board, verdict.outcome, cause, state), {})
+            number = (run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items())))
+            its.setdefault(number, (verdict, its_known))
     made = [_change(tuple(its.values()), began) for its in found.values()]
     made = [evolve(change, others=_others(change, made)) for change in made]
     return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
 
 
-def failing_title(failing: Failing) -> str:
+def failing_title(failing: Failing, known: Recognised | None = None) -> str:
     """A standing failure in one line.
 
     Release, kind of failure, cause with its line, frequency and first run.
@@ -180,7 +189,8 @@ def failing_title(failing: Failing) -> str:
     else:
         how = f"{release} fails{where and f' ({where.strip()})'}"
     count = f"{failing.failed} of {failing.attempts} attempts"
-    return f"{plain(failing.board)}: {how}: {cause}, {count}, {_since(failing)}"
+    begin = known.phrase if known else ""
+    return f"{begin}{plain(failing.board)}: {how}: {cause}, {count}, {_since(failing)}"
 
 
 def failing_lines(failing: Failing) -> list[str]:
@@ -212,12 +222,15 @@ def size(verdict: StoredVerdict) -> str:
     return f"{verdict.effect * 100:+.{places}f} % ± {about:.{places}f} %"
 
 
-def _change(verdicts: Sequence[StoredVerdict], began: Mapping[int, Began]) -> VerdictChange:
+def _change(its: Sequence[tuple[StoredVerdict, Recognised | None]], began: Mapping[int, Began]) -> VerdictChange:
+    verdicts = [verdict for verdict, _ in its]
     first = min(verdicts, key=lambda verdict: verdict.since_run or 0)
     run, since = first.run, first.since_run or 0
     ordered = tuple(sorted(verdicts, key=lambda v: (len(v.params), -abs(v.effect or 0), v.metric, label(v.params))))
     start = began.get(since) or Began(since, run.started_at, run.release)
-    return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered)
+    found = [known for _, known in its if known]
+    known = Recognised(found[0].state, tuple(each for one in found for each in one.known)) if found else None
+    return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered, known=known)
 
 
 def _others(change: VerdictChange, every: Sequence[VerdictChange]) -> tuple[str, ...]:

@@ -110,6 +110,18 @@ def test_a_number_of_which_the_history_is_told_is_not_told_again_by_its_release(
     assert post.state("BoardlabRegressionConfirmed", board="b2") == "active"
 
 
+def test_a_known_failure_is_not_mailed_and_keeps_nothing_new_back(post: Post) -> None:
+    panic = {"board": "b1", "release": "11.01", "outcome": "kernel_panic", "state": "dead"}
+    post.put("BoardlabAttemptFailed", severity="ticket", known="open", cause="root", **panic)
+    post.put("BoardlabVerdict", board="b1", outcome="regression", since_run="12", known="open")
+    until(lambda: post.state("BoardlabVerdict", board="b1") == "active", "the known ones are there")
+    post.put("BoardlabRegressionConfirmed", severity="ticket", board="b1", metric="boot.time")
+    post.put("BoardlabAttemptFailed", severity="page", known="returned", cause="init", **panic)
+    until(lambda: post.mailbox.mail("BoardlabRegressionConfirmed"), "another number is told")
+    until(lambda: post.mailbox.mail("'known': 'returned'"), "so is what came back")
+    assert post.mailbox.mail("'known': 'open'") is None
+
+
 def test_changes_that_began_with_different_runs_are_different_mails(post: Post) -> None:
     for run in ("12", "14"):
         post.put("BoardlabVerdict", board="b1", outcome="regression", since_run=run)

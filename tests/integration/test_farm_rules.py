@@ -42,7 +42,7 @@ def test_every_alert_comes_when_it_should_and_not_before() -> None:
 def test_prometheus_and_alertmanager_accept_the_configurations() -> None:
     said("promtool", "check", "config", "prometheus/prometheus.yml")
     said_of_it = said("amtool", "check-config", "alertmanager/alertmanager.yml")
-    assert "1 receivers" in said_of_it
+    assert "2 receivers" in said_of_it
     assert "1 templates" in said_of_it
     assert "7 inhibit rules" in said_of_it
 

@@ -155,7 +155,7 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
     found = {
         "boards": lambda: families(exported(boards_of(lab, url, folder, ended, judge, open_store))),
         "failures": StandingFailures(
-            watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), lambda: when(state["at"])
+            watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), now=lambda: when(state["at"])
         ).read,
         "verdicts": StandingVerdicts(watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html")).read,
         "jobs": Jobs(watcher, lambda: when(state["at"])).read,

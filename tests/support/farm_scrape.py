@@ -146,7 +146,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     return {
         "jobs": Jobs(watch(url)).read,
         "health": Healths(watch(url), reference="qemu-1").read,
-        "failures": StandingFailures(watch(url), EvidenceLinks(""), lambda: recorded_run.START).read,
+        "failures": StandingFailures(watch(url), EvidenceLinks(""), now=lambda: recorded_run.START).read,
         "verdicts": StandingVerdicts(watch(url), EvidenceLinks("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: host.families(SERVER),

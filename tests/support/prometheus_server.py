@@ -129,7 +129,7 @@ def alertmanager(
     """
     text = (ROOT / "farm" / "alertmanager" / "alertmanager.yml").read_text()
     config = yaml.safe_load(text)
-    (receiver,) = config["receivers"]
+    receiver = next(each for each in config["receivers"] if each["name"] != "nobody")
     receiver["webhook_configs"][0]["url"] = webhook
     receiver["email_configs"][0]["to"] = to
     config["global"]["smtp_smarthost"] = smarthost or "127.0.0.1:25"

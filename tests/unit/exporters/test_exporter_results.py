@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from support import recorded_run
 from support.atlength import either
 from support.farm_store import fill
@@ -16,6 +17,7 @@ from exporters.results import ExportLimits, ResultsReader
 from exporters.server import ResultsSource
 from lab.errors import LabTransientError
 from lab.failures import CATALOGUE
+from lab.judge.known_failures import KnownFailure
 from lab.metrics import Flag, summarise
 from lab.metrics.declared import Limit
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
@@ -330,6 +332,16 @@ def test_a_regression_is_worse_than_chance_and_than_equal_runs_differ(
     change = (sum(new) - sum(old)) / sum(old)
     assert found.one("boardlab_release_change_ratio", against="10.00", **where) == pytest.approx(change)
     assert len(found.all("boardlab_release_regression")) == 1
+
+
+def test_a_regression_that_is_a_known_failure_carries_its_state(store: Store) -> None:
+    measured(store, "10.00", (2.50, 2.51, 2.49))
+    measured(store, "11.01", (2.70, 2.71, 2.69))
+    known = [KnownFailure("https://tracker/1", metric="boot.time", direction="higher", fixed_in="11.02")]
+    for signatures, state in ((known, "open"), ([evolve(known[0], direction="lower")], "")):
+        found = seen(ResultsSource(ResultsReader(watch(store.url), known=signatures)))
+        (labels,) = found.all("boardlab_release_regression", metric="boot.time")
+        assert dict(labels).get("known", "") == state
 
 
 def test_every_flag_fits_a_label() -> None:

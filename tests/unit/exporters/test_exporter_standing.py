@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from attrs import evolve
 from support.told_verdicts import BEGAN, moved
 
 from exporters.metrics import LONGEST_WORDS, MAX_CHANGES, families
+from lab.judge.known_failures import KnownFailure
 from lab.judge.records import StoredVerdict
 from lab.judge.store import Standing
 from lab.judge.text import EvidenceLinks
 
 
 def exported(
-    *heard: StoredVerdict, muted: tuple[StoredVerdict, ...] = (), left_out: int = 0
+    *heard: StoredVerdict,
+    muted: tuple[StoredVerdict, ...] = (),
+    left_out: int = 0,
+    known: Sequence[KnownFailure] = (),
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Family -> labels and value of each series."""
-    found = families(Standing(heard, muted, BEGAN, left_out), EvidenceLinks("https://lab/{run}"))
+    found = families(Standing(heard, muted, BEGAN, left_out), EvidenceLinks("https://lab/{run}"), known)
     return {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in found}
 
 
@@ -39,7 +46,7 @@ def test_each_number_has_its_change_and_its_uncertainty() -> None:
 
 def test_what_moved_together_is_one_change_with_the_words_that_a_mail_gets() -> None:
     found = exported(moved(), moved("boot.stage"), muted=(moved("a", muted=True), moved("b", muted=True)), left_out=3)
-    change = {"board": "am62x-1", "board_type": "am62xx_sk", "outcome": "regression", "since_run": "12"}
+    change = {"board": "am62x-1", "board_type": "am62xx_sk", "outcome": "regression", "since_run": "12", "known": ""}
     assert found["boardlab_verdict_change"] == [(change, 2.0)]
     ((words, _),) = found["boardlab_verdict_change_info"]
     assert words["title"].startswith("Regression on am62x-1: boot.stage (sd) +3.")
@@ -48,6 +55,16 @@ def test_what_moved_together_is_one_change_with_the_words_that_a_mail_gets() -> 
     assert {words[name] for name in change} == {*change.values()}
     assert found["boardlab_verdict_muted"] == [({"board": "am62x-1", "board_type": "am62xx_sk"}, 2.0)]
     assert found["boardlab_verdict_left_out"] == [({}, 3.0)]
+
+
+def test_a_known_failure_is_a_series_of_its_own_with_its_state() -> None:
+    known = KnownFailure("https://tracker/1", metric="boot.stage")
+    numbers = (moved(), moved("boot.stage"))
+    for fixed_in, state in (("", "open"), ("11.02", "returned"), ("main-12", "unclear")):
+        found = exported(*numbers, known=[evolve(known, fixed_in=fixed_in)])
+        assert {labels["known"]: value for labels, value in found["boardlab_verdict_change"]} == {"": 1.0, state: 1.0}
+        titles = {labels["known"]: labels["title"] for labels, _ in found["boardlab_verdict_change_info"]}
+        assert ["https://tracker/1" in titles[state], "https://tracker/1" in titles[""]] == [True, False]
 
 
 def test_series_and_words_are_bounded_and_what_is_left_out_is_counted() -> None:

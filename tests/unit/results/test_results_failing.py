@@ -11,6 +11,7 @@ from attrs import define, field
 from sqlalchemy.orm import Session
 
 from exporters.metrics import StandingFailures
+from lab.judge.known_failures import KnownFailure
 from lab.judge.text import EvidenceLinks, failing_title
 from lab.results import Store, open_store
 from lab.results.models import RunRow
@@ -101,7 +102,7 @@ def test_a_week_of_panics_stays_one_cause_with_the_same_labels_however_its_numbe
     labels = set()
     for night in range(7):
         lab.night(*panics(INIT.replace("0b", f"0{night}").replace("3.20", f"{night}.4")))
-        failures = StandingFailures(lab.watcher, EvidenceLinks(""), lambda: FIRST + lab.nights * DAY)
+        failures = StandingFailures(lab.watcher, EvidenceLinks(""), now=lambda: FIRST + lab.nights * DAY)
         (series,) = next(each for each in failures.read() if each.name == "boardlab_failing").samples
         labels.add(tuple(sorted(series.labels.items())))
     (same,) = labels
@@ -206,9 +207,29 @@ def test_links_lead_to_the_newest_run_of_the_cause_and_a_store_without_address_n
     lab.night(*panics(), media=["sd"])
     told: list[Mapping[str, str]] = []
     for address in ("https://lab.example.org/runs/{run}", ""):
-        families = StandingFailures(lab.watcher, EvidenceLinks(address), lambda: FIRST + 2 * DAY).read()
+        families = StandingFailures(lab.watcher, EvidenceLinks(address), now=lambda: FIRST + 2 * DAY).read()
         told.append(next(each for each in families if each.name == "boardlab_failing_info").samples[0].labels)
     assert told[0]["report"] == "https://lab.example.org/runs/2"
     assert told[0]["log"] == "https://lab.example.org/runs/2#cycles-sd"
     assert told[0]["said"] == f"kernel_panic: {INIT.partition('] ')[2]}"
     assert (told[1]["report"], told[1]["log"]) == ("lab report 2", "lab results show 2 --log")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fixed_in", "state", "title"),
+    [
+        ("", "", "open", "Known (https://tracker/1): am62x-sk-1: release 11.03"),
+        ("mount root", "11.04", "open", "Known (https://tracker/1): am62x-sk-1"),
+        ("mount root", "11.03", "returned", "Back after its fix in 11.03 (https://tracker/1): am62x-sk-1"),
+        ("kill init", "", "", "am62x-sk-1: release 11.03"),
+    ],
+)
+def test_a_known_failure_is_exported_with_its_state_and_its_ticket(
+    lab: Lab, pattern: str, fixed_in: str, state: str, title: str
+) -> None:
+    lab.night(*[("kernel_panic", PANIC.format(ROOT))] * 3)
+    known = KnownFailure("https://tracker/1", failure="kernel_panic", pattern=pattern, fixed_in=fixed_in)
+    families = StandingFailures(lab.watcher, EvidenceLinks(""), [known], now=lambda: FIRST + DAY / 4).read()
+    series = {each.name: each.samples[0].labels for each in families if each.samples}
+    assert series["boardlab_failing"]["known"] == series["boardlab_failing_info"]["known"] == state
+    assert series["boardlab_failing_info"]["title"].startswith(title)
