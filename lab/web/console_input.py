@@ -24,8 +24,8 @@ from lab.jobs.reservations import ReservationBook
 from lab.web.actions import Board, back
 from lab.web.audit_log import AuditLog
 from lab.web.audit_log import field as audit_log_field
+from lab.web.rendering import Still, event, events
 from lab.web.site import Site
-from lab.web.sse import Still, event, events
 
 LOOK_S: Final = 2.0  # a reservation or a session that ended is seen so soon
 ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": b""}

@@ -28,7 +28,7 @@ from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
 from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
-from lab.web.sse import event
+from lab.web.rendering import event
 
 
 @define

@@ -36,9 +36,8 @@ from lab.web import charts, job_control, triage, wall
 from lab.web.api import Asked, Name, RunId, named_like
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
-from lab.web.rendering import Renderer
+from lab.web.rendering import Renderer, event
 from lab.web.site import Site, UncachedPage
-from lab.web.sse import event
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list

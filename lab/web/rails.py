@@ -33,7 +33,7 @@ from lab.report.names import Names
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Overview
 from lab.results.records import POWER_TRACE, Attempt
-from lab.web.sse import ALIVE, ALIVE_S, event, events
+from lab.web.rendering import ALIVE, ALIVE_S, event, events
 
 SPAN_NS: Final = 60_000_000_000  # what a viewer sees
 LOOK_S: Final = 0.25  # however many look, a trace is read once in this time

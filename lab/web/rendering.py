@@ -1,18 +1,23 @@
-"""HTML of pages, from their templates."""
+"""HTML of pages, from their templates, and server-sent events (HTML Standard, 9.2)."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from jinja2 import Environment
 
 from lab.terminal import environment
 from lab.web.auth import NOBODY, Person
 
+ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
+ALIVE: Final = ": alive\n\n"
+STILL_S: Final = 2.0  # so often a stream asks whether its reader may still look
+Still: TypeAlias = Callable[[], bool]
 _PROGRAM: Final = f"boardlab {version('boardlab')}"
 
 
@@ -39,3 +44,14 @@ class Renderer:
     def page(self, template: str, *, status: int = 200, **shown: Any) -> Response:
         """A whole page."""
         return HTMLResponse(self.text(template, status=status, **shown), status)
+
+
+def events(body: AsyncIterator[str | bytes]) -> StreamingResponse:
+    """An answer of server-sent events; it ends when its reader goes."""
+    return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def event(name: str, data: str) -> str:
+    """One event. A text with several lines needs a `data:` for each."""
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return f"event: {name}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"

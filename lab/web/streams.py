@@ -17,9 +17,8 @@ from lab.console.lookup import last_events
 from lab.console.status import PortInfo, ports_of
 from lab.errors import ConfigurationError
 from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, boot_starts, earlier_text, parser_of
-from lab.web.rendering import Renderer
+from lab.web.rendering import ALIVE, ALIVE_S, STILL_S, Renderer, Still, event, events
 from lab.web.site import Site
-from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
 
 WALL_S: Final = 2.0
 
