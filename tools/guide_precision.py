@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support import guide_cases  # noqa: E402 - from the folder above
 
-PAGE = ROOT / "docs" / "guide-rules" / "index.md"
+PAGE = ROOT / "docs" / "guide-rules.md"
 COUNT = 60
 BEGIN, END = "<!-- tools/guide_precision.py -->\n", "<!-- end -->\n"
 
@@ -33,7 +33,7 @@ def table() -> str:
         found = guide_cases.score(rule, COUNT)
         sure = found.sure_right + found.sure_wrong
         beyond = f"{100 * found.sure_right / sure:.0f} %" if sure else "-"
-        lines.append(f"| [{rule}]({rule}.md) | {100 * found.right / (found.right + found.wrong):.0f} % | {beyond} |")
+        lines.append(f"| [{rule}](#{rule}) | {100 * found.right / (found.right + found.wrong):.0f} % | {beyond} |")
     return "\n".join([*lines, "", ""])
 
 

@@ -103,6 +103,21 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command()
+def rules(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[RULE]…", help="Default: the list of all.")] = None,
+) -> None:
+    """List the rules of `lab guide check`, or explain some."""
+    known = {rule.id: rule for rule in rulebook.load()}
+    for name in names or ():
+        if name not in known:
+            raise ConfigurationError(f"there is no rule {name!r}; `lab guide rules` lists them")
+    if names:
+        echo(*list(show.rules([known[name] for name in names]))[1:])
+    else:
+        echo(*(f"{rule.severity:8} {rule.id:20} {rule.title}" for rule in known.values()))
+
+
 def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
     from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterable
 
@@ -67,9 +68,9 @@ class Rule:
     """A way in which a published number can be wrong.
 
     Attributes:
-        id: also the name of its page, docs/guide-rules/<id>.md.
+        id: also its heading in docs/guide-rules.md.
         title: what is wrong, in a few words.
-        check: a pure function of a guide and, where given, an older one.
+        check: a pure function of a guide and, where given, an older one; its docstring explains the rule.
         effect: what an error of this rule means for a comparison.
         address: of the page of another package's rule.
     """
@@ -83,8 +84,13 @@ class Rule:
 
     @property
     def page(self) -> str:
-        """Its page in the documentation, from the repository's root; or the address of another package's."""
-        return self.address or f"docs/guide-rules/{self.id}.md"
+        """Its place in the documentation, from the repository's root; or the address of another package's."""
+        return self.address or f"docs/guide-rules.md#{self.id}"
+
+    @property
+    def text(self) -> str:
+        """Its explanation: the fault, the finding, the limits."""
+        return inspect.cleandoc(self.check.__doc__ or "").partition("\n\n")[2]
 
 
 def rule(

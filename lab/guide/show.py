@@ -12,7 +12,7 @@ from lab.guide import causes, export, model
 from lab.guide.compare import Change, Comparison
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
-from lab.guide.rulebook import Finding, Severity
+from lab.guide.rulebook import Finding, Rule, Severity
 from lab.guide.trend import Trend
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
@@ -77,11 +77,18 @@ def findings(found: Sequence[Finding], *, show_all: bool) -> Iterator[str]:
     for (severity, rule), group in itertools.groupby(by_rule, key=lambda f: (f.severity, f.rule)):
         members = list(group)
         yield ""
-        yield f"{severity} {rule.id} ({len(members)}): {rule.title}; see {rule.page}"
+        yield f"{severity} {rule.id} ({len(members)}): {rule.title}; see {rule.address or f'`lab guide rules {rule.id}`'}"
         for f in members if show_all else members[:_EXAMPLES]:
             yield f"  {f.file}:{f.line}: {_cell(f)}{f.message}"
         if len(members) > _EXAMPLES and not show_all:
             yield f"  … and {len(members) - _EXAMPLES} more (--all)"
+
+
+def rules(asked: Sequence[Rule]) -> Iterator[str]:
+    """Explain rules."""
+    for rule in asked:
+        yield from ("", f"{rule.id}: {rule.title} ({rule.severity})", "")
+        yield from (rule.text or f"see {rule.address}").splitlines()
 
 
 def _cell(f: Finding) -> str:

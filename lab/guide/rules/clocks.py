@@ -19,7 +19,9 @@ _APART = 1.01
 def clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find averages over two clocks.
 
-    For example 1310 MHz of 1250 and 1400: no board ran at it, and every CPU-bound average mixes the two.
+    The clock row is averaged over runs: 1310 MHz beside a range of 1250 to 1400 is neither board's clock.
+
+    Finding: A clock row whose runs differ by 1 % or more.
     """
     for reading in sheet.of("cpu.clock"):
         value = reading.cell.value
@@ -38,7 +40,11 @@ _TOLERANCE = 0.02
 def clock_contradicts(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find clocks that contradict the table of modules.
 
-    Arithmetic latencies count clock cycles, so a sister board with a known clock shows which of the two is right.
+    A board's clock stands in the table of modules, typed by hand, and in Dhrystone's row `cpu_clock`. Latencies of
+    arithmetic operations tell it, too: int add takes 0.80 ns at 1250 MHz and 0.72 ns at 1400.
+
+    Finding: A contradiction of more than 2 % and more than the printed digits. A sister board with a sure clock
+    decides which place is wrong; without one the finding is a suspicion.
     """
     clocks = {r.board: r for r in sheet.of("cpu.clock") if r.board and r.number}
     modules = {board: boards.module_of(sheet.guide, board) for board in clocks}
@@ -113,7 +119,17 @@ _Clocks = Mapping[str | None, float]
 
 @rule("clock-ratio", "Another clock than the printed one", Severity.WARNING)
 def clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Memory, compilers and libraries change rows differently; one clock changes all alike."""
+    """Find numbers that follow another clock than the printed one.
+
+    nbench, CoreMark-Pro, MultiBench, openssl and arithmetic latencies follow the clock. A new compiler moves their
+    rows differently, another clock moves all alike.
+
+    Finding: Five or more rows of a metric with one ratio (within 1 %) to the older guide or to another board of
+    the product, where that ratio is one of usual clocks and not that of the printed ones. Only the slower board is
+    named.
+
+    Limits: A change that slows every row by the same percentage looks the same.
+    """
     clocks = _clocks(sheet)
     for readings in group(_judged(sheet), lambda r: (r.board, r.metric)).values():
         board = readings[0].board

@@ -13,7 +13,16 @@ _FULL = 98.0
 
 @rule("cpu-load-range", "No share of all cores", Severity.ERROR)
 def cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """A share of all cores lies between 0 and 100."""
+    """Find loads that are no share of all cores.
+
+    A load lies between 0 and 100 %. The vendor's test reads column 11 of mpstat as idle; since sysstat 10.1.2 that
+    is %gnice.
+
+    Finding: Below 0 or above 101 %. Three or more fio loads that are all at least 98 % are suspected to be of the
+    wrong column.
+
+    Limits: A processor that is full at every block size looks the same.
+    """
     for reading in sheet.readings:
         load = reading.number
         if load is None or not reading.metric.endswith("cpu_load"):
@@ -42,7 +51,12 @@ _ABOVE = 3.0  # percent: what the lightest test adds
 def load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find boards where one core is always busy.
 
-    A test that waits for a card needs a few percent; if nothing is below 25, one of four cores does something else.
+    A process that never sleeps takes one core, 25 % of four, and is in every load of the board.
+
+    Finding: Ten or more loads from two tables, none below a half, a quarter or an eighth, the smallest within 3 %
+    above it.
+
+    Limits: Tests that keep one core busy by themselves look the same.
     """
     loads = sheet.of(
         *(m for m in sheet.by_metric if m.endswith("cpu_load") and not m.startswith(("openssl.", "crypto.")))

@@ -17,7 +17,9 @@ _RAW = re.compile(r"\braw\b", re.IGNORECASE)
 def raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find file-system results under columns named Raw.
 
-    The test script writes files in both; the column's name was copied from another table.
+    The headers of MMC tables say Raw; the test writes files through the file system of the title.
+
+    Finding: One warning a table. The file system is taken from the title.
     """
     readings = sheet.of("storage.file.throughput", "storage.fio.throughput")
     for table_index, members in group(readings, lambda r: r.cell.table).items():
@@ -50,7 +52,10 @@ _FACTOR = {"mbytes/sec": 2**20 / 1e6, "kbytes/sec": 1.024}
 def units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find powers of ten and of two under one unit.
 
-    The binary ones are converted.
+    Mbytes/sec is 2^20 bytes for OSPI raw reads and 10^6 for files and fio; Kbytes/sec is 1024 bytes for U-Boot and
+    1000 for openssl.
+
+    Finding: The binary unit: a warning with the factor where the guide uses both, else a note.
     """
     decimal = {unit: r for r in sheet.of(*_DECIMAL) for unit in [_unit(r)] if unit in _FACTOR}
     for (_, unit), readings in group(sheet.of(*_BINARY), lambda r: (r.metric, _unit(r))).items():
@@ -81,8 +86,11 @@ def _unit(reading: CellReading) -> str:
 def alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find aliases that differ from their row.
 
-    Both rows of a table come from one line of output, so they are equal to the last digit. Another table of the board is
-    of another run.
+    The vendor's parser prints thirteen LMBench results twice: under the program's name (`lat_sem`) and under one
+    from the output (`semaphore_latency`).
+
+    Finding: A pair of one table that differs. One of the two was edited or misread; nothing is corrected.
+    Comparisons and trends count an alias once. The pair that differs by design is `lmbench-false-zero`'s.
     """
     rows = {(r.cell.table, r.cell.column, r.cell.row): r for r in sheet.readings}
     named = group((r for r in sheet.of("lmbench.")), lambda r: (r.board, r.key))
@@ -107,7 +115,16 @@ _CODEC_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000
 
 @rule("audio-rate", "Another sampling rate", Severity.WARNING)
 def audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The throughput is the sampling rate that the codec really ran at."""
+    """Find audio tests at another sampling rate than their row.
+
+    The throughput of the audio test shows the codec's sampling rate: rate × 2 channels × 16 bits. The row 24000 of
+    every guide prints that of 22 050 frames a second.
+
+    Finding: A row more than 2 % away from its rate, with the rate that it measures. It is a note where no codec
+    runs at that rate.
+
+    Limits: Another sample format or number of channels looks the same; the guides state S16_LE and two channels.
+    """
     for reading in sheet.of("audio.throughput"):
         rate = reading.params.get("rate_hz", "")
         if not rate.isdecimal() or int(rate) == 0 or not reading.number:
@@ -137,7 +154,10 @@ _SAME = 0.02
 def glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find glmark2 scores at 1920x1080 that equal the small window's.
 
-    A screen of 1920x1080 has four times the pixels of the default window.
+    1920x1080 has four times the pixels of glmark2's default window (800x600). Equal scores are of equal sizes.
+
+    Finding: A score at 1920x1080 within 2 % of the default window's, of the same board, or of any board where the
+    row is short.
     """
     for reading in sheet.readings:
         score = reading.number
@@ -166,7 +186,11 @@ _DISK_MB = 16
 def usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find transfers that are larger than the gadget's disk.
 
-    It is a file of 16 MB, and dd stops at its end.
+    The gadget's disk is a file of 16 MB, and dd of 150 blocks of 1 MB stops where it is full.
+
+    Finding: A note on each cell: the transfer was at most 16 MB.
+
+    Limits: The guides do not print the disk's size.
     """
     for reading in sheet.of("usb.device.throughput"):
         blocks = reading.params.get("blocks", "")

@@ -17,7 +17,11 @@ _ROUNDING = 0.011
 def lmbench_false_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find false minima of 0.00 in the alias of lat_mem_rd 1000k.
 
-    They are misread lines of lat_mmap.
+    The vendor's pattern for `latency_for_1.00_mb_block_size` also matches lat_mmap's line `1.000000 46`, and reads
+    it as 0. The cell is the mean of 0 and the true value.
+
+    Finding: The value is taken from `lat_mem_rd-stride128-sz1000k` of the board; without that row from the
+    maximum, if one run was made; else the cell is suspect.
     """
     own = {r.board: r.number for r in sheet.of("lmbench.lat_mem_rd") if r.params["size"] == "1000k"}
     for reading in sheet.readings:
@@ -54,9 +58,17 @@ _LEAST_LINKS = 2
 def lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find bw_mem cells that average two operations.
 
-    The rule walks each chain of one board and size backwards from its single end, bcopy. A chain counts as paired only
-    if every link fits: the neighbour's own value lies inside the printed range, and so does what remains. In a sound
-    table the jumps between operations (bcopy to bzero, fwr to cp) break the chain.
+    The vendor's pattern for bw_mem runs on into the next operation's output, so a cell averages two samples: its
+    own and the next one's, in the order rd, wr, rdwr, cp, fwr, frd, fcp, bzero, bcopy. bcopy and 16 MB are single.
+    All 288 paired cells of the five guides chain so.
+
+    Finding: Values are recovered backwards from bcopy. With one run each is one of the two printed samples; with
+    several it is 2 × average − next own mean, with ± 25 % (99 of 100 lay within that), and a comparison counts no
+    difference within it. A chain counts only if every link fits: the neighbour's own value and the rest lie
+    inside the printed range. Where bcopy is missing the cells are suspect and not corrected.
+
+    Limits: Rounding grows with the distance from bcopy, to 0.02 of the printed unit for single runs and 0.1 for
+    means.
     """
     for (_, size), readings in group(sheet.of("lmbench.bw_mem"), lambda r: (r.board, r.params["size"])).items():
         chain = {r.params["operation"]: r for r in readings}

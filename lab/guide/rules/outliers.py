@@ -28,8 +28,14 @@ _ENDS_NOT_COMPARED = ("cpu_load",)
 def outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers far from the product's other boards.
 
-    Each number is compared with the median of the other boards, less the board's usual distance in that metric. UDP
-    and IPSec have rules of their own; the cache edges of lat_mem_rd and the loads of idle CPUs scatter by design.
+    Boards of one product have a usual distance from each other in a metric. A number far from it is a fault of
+    that run more often than a property of the board.
+
+    Finding: A note beyond three times the usual distance. A suspicion beyond five times, where four other rows
+    show that the board is no different. Two boards need four rows, and the worse one is named. UDP, IPSec, powers,
+    context switches, cache edges and loads are left out.
+
+    Limits: Another memory or flash looks the same in a note.
     """
     for metric in sheet.by_metric:
         if metric.startswith(_NOT_COMPARED) or metric.endswith(_ENDS_NOT_COMPARED):
@@ -104,9 +110,14 @@ _NOT_FOLLOWED = (
 def outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers far from the older guide's, without another explanation.
 
-    A change that the other boards made too is the release's, not a fault of one run; another SD card is a condition;
-    the definition of UDP and the steps of sensors are left to their rules. Where no other board has the row, a fault
-    of one run looks like a change of the software, and the number is noted.
+    A number that moves far while its neighbours and the other boards do not is a fault of one of the two runs more
+    often than a change of the software.
+
+    Finding: With `--against`: beyond twice, and twice away from the other boards and the metric's median. Other SD
+    cards, UDP's definition, IPSec and sensor steps have their own rules.
+
+    Limits: A driver that only one board has can move so. In the guide of a single board a change of the software
+    is as likely: precision.
     """
     if older is None:
         return
@@ -149,7 +160,15 @@ _ENDS_NO_SPIKES = ("cpu_load", ".loss", ".datagram")
 def spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers far from both neighbouring releases.
 
-    A change that stays is the release's; one that the next release takes back may be one run's.
+    A run failed in part: a worn card, a low clock, another program. The releases before and after are sound.
+
+    Finding: `lab guide check FILE --history` compares each number with the nearest releases before and after in
+    the store. A spike is 1.5 times or more away from both, on the same side, beyond three times the noise of the
+    metric; the neighbours lie at most a third of that apart. Boards that moved alike are named. Another SD card is
+    no spike; UDP, IPSec, `bw_mem`, cache edges and loads are left out.
+
+    Limits: The release may have been slower, and the next one corrected it; boards that moved alike make that
+    likely.
     """
     known = guide_sheet.of_sheet(sheet)
     for metric in sheet.by_metric:
@@ -209,7 +228,13 @@ _Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
 def carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers copied from the older guide.
 
-    A measurement repeats to its last digit now and then, a table of them never.
+    A table was copied into the next release's guide, or its query returned the older entries.
+
+    Finding: With `--against OLDER`: a table of a board whose numbers of three and more digits, four at least, all
+    are the older guide's. One warning says it where it holds for every table. Whole-second programs, clocks and
+    arithmetic latencies are left out.
+
+    Limits: Four stable numbers of few digits look the same.
     """
     if older is None:
         return
@@ -260,7 +285,13 @@ _LEAST_LOAD = 1.0  # percent: below it a tick of the accounting clock is a multi
 def wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find averages over runs that differ too much.
 
-    The average of a boot of 15 s and one of 128 s is no boot time.
+    A cell averages all runs, also one that failed in part or was another test: four GLBenchmark tests print one
+    range, 2.20 to 11.90.
+
+    Finding: A cell whose largest run is five times its smallest. bw_mem and IPSec have their own rules; context
+    switches, cyclictest, and loads and losses below 1 % scatter by design.
+
+    Limits: A latency with a rare outlier has such a range although each run was sound.
     """
     for metric in sheet.by_metric:
         for reading in () if metric.startswith(_NOT_JUDGED) else sheet.of(metric):
@@ -295,7 +326,13 @@ _FASTER_LINKS = 2.5  # the next step of Ethernet
 def physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find throughput above the limit of the bus or link.
 
-    A cache answered, a clock was wrong, or a digit is.
+    Limits, in MB/s: SD 104, eMMC 400, octal flash 400, UFS 1457.6, SATA 600, USB high speed 53.248. TCP has 949.3
+    Mbit/s in each direction; UDP has frame/(frame + 20) of 1000 Mbit/s in the row's definition, or the capacity
+    for datagrams of the row's size where that is more.
+
+    Finding: Above the limit. Above gigabit by up to 2.5 times is suspect: the port may be faster.
+
+    Limits: A medium of a newer standard exceeds the limits of the rule.
     """
     for reading in sheet.of(
         "storage.fio.throughput", "storage.file.throughput", "uboot.throughput", "ospi.raw.throughput"

@@ -17,7 +17,12 @@ _APPROXIMATE = 0.1  # relative, where a rail is printed as about so much
 def rail_total(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find totals that differ from the sum of their rails.
 
-    The vendor sums unrounded powers, so each rail may add half a unit of its last digit.
+    The total is the sum of the unrounded powers of the rails.
+
+    Finding: A total more than n × 0.005 + 0.01 mW from the sum of n rails, corrected to the sum. It is suspect
+    where a rail has no number and the total is larger.
+
+    Limits: A total may include rails that the table does not list.
     """
     rails = group(sheet.of("power.rail"), lambda r: (r.cell.table, r.cell.column))
     for total in sheet.of("power.total"):
@@ -46,7 +51,12 @@ _LPDDR4_V = 1.1
 
 @rule("ddr-voltage", "The voltage of another memory", Severity.SUSPECT, Effect.HARMLESS)
 def ddr_voltage(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """The voltage column is nominal; DDR4 has 1.2 V, LPDDR4 1.1 V."""
+    """Find rails with the voltage of another memory.
+
+    The voltage column is typed by hand. DDR4 has 1.2 V, LPDDR4 1.1 V.
+
+    Finding: A rail that is DDR4 by its name and has LPDDR4's voltage. The power does not depend on the column.
+    """
     for reading in sheet.of("power.rail"):
         rail = reading.params.get("rail", "")
         printed = next((text for name, text in reading.cell.params.items() if "voltage" in name.lower()), "")

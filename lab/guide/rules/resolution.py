@@ -18,7 +18,10 @@ _WORTH_SAYING = 0.01  # relative
 def quantised_dd(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find dd results with coarse steps.
 
-    After 50 MiB in 0.29 s the next possible result is 3 % away.
+    `time -p` prints hundredths of a second: 172.41 is 50 MiB in 0.29 s.
+
+    Finding: Cells of one run where one tick is 1 % or more, with its size; a change of one tick is below
+    resolution.
     """
     for reading in sheet.of("ospi.raw.throughput"):
         value = reading.number
@@ -53,7 +56,13 @@ _DECIMAL = 0.1  # DMIPS/MHz has one decimal
 
 @rule("quantised-dhrystone", "Dhrystone counts whole seconds", Severity.INFO)
 def quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """One tick of the clock is several percent of the result."""
+    """Find Dhrystone results of whole seconds.
+
+    The program divides 200 million Dhrystones by whole seconds, so one second is 2 to 4 %.
+
+    Finding: Rate and DMIPS/MHz, with the size of a tick; a change of one tick, or of one decimal of DMIPS/MHz, is
+    below resolution.
+    """
     per_mhz = {r.board: r for r in sheet.of("dhrystone.per_mhz")}
     for reading in sheet.of("dhrystone.rate"):
         rate = reading.number
@@ -78,7 +87,9 @@ def quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
 def quantised_uboot(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find U-Boot transfers of a few milliseconds.
 
-    One tick of 1 ms is several percent of them.
+    U-Boot's `time` prints milliseconds: 83591.84 is 4096 KiB in 49 ms.
+
+    Finding: Cells where one millisecond is 1 % or more; a change of one tick is below resolution.
     """
     for reading in sheet.of("uboot.throughput"):
         size = reading.params.get("file", "")
@@ -103,7 +114,9 @@ _MOST_SECONDS = 20
 def quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find Whetstone results of whole seconds.
 
-    The result can only be 10000, 5000, 3333.3 ...: a halving may be one tick.
+    The program divides by whole seconds, so a run can give only 10000, 5000, 3333.3, 2500 ... MIPS.
+
+    Finding: The distance to the next possible result. 10000 to 5000 is below resolution, not a halving.
     """
     for reading in sheet.of("whetstone.rate"):
         value = reading.cell.value
@@ -131,7 +144,11 @@ _DIGITS = 0.1  # the last printed digit is at least this share of the number
 def printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find latencies with too few printed digits.
 
-    0.01 us may be anything from 0.005 to 0.015; 0.00 is no latency at all.
+    LMBench results of nanoseconds vanish in two decimals of microseconds. lat_ctx prints 0.00 where its difference
+    is negative.
+
+    Finding: A latency whose last digit is a tenth of it or more; changes of one digit are below resolution. A
+    latency of zero is a warning.
     """
     for reading in sheet.of("lmbench."):
         number, text = reading.number, reading.cell.value.text
@@ -166,7 +183,14 @@ _LEAST_COUNT = 0.5  # of a sensor that does not average
 def sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find rail powers of less than five sensor steps.
 
-    Such a reading has no second digit, unless it was averaged; a table with a value below half a step was.
+    Rail powers come from INA226 or INA231 on shunts of 10 mΩ (2 mΩ on core rails). One step of 2.5 µV is 0.25 mA,
+    0.45 mW at 1.8 V; the offset is up to 4 steps, of some types 20.
+
+    Finding: A rail below 5 steps; a change of it within 10 steps is below resolution, of other rails within 2. A
+    table with a value below half a step was averaged and is left alone.
+
+    Limits: The guide prints neither shunt nor averaging; the shunts are those of sibling boards with public
+    schematics.
     """
     for readings in group(sheet.of("power.rail"), lambda r: r.cell.table).values():
         steps = [(r, r.number / step) for r in readings if (step := step_mw(r)) and r.number is not None]

@@ -17,7 +17,9 @@ from lab.judge import noise
 def overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find rows with more cells than their header.
 
-    A surplus cell, perhaps by a comma outside quotes, shifts an unknown part of the row. Equal rows give one finding.
+    A row with more cells than its header has one too many at an unknown place, e.g. by a comma outside quotes.
+
+    Finding: The rows' cells are unattributed; one error for the rows of a table with the same number of cells.
     """
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     rows = group(loose, lambda r: (r.cell.table, r.cell.line))
@@ -42,7 +44,11 @@ def overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator
 def left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find short rows whose cells moved to the left.
 
-    The guide does not print the board of such a cell; filling from the left would give it to the neighbour.
+    The vendor's export drops the cells of a board without data and moves the rest to the left, in tables with
+    several columns a board.
+
+    Finding: The cells of a short row are unattributed: no board, no metric. Where the table's empty columns leave
+    one choice of boards it is noted as likely, and comparisons say that they use it.
     """
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     for (table_index, _line), readings in group(loose, lambda r: (r.cell.table, r.cell.line)).items():
@@ -62,7 +68,14 @@ def left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[
 
 @rule("duplicate-row", "One row twice", Severity.SUSPECT)
 def duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Find equal rows of one table with different numbers."""
+    """Find equal rows of one table with different numbers.
+
+    Two rows of one table have the same keys.
+
+    Finding: The later row, where the cells differ. The first one is used.
+
+    Limits: The rows may differ in something that the table does not print.
+    """
     attributed = (r for r in sheet.readings if r.cell.metric is not None and r.quantity is not None and not r.is_alias)
     places = group(attributed, lambda r: (r.cell.table, r.cell.column, _same(r)))
     for readings in places.values():
@@ -89,7 +102,10 @@ _LEAST_NUMBERS = 2
 def duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find tables that repeat another's header and cells.
 
-    Letter case of row names does not count.
+    A table is copied below another heading, or a row is entered twice in other letters (`MMCSD`, `mmcsd`).
+
+    Finding: A table of two or more numbers with the header and all cells of an earlier one; a row that differs
+    from an earlier one in letter case only. Rows with other numbers are `duplicate-row`'s.
     """
     first: dict[object, Table] = {}
     for table in sheet.guide.tables:
@@ -120,7 +136,12 @@ def duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
 def mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Report repairs of malformed tables.
 
-    docutils and Sphinx drop such a table, or show it in another way than it was meant.
+    docutils drops a csv-table for one flaw: no blank line before the rows, a quote in a cell, the header in the
+    title's place, rows without indent. A header may be a cell too long or short, a board spelled in two ways.
+
+    Finding: The flaw and the reading, where only one fits. Where two fit the cells stay unattributed.
+
+    Limits: A row whose quotes do not pair is cut where a quote, a comma and a quote meet.
     """
     for cause in model.of(sheet.guide.repairs):
         yield Remark(f"mended: {cause.text}", line=cause.lines[0])
@@ -128,7 +149,12 @@ def mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remar
 
 @rule("not-read", "A part that was not read", Severity.WARNING)
 def not_read(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
-    """Report unread parts; the other rules see the rest only."""
+    """Report unread parts; the other rules see the rest only.
+
+    A row fits no reading, a directive names another file, or the rows of a table cannot be told apart.
+
+    Finding: One finding a cause, with its first and last line. The rest of the file is checked.
+    """
     for cause in model.of(sheet.guide.unread):
         yield Remark(f"not read: {cause.text}", line=cause.lines[0])
 
@@ -140,7 +166,9 @@ _ROUNDING = 0.0101  # average and bound are each rounded to two decimals
 def range_order(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find averages outside their own range.
 
-    The average is of other samples than the range, or a digit is wrong.
+    An average lies between its minimum and its maximum.
+
+    Finding: An average outside them by more than the rounding of two decimals.
     """
     for reading in sheet.readings:
         value = reading.cell.value
@@ -163,7 +191,13 @@ _FAMILY_LETTERS = 4  # am62, am43, j721
 def foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find tables with a board of another device family.
 
-    Such a table was likely copied from that family's guide.
+    A guide is written from the last one and from those of other families: an AM65x guide has `am43xx-gpevm` in its
+    STREAM table.
+
+    Finding: In guides of eight or more tables: a table whose boards are of a family that at most a tenth of the
+    tables know. Families that stand side by side in a table are of the guide.
+
+    Limits: A deliberate comparison with another family looks the same.
     """
     beside = {c.board[:_FAMILY_LETTERS] for t in sheet.guide.tables if _is_mixed(t) for c in t.columns if c.board}
     tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
@@ -192,7 +226,9 @@ def _is_mixed(table: Table) -> bool:
 def identifier(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find test names printed as numbers.
 
-    GLBenchmark's test 2500005 became 2500005.00 in a table of floating-point numbers.
+    GLBenchmark's tests have numbers, which the export prints as 2500005.00.
+
+    Finding: One finding a column. The cells have the kind `identifier` and no value.
     """
     names = (r for r in sheet.readings if r.cell.kind is CellKind.IDENTIFIER)
     for readings in group(names, lambda r: (r.cell.table, r.cell.column)).values():
@@ -212,7 +248,11 @@ _LEAST_ROWS = 2
 def all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find columns of zeros.
 
-    The output of that test was not understood: no sample became 0.
+    Where a pattern does not match the log there is no sample, and the vendor's program stores the average of none
+    as 0.
+
+    Finding: A column with zero in all of its rows, two at least. Loads and packet rates are exempt (they are
+    rounded), and so are powers.
     """
     results = (r for r in sheet.readings if r.number is not None and r.quantity is not None)
     for readings in group(results, lambda r: (r.cell.table, r.cell.column)).values():

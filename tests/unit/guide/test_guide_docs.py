@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import rule_sections
 from test_guide_family import FINDINGS
 
 from lab.cli import guide, main
@@ -72,21 +73,23 @@ def test_the_page_explains_every_kind_and_verdict() -> None:
 
 
 @pytest.mark.parametrize("rule", rulebook.load(), ids=lambda rule: rule.id)
-def test_every_rule_has_a_page_with_its_severity_and_finding(rule: Rule) -> None:
-    page = (DOCS.parent / rule.page).read_text(encoding="utf-8")
-    assert page.startswith(f"# {rule.id}: ")
-    assert re.search(rf"^Severity: {rule.severity}\.", page, re.MULTILINE)
-    assert len(re.findall(r"^\*\*Finding:\*\* \S", page, re.MULTILINE)) == 1
-    assert (
-        f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.title} |"
-        in (DOCS / "guide-rules" / "index.md").read_text()
-    )
+def test_every_rule_is_explained_by_its_docstring_and_on_the_page(
+    rule: Rule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(re.findall(r"^Finding: \S", rule.text, re.MULTILINE)) == 1
+    page = rule_sections.on_page_markdown((DOCS / "guide-rules.md").read_text(encoding="utf-8"))
+    section = page.partition(f"\n### {rule.id}\n")[2].partition("\n### ")[0]
+    assert f"Severity: {rule.severity}." in section
+    assert f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" in page
+    assert main(["guide", "rules", rule.id]) == 0
+    assert rule.text in capsys.readouterr().out
 
 
-def test_every_page_has_its_rule() -> None:
-    assert {path.stem for path in (DOCS / "guide-rules").iterdir()} == {rule.id for rule in rulebook.load()} | {
-        "index"
-    }
+def test_the_list_of_rules_has_each_and_an_unknown_one_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["guide", "rules"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [rule.id for rule in rulebook.load()]
+    assert main(["guide", "rules", "nowhere"]) == 2
+    assert "'nowhere'" in capsys.readouterr().err
 
 
 def test_the_page_of_findings_counts_every_finding() -> None:

@@ -16,7 +16,7 @@ from lab.guide import rulebook
 from lab.guide.rulebook import Severity
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "guide-rules" / "index.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guide-rules.md").read_text(encoding="utf-8")
 ENOUGH = 0.9
 SEVERITIES = {rule.id: rule.severity for rule in rulebook.load()}
 
