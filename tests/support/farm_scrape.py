@@ -161,6 +161,11 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
 
 def everything(folder: Path) -> Scrape:
     """A scrape of all that."""
+    return scrape(page(folder))
+
+
+def page(folder: Path) -> str:
+    """Its text."""
     url = str(folder / "results.db")
     with open_store(url) as store:
         record(store)
@@ -176,4 +181,4 @@ def everything(folder: Path) -> Scrape:
         poller.poll()
     results.poll()
     _, pieces = Exposition(results, registry).plain()
-    return scrape(b"".join(pieces).decode())
+    return b"".join(pieces).decode()
