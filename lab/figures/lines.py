@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -11,6 +11,7 @@ from attrs import frozen
 from lab.figures import COLOURS, Tick, ticks
 
 _COLUMNS: Final = 3  # of small panels
+_EDGE: Final = 8.0  # px of an axis of time before its first and behind its last point
 _ROOM: Final = 0.05  # above and below, of what is drawn
 _LEFT, _RIGHT = 62.0, 14.0  # beside what is drawn: the axis' figures
 _HEAD, _UNIT = 44.0, 20.0  # above what is drawn: the title and the unit, the unit alone
@@ -22,14 +23,26 @@ LEAST_SPAN: Final = 0.2  # of an axis, of the values' middle
 
 
 @frozen
+class TimeAxis:
+    """An axis of time; a place on it is a share of its length, 0 to 1.
+
+    Attributes:
+        dates: places with the text below them. begins: places where something begins, e.g. a release, with the text above them.
+    """
+
+    dates: Sequence[tuple[float, str]]
+    begins: Sequence[tuple[float, str]] = ()
+
+
+@frozen
 class LinePoint:
     """A number.
 
     Attributes:
-        at: its place on the axis, counted from 0. low, high: its range or its ±. href: where it leads; empty: nowhere.
+        at: its place on the axis, counted from 0, or a share of a `TimeAxis`. low, high: its range or its ±. href: where it leads; empty: nowhere.
     """
 
-    at: int
+    at: float
     value: float
     low: float
     high: float
@@ -75,6 +88,7 @@ class LinePanel:
         x, y: of its upper left corner. across, up: the figures of the axes; an empty one had no room. upright: those below the axis are.
         ruled: whether each figure below the axis has a line, since a part of the axis begins there.
         level: y of a line across; None: none. changes: x of marks below the axis, and what changed there.
+        begins: x and text of what begins there, for an axis of time; None: another axis.
     """
 
     x: float
@@ -89,6 +103,7 @@ class LinePanel:
     ruled: bool
     level: float | None = None
     changes: tuple[Tick, ...] = ()
+    begins: tuple[Tick, ...] | None = None
 
 
 @frozen
@@ -123,7 +138,7 @@ def span(values: Sequence[float], least: float = LEAST_SPAN) -> tuple[float, flo
 
 def together(
     series: Sequence[LineSeries],
-    axis: Sequence[str],
+    axis: Sequence[str] | TimeAxis,
     title: str,
     unit: str,
     *,
@@ -131,12 +146,12 @@ def together(
     headed: bool = False,
     least: float = LEAST_SPAN,
     level: float | None = None,
-    changes: Sequence[tuple[int, str]] = (),
+    changes: Sequence[tuple[float, str]] = (),
 ) -> LineChart:
     """All series in one panel, with a legend below where there are several.
 
     Args:
-        axis: the name of each place; empty: none. size: width of the chart, and height of its panel.
+        axis: the name of each place (empty: none), or an axis of time. size: width of the chart, and height of its panel.
         headed: the title is drawn, too. least: see `span`. level: a value with a line across. changes: place, and what changed there.
     """
     corner = (_LEFT, _HEAD if headed else _UNIT)
@@ -168,13 +183,13 @@ def apart(series: Sequence[LineSeries], axis: Sequence[str], title: str, unit: s
 
 def _panel(
     series: Sequence[LineSeries],
-    axis: Sequence[str],
+    axis: Sequence[str] | TimeAxis,
     corner: tuple[float, float],
     size: tuple[float, float],
     title: str,
     least: float = LEAST_SPAN,
     level: float | None = None,
-    changes: Sequence[tuple[int, str]] = (),
+    changes: Sequence[tuple[float, str]] = (),
 ) -> LinePanel:
     (x, y), (width, height) = corner, size
     ends = [end for one in series for point in one.points for end in (point.low, point.value, point.high)]
@@ -185,10 +200,19 @@ def _panel(
     def down(value: float) -> float:
         return y + height * (high - value) / (high - low)
 
-    def across(at: int) -> float:
+    def across(at: float) -> float:
+        if isinstance(axis, TimeAxis):
+            return x + _EDGE + (width - 2 * _EDGE) * at
         return x + width * (at + 0.5) / len(axis)
 
-    upright = _is_upright(axis, width)
+    if isinstance(axis, TimeAxis):
+        upright, ruled = False, False
+        names = _named(axis.dates, across, _LYING)
+        begins = _named(axis.begins, across, _LYING)
+    else:
+        upright, ruled = _is_upright(axis, width), not all(axis)
+        names = _named([(at, name) for at, name in enumerate(axis) if name], across, _UPRIGHT if upright else _LYING)
+        begins = None
     return LinePanel(
         x,
         y,
@@ -196,29 +220,29 @@ def _panel(
         height,
         title,
         tuple(_line(number, one, across, down) for number, one in enumerate(series)),
-        _names(axis, across, _UPRIGHT if upright else _LYING),
+        names,
         tuple(Tick(down(value), text) for value, text in ticks(low, high, 5 if height > 200 else 3)),
         upright,
-        not all(axis),
+        ruled,
         None if level is None else down(level),
         tuple(Tick(across(at), text) for at, text in changes),
+        begins,
     )
 
 
-def _line(number: int, one: LineSeries, across: Callable[[int], float], down: Callable[[float], float]) -> Line:
+def _line(number: int, one: LineSeries, across: Callable[[float], float], down: Callable[[float], float]) -> Line:
     marks = tuple(
         LineMark(across(point.at), down(point.value), down(point.low), down(point.high), point) for point in one.points
     )
     return Line(number % COLOURS, number >= COLOURS, one.name, marks)
 
 
-def _names(axis: Sequence[str], across: Callable[[int], float], room: float) -> tuple[Tick, ...]:
-    """The names that the axis has; those without room are empty."""
+def _named(places: Iterable[tuple[float, str]], across: Callable[[float], float], room: float) -> tuple[Tick, ...]:
+    """The places with their names; those without room are empty."""
     found, free = [], -math.inf
-    for at, name in enumerate(axis):
-        if name:
-            found.append(Tick(across(at), name if across(at) >= free else ""))
-            free = across(at) + room if found[-1].text else free
+    for at, name in places:
+        found.append(Tick(across(at), name if across(at) >= free else ""))
+        free = across(at) + room if found[-1].text else free
     return tuple(found)
 
 

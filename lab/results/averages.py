@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import Double, Executable, Select, Text, case, func, select, type_coerce
+from sqlalchemy import ColumnElement, Double, Executable, Select, Text, case, func, select, type_coerce
 
 from lab.metrics import Flag, Metric, uncertainty
 from lab.results import rows as results_rows
@@ -145,14 +145,16 @@ def metrics(store: Store) -> list[tuple[str, str, str]]:
     return list({row[0]: (row[0], row[1], row[2]) for row in rows}.values())
 
 
-def points(store: Store, metric: str, board: str = "", board_type: str = "", runs: int = 200) -> list[AveragePoint]:
+def points(
+    store: Store, metric: str, wanted: Sequence[ColumnElement[bool]] = (), runs: int = 200
+) -> list[AveragePoint]:
     """Averages of a metric, oldest run first, without vendors' guides.
 
     Args:
-        board, board_type: names; empty: any. runs: number of the last runs with the metric.
+        wanted: conditions on the runs, see `RunFilter.wanted`. runs: number of the last runs with the metric.
     """
     with store._read() as session:
-        ids = list(session.scalars(_runs(metric, board, board_type).limit(runs)))
+        ids = list(session.scalars(_runs(metric, wanted).limit(runs)))
         heads = {
             row.id: row
             for row in session.execute(
@@ -174,9 +176,6 @@ def points(store: Store, metric: str, board: str = "", board_type: str = "", run
     return sorted(found, key=lambda point: point.run_id)
 
 
-def _runs(metric: str, board: str, board_type: str) -> Select[int]:
+def _runs(metric: str, wanted: Sequence[ColumnElement[bool]]) -> Select[int]:
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
-    query = select(RunRow.id).where(has, RunRow.kind.not_in(APART))
-    for column, name in ((RunRow.board, board), (RunRow.board_type, board_type)):
-        query = query.where(column == name) if name else query
-    return query.order_by(RunRow.id.desc())
+    return select(RunRow.id).where(has, RunRow.kind.not_in(APART), *wanted).order_by(RunRow.id.desc())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
-from typing import Annotated, Any, Final
+import io
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 from attrs import asdict
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import StringConstraints
 
 from lab.errors import ConfigurationError
@@ -20,7 +23,7 @@ from lab.judge.builds import remarks
 from lab.judge.store import read_verdicts
 from lab.report.view import judged
 from lab.results import averages, formatting, listing
-from lab.results.audit import Audit
+from lab.results.audit import Audit, cell
 from lab.results.averages import AveragePoint
 from lab.results.listing import RunFilter
 from lab.results.records import LAST_ID
@@ -73,7 +76,7 @@ def router(site: Site) -> APIRouter:
 
         `next` is the `before` of the next page, null on the last one.
         """
-        wanted = RunFilter(_all(board), _all(board_type), _all(release), _all(status), before=before)
+        wanted = RunFilter(chosen(board), chosen(board_type), chosen(release), chosen(status), before=before)
         with site.store() as store:
             found = listed_runs(store, wanted, limit + 1)
         shown = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
@@ -103,19 +106,25 @@ def router(site: Site) -> APIRouter:
                 {"metric": name, "unit": unit, "definition": about} for name, unit, about in averages.metrics(store)
             ]
 
-    @routes.get("/metrics/{metric:path}")
+    @routes.get(
+        "/metrics/{metric:path}", responses={200: {"content": {"text/csv": {}}}}, response_model=list[dict[str, Any]]
+    )
     def history(
         metric: Name,
-        board: Asked = "",
-        board_type: Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")] = "",
+        board: Names = None,
+        board_type: Types = None,
+        release: Names = None,
         runs: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 200,
-    ) -> list[dict[str, Any]]:
+        form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+    ) -> Any:
         """The averages of a metric over the last runs, the oldest first."""
+        wanted = RunFilter(chosen(board), chosen(board_type), chosen(release))
         with site.store() as store:
-            points = averages.points(store, metric, board, board_type, runs)
+            points = averages.points(store, metric, wanted.wanted(), runs)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /api/v1/metrics lists them")
-        return [_point(point) for point in points]
+        rows = [_point(point) for point in points]
+        return Response(_as_csv(rows), media_type="text/csv") if form == "csv" else rows
 
     return routes
 
@@ -185,8 +194,9 @@ def board_router(site: Site) -> APIRouter:
     return routes
 
 
-def _all(names: list[str] | None) -> tuple[str, ...]:
-    return tuple(names or ())
+def chosen(names: list[str] | None) -> tuple[str, ...]:
+    """The names of a filter; an empty one, as a form sends it, filters nothing."""
+    return tuple(name for name in names or () if name)
 
 
 def _point(point: AveragePoint) -> dict[str, Any]:
@@ -206,6 +216,20 @@ def _point(point: AveragePoint) -> dict[str, Any]:
         "uncertainty": average.uncertainty,
         "virtual": average.simulated,
     }
+
+
+def _as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Averages as CSV (RFC 4180), a column `params.NAME` for each parameter, safe for spreadsheets."""
+    flat = [
+        {name: value for name, value in row.items() if name != "params"}
+        | {f"params.{name}": value for name, value in row["params"].items()}
+        for row in rows
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), restval="")
+    writer.writeheader()
+    writer.writerows({name: cell(value) for name, value in row.items()} for row in flat)
+    return text.getvalue()
 
 
 def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:

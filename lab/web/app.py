@@ -67,6 +67,7 @@ def create(
 
     app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json", lifespan=serves)
     app.include_router(pages.router(site, renderer, parts))
+    app.include_router(pages.metric_router(site, renderer))
     app.include_router(pages.file_router(site))
     app.include_router(api.router(site))
     app.include_router(api.board_router(site))

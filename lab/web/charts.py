@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import select
 
-from lab.figures.lines import LineChart, LinePoint, LineSeries, together
+from lab.figures.lines import LineChart, LinePoint, LineSeries, TimeAxis, together
 from lab.judge.records import CALLED, StoredVerdict
 from lab.judge.text import size
 from lab.results.averages import AveragePoint
@@ -22,7 +22,7 @@ from lab.results.models import AttemptRow, RunRow
 from lab.results.records import OK, PUBLISHED
 from lab.results.store import Store
 
-_SIZE: Final = (640.0, 130.0)
+_SIZE: Final = (1000.0, 110.0)
 _LEAST_RANGE: Final = 0.04  # of the value: what differs by less is drawn as the small change that it is
 
 
@@ -44,7 +44,7 @@ class History:
 
 
 def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[History]:
-    """The series of these points, by board and parameters.
+    """The series of these points, by parameters and board, on one axis of time.
 
     Another definition or a virtual board is a series of its own.
 
@@ -62,34 +62,44 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
     series: dict[tuple[object, ...], list[AveragePoint]] = {}
     for point in points:
         series.setdefault((point.board_type, point.board, point.average.key), []).append(point)
+    begin, end = min(point.started_at for point in points), max(point.started_at for point in points)
     made = []
     for found in series.values():
         point = found[0]
         number = _number(point.average.metric.version, point.average.params)
-        made.append(_history(found, marked.get((point.board_type, point.board, *number), {})))
-    return sorted(made, key=lambda one: one.title)
+        made.append(_history(found, marked.get((point.board_type, point.board, *number), {}), begin, end))
+    return sorted(made, key=lambda one: (one.title.partition(", ")[2], one.title))
 
 
 def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tuple[str, str]]]:
     return version, frozenset(params.items())
 
 
-def _history(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> History:
+def _history(
+    points: Sequence[AveragePoint], changes: Mapping[int, str], begin: dt.datetime, end: dt.datetime
+) -> History:
     first = points[0].average
     parts = [points[0].board, label(first.params), f"definition {first.metric.version}" * (first.metric.version > 1)]
     title = ", ".join(part for part in parts if part)
-    axis = [
-        "" if before is not None and before.release == point.release else point.release
+    span_s = (end - begin).total_seconds()
+
+    def at(when: dt.datetime) -> float:
+        return (when - begin).total_seconds() / span_s if span_s else 0.5
+
+    begins = [
+        (at(point.started_at), point.release)
         for before, point in zip([None, *points], points, strict=False)
+        if before is None or before.release != point.release
     ]
+    dates = [(at(when), text) for when, text in _marks(begin, end)] or [(at(begin), f"{begin:%Y-%m-%d %H:%M}")]
     chart = together(
-        [LineSeries(title, [_point(at, point) for at, point in enumerate(points)])],
-        axis,
+        [LineSeries(title, [_point(at(point.started_at), point) for point in points])],
+        TimeAxis(dates, begins),
         f"{first.metric.name} of {title}, run by run",
         first.metric.unit,
         size=_SIZE,
         least=_LEAST_RANGE,
-        changes=[(at, changes[point.run_id]) for at, point in enumerate(points) if point.run_id in changes],
+        changes=[(at(point.started_at), changes[point.run_id]) for point in points if point.run_id in changes],
     )
     now = next((point for point in reversed(points) if not point.incomplete), points[-1])
     return History(
@@ -102,7 +112,7 @@ def _history(points: Sequence[AveragePoint], changes: Mapping[int, str]) -> Hist
     )
 
 
-def _point(at: int, point: AveragePoint) -> LinePoint:
+def _point(at: float, point: AveragePoint) -> LinePoint:
     value, about = point.average.value, point.average.uncertainty
     text = f"run {point.run_id}, {point.release}: {_value_text(point)}"
     text += f", {point.incomplete}" if point.incomplete else ""

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Annotated, Any, Final
+from urllib.parse import urlencode
 
 from attrs import define, evolve, field, frozen
 from fastapi import APIRouter, Path, Query, Request
@@ -33,7 +34,7 @@ from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.terminal import json_text
 from lab.web import charts, job_control, triage, wall
-from lab.web.api import Asked, Name, RunId, named_like
+from lab.web.api import Asked, Name, Names, RunId, Types, chosen, named_like
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
 from lab.web.rendering import Renderer, event
@@ -219,31 +220,44 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         )
         return HTMLResponse(page)
 
+    @routes.get("/search")
+    def search_page(q: Asked = "") -> Response:
+        return renderer.page("search.html.j2", q=q, found=named_like(site, q.strip()) if q.strip() else {})
+
+    return routes
+
+
+def metric_router(site: Site, renderer: Renderer) -> APIRouter:
+    """The addresses of the metrics' pages."""
+    routes = APIRouter(include_in_schema=False)
+
     @routes.get("/metrics")
     def metrics_page() -> Response:
         with site.store() as store:
             return renderer.page("metrics.html.j2", metrics=averages.metrics(store))
 
     @routes.get("/metrics/{metric:path}")
-    def metric_page(request: Request, metric: Name, board: Asked = "", board_type: Type = "") -> Response:
+    def metric_page(
+        request: Request, metric: Name, board: Names = None, board_type: Types = None, release: Names = None
+    ) -> Response:
+        asked = {"board": chosen(board), "type": chosen(board_type), "release": chosen(release)}
+        wanted = RunFilter(asked["board"], asked["type"], asked["release"])
         with site.store() as store:
-            points = averages.points(store, metric, board, board_type)
-            found = triage.called(store, metric, board)
+            points = averages.points(store, metric, wanted.wanted())
+            found = triage.called(store, metric, asked["board"])
+            known = {name: listing.known(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
         return renderer.page(
             "metric.html.j2",
             metric=points[-1].average.metric,
             series=charts.histories(points, found),
-            board=board,
-            type=board_type,
+            asked=asked,
+            known=known,
+            query=urlencode(asked, doseq=True),
             verdicts=triage.shown(found),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
-
-    @routes.get("/search")
-    def search_page(q: Asked = "") -> Response:
-        return renderer.page("search.html.j2", q=q, found=named_like(site, q.strip()) if q.strip() else {})
 
     return routes
 

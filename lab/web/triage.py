@@ -6,7 +6,7 @@ They are the judge's own states, as `lab judge accept`, `reject` and `mute` set 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from glob import escape
 from typing import Annotated, Any, Final
 
@@ -88,10 +88,11 @@ def router(audit: AuditLog) -> APIRouter:
     return routes
 
 
-def called(store: Store, metric: str, board: str) -> list[StoredVerdict]:
-    """Recent verdicts with a change, or that need another run."""
+def called(store: Store, metric: str, boards: Collection[str]) -> list[StoredVerdict]:
+    """Recent verdicts on these boards (none: on all) with a change, or that need another run."""
     since = utc_now() - _LATELY
-    return read_verdicts(store, metric=metric, board=board or None, since=since, outcomes=(*CALLED, UNSURE))
+    found = read_verdicts(store, metric=metric, since=since, outcomes=(*CALLED, UNSURE))
+    return [each for each in found if not boards or each.run.board in boards]
 
 
 def shown(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import datetime as dt
 import html
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +13,14 @@ from urllib.parse import quote
 
 import pytest
 import requests
+from sqlalchemy import update
 from support import recorded_run
 from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.judge.store import review
 from lab.results import AttemptRecord, SampleRecord, open_store
+from lab.results.models import RunRow
 from lab.web.site import Site
 
 HOSTILE = "<script>alert('b')</script>\u202e\x1b]0;x\x07"
@@ -195,6 +200,42 @@ def test_the_interface_gives_what_the_store_has(url: str, folder: Path) -> None:
     assert (verdicts["run"], verdicts["against"]) == (2, "the last accepted runs")
     assert {each["metric"] for each in verdicts["numbers"]} >= {"boot.time", "boot.stage"}
     assert "SK-AM62-0042" in {board["board"] for board in get(f"{url}/api/v1/lab").json()["boards"]}
+
+
+def test_a_metrics_page_has_all_boards_on_one_axis_of_time(tmp_path: Path) -> None:
+    at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    days = {"board-a": (0, 10), "board-b": (5,), "board-c": (2,)}
+    with open_store(str(tmp_path / "results.db")) as store:
+        for board, its in days.items():
+            for day in its:
+                release = f"12.0{day % 10}"
+                run = store.begin_run("boot", "am62xx_sk", board, release, plan={}, provenance={})
+                sample = SampleRecord("boot.time", {"medium": "sd"}, 4.0, 0.5)
+                store.record_attempt(
+                    run.id, AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", at, 30.0, (sample,))
+                )
+                store.finish_run(run.id, "completed")
+                begun = update(RunRow).where(RunRow.id == run.id).values(started_at=at + dt.timedelta(days=day))
+                store._write(lambda session, begun=begun: session.execute(begun))
+    with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
+        page = get(f"{url}/metrics/boot.time").text
+        some = get(f"{url}/metrics/boot.time", params={"board": ["board-a", "board-b"], "release": ["12.00", ""]})
+        asked = html.unescape(re.findall(r'href="([^"]*format=csv)"', some.text)[0])
+        table = list(csv.DictReader(io.StringIO(get(url + asked).text)))
+    places: dict[str, list[float]] = {board: [] for board in days}
+    for title, part in re.findall(r"<section>\s*<h2>(board-.), sd</h2>(.*?)</section>", page, re.DOTALL):
+        places[title] = [float(x) for x in re.findall(r'cx="([\d.]+)"', part)]
+        assert re.findall(r">(\d\d-\d\d)</text>", part)[0] == "11-02"
+        (spread,) = re.findall(r'class="spread"[^>]* points="([^"]*)"', part)
+        assert len(spread.split()) == 2 * len(places[title])
+    first, last = places["board-a"]
+    assert places["board-b"] == [pytest.approx((first + last) / 2, abs=0.2)]
+    assert places["board-c"] == [pytest.approx(first + (last - first) / 5, abs=0.2)]
+    assert "12.05" in page.split("board-b, sd</h2>")[1].split("</section>")[0]
+    assert re.findall(r"<h2>(board-.)", some.text) == ["board-a"]
+    assert [(row["board"], row["release"], row["params.medium"], row["value"]) for row in table] == [
+        ("board-a", "12.00", "sd", "4.0")
+    ] * 2
 
 
 def test_another_sites_name_leads_nowhere(url: str) -> None:
