@@ -20,7 +20,7 @@ from exporters.farm.host import (
     UsbDevice,
 )
 from exporters.farm.places import PlaceCollector
-from exporters.farm.schedules import ScheduledRun, Schedules
+from exporters.farm.schedules import Backups, ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
@@ -40,6 +40,7 @@ class OptionalSources:
         due: scheduled runs. pdudaemon, coordinator: their addresses; empty: none. usb: required devices.
         evidence: address of runs' reports. rule: of boards' health. reference: the reference board; empty:
         none. boards: reads the boards' states; None: nothing does. known: the lab's known failures.
+        backup: farm.yaml wants backups.
     """
 
     due: Sequence[ScheduledRun] = ()
@@ -51,6 +52,7 @@ class OptionalSources:
     reference: str = ""
     boards: Callable[[], list[Metric]] | None = None
     known: Sequence[KnownFailure] = ()
+    backup: bool = False
 
 
 @frozen
@@ -105,6 +107,8 @@ def sources(
     }
     if optional.boards is not None:
         live["boards"] = optional.boards
+    if optional.backup:
+        live["backup"] = Backups(watcher).read
     if optional.due:
         live["schedules"] = Schedules(watcher, list(optional.due)).read
     pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]

@@ -17,6 +17,8 @@ from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.health import state_of
 from exporters.measurements import clean
 from lab.jobs.records import BY_LAB_RUN, LEASE_S
+from lab.results import backup
+from lab.results.audit import last_done
 from lab.results.records import OK
 from lab.results.snapshot import PastJob, RunHead, SnapshotReader, StoreSnapshot
 
@@ -260,6 +262,31 @@ class Schedules:
     def _update(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> None:
         unknown = [head for head in heads if not (head.id in self._known and self._known[head.id].completed)]
         self._known.update(yields(snapshot, unknown))
+
+
+@frozen
+class Backups:
+    """The lab's last backup, which farm.yaml wants every day."""
+
+    watcher: SnapshotReader
+
+    def read(self) -> list[Metric]:
+        """Families of the backups.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        with self.watcher.snapshot() as snapshot:
+            at = snapshot.read(lambda session: last_done(session, backup.ACTION))
+        return [
+            gauge("boardlab_backup_interval_seconds", "Time between two backups.", [], [((), backup.INTERVAL_S)]),
+            gauge(
+                "boardlab_backup_last_success_timestamp_seconds",
+                "Last end of a complete backup.",
+                [],
+                [((), at.timestamp())] if at is not None else [],
+            ),
+        ]
 
 
 def _has_ended(job: PastJob, now: datetime) -> bool:

@@ -62,6 +62,7 @@ def optional_sources(farm: Farm | None, host: str = "") -> OptionalSources:
     return OptionalSources(
         *(due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference),
         known=farm.known,
+        backup=farm.backup is not None,
     )
 
 

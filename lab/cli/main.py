@@ -68,6 +68,8 @@ COMMAND_GROUPS: Final = (
     CommandGroup("jobs", "Jobs that measure or wait for a board: list, show and cancel them."),
     CommandGroup("reserve", "Reserve a board, or put it in maintenance; show and end that."),
     CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up."),
+    CommandGroup("backup", "Back up results, recordings, farm.yaml and environments to a folder."),
+    CommandGroup("restore", "Restore a backup: results, recordings, files; or only check it."),
     CommandGroup("exporter", "Results and farm for Prometheus."),
     CommandGroup(
         "virtual",

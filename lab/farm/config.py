@@ -245,6 +245,22 @@ class HealthConfig:
         return QuarantineRule(self.faults, self.window_h, self.age_h)
 
 
+# --- Backups ---
+
+
+@frozen
+class BackupConfig:
+    """Daily backups by `lab backup`.
+
+    Attributes:
+        to: path of the folder, on another disk. at: time of day. keep: number of backups.
+    """
+
+    to: str = field(validator=farm_validators.path)
+    at: str = field(default="05:30", validator=farm_validators.time)
+    keep: int = field(default=7, validator=validators.ge(1))
+
+
 # --- Limits of a host's load, see docs/farm/load.md ---
 
 
@@ -351,6 +367,7 @@ class Farm:
         documents: address of the documents' site, to which alerts and dashboards link. limits: of a host's load.
         virtual: boards that are simulated on this host; None: it has real ones.
         health: when boards are checked and kept out. known: failures that are mailed only when they come back.
+        backup: None: there are no backups.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
@@ -378,6 +395,7 @@ class Farm:
     limits: Limits = field(factory=Limits)
     health: HealthConfig = field(factory=HealthConfig)
     known: list[KnownFailure] = Factory(list)
+    backup: BackupConfig | None = None
     buildbot: Buildbot | None = None
     hosts: list[HostEntry] = Factory(list)
     boards: list[BoardEntry] = Factory(list)
@@ -520,6 +538,7 @@ def _anchored(farm: Farm, folder: Path) -> Farm:
         exporter=evolve(farm.exporter, web_config=at(farm.exporter.web_config)),
         web=evolve(farm.web, web_config=at(farm.web.web_config), users=at(farm.web.users)),
         pdudaemon=evolve(farm.pdudaemon, program=program(farm.pdudaemon.program), config=at(farm.pdudaemon.config)),
+        backup=farm.backup and evolve(farm.backup, to=at(farm.backup.to)),
         buildbot=farm.buildbot and evolve(farm.buildbot, program=program(farm.buildbot.program)),
         boards=[evolve(each, env=env(each.env)) for each in farm.boards],
         schedules=[evolve(each, env=env(each.env), options=measured(each.options)) for each in farm.schedules],

@@ -19,6 +19,9 @@ from attrs import frozen
 from lab import package_data
 from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
+from lab.farm.services import COORDINATOR, HostFile
+from lab.host.runtime import recordings_dir
+from lab.provision.release import SUFFIX
 from lab.virtual import pdudaemon
 
 SIMULATED: Final = "sim-"  # prefix of simulated boards' environments
@@ -148,6 +151,30 @@ def _make_folder(folder: Path, made: list[Path]) -> None:
         if not place.exists():
             place.mkdir()
             made.append(place)
+
+
+def backed_up(host: HostFile, runtime: Path, state: Path = Path("/var/lib")) -> list[Path]:
+    """Files of a lab that a backup saves.
+
+    The folder's environments, strategies and suite, farm.yaml and what it names, release files, labgrid's places,
+    recordings. Not ssh's keys, passwords of databases and images of releases.
+
+    Args:
+        runtime: of the console server. state: where the services' folders are.
+    """
+    farm, folder = host.farm, host.folder
+    own = [
+        path for part in PARTS[:-1] for path in sorted((folder / part).rglob("*")) if "__pycache__" not in path.parts
+    ]
+    own += sorted(folder.glob("*.toml"))
+    named = [] if host.file is None else [host.file]
+    if farm is not None:
+        texts = (farm.exports, farm.ssh_config, farm.exporter.web_config, farm.web.web_config, farm.web.users)
+        named += [Path(text) for text in (*texts, farm.pdudaemon.config) if text]
+        named += [state / farm.state / COORDINATOR / name for name in ("places.yaml", "resources.yaml")]
+        folders = {Path(schedule.releases) for schedule in farm.schedules if schedule.releases}
+        own += [path for each in sorted(folders) for path in sorted(each.glob(f"*{SUFFIX}"))]
+    return [path for path in (*named, *own, *sorted(recordings_dir(runtime).rglob("*"))) if path.is_file()]
 
 
 def _says(path: Path, text: str) -> bool:

@@ -57,6 +57,7 @@ class HostFile:
         name: which of its hosts this one is.
         folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are environments, this one.
         runtime: the console server's folder of `lab farm up`; None: systemd keeps the programs.
+        file: absolute path of the farm.yaml; None: there is none.
     """
 
     farm: Farm | None
@@ -65,6 +66,7 @@ class HostFile:
     name: str = HERE
     folder: Path = field(factory=Path.cwd)
     runtime: Path | None = None
+    file: Path | None = None
 
 
 def host_file(named: Path | None = None, host: str = "") -> HostFile:
@@ -88,7 +90,7 @@ def host_file(named: Path | None = None, host: str = "") -> HostFile:
     supervised = (path.parent / SUPERVISORD).exists()
     runtime = (path.absolute().parent / SUPERVISORD).parent if supervised else None
     folder = here if named is None and (here / package_data.ENVS).is_dir() else Path(farm.directory)
-    return HostFile(farm, supervised or path != DRAFT, supervised, name, folder, runtime)
+    return HostFile(farm, supervised or path != DRAFT, supervised, name, folder, runtime, path.absolute())
 
 
 def runtime_of(host: HostFile) -> Path:

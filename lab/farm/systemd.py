@@ -41,6 +41,9 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
         if farm.coordinator:
             found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
+        if farm.backup is not None:
+            for kind in ("service", "timer"):
+                found[f"boardlab-backup.{kind}"] = _text(f"boardlab-backup.{kind}", farm=farm, path=path)
     if farm.coordinator_at == (host or hosts[0]):
         from lab.places.lease import with_port  # noqa: PLC0415 - gRPC takes a while to import
 

@@ -141,6 +141,12 @@ class Audit:
             return [_comment(row) for row in session.scalars(wanted)]
 
 
+def last_done(session: Session, action: str) -> dt.datetime | None:
+    """When this action was last done; None: never."""
+    wanted = select(AuditRow.at).where(AuditRow.action == action, AuditRow.outcome == DONE)
+    return session.scalars(wanted.order_by(AuditRow.id.desc()).limit(1)).first()
+
+
 def document(entry: Entry) -> dict[str, Any]:
     """An entry for JSON."""
     return {**asdict(entry), "at": entry.at.isoformat()}

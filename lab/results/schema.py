@@ -56,6 +56,13 @@ def revision(connection: Connection) -> str | None:
     return str(found[0]) if len(found) == 1 else None
 
 
+def known() -> set[str]:
+    """Revisions that this program reads or migrates."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    return {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
 # --- Readiness of a database ---
 
 

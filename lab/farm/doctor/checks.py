@@ -76,6 +76,9 @@ def examine(examined: ExaminedHost) -> Iterator[DoctorFinding]:
         yield from doctor_services.ssh_file_findings(examined.host.farm)
     yield from software.versions()
     yield from software.results(examined.db)
+    farm = examined.host.farm
+    if farm is not None and farm.backup is not None and examined.host.name == farm.first_host:
+        yield from software.backed_up(examined.db)
     yield from software.environments(examined.folder)
 
 

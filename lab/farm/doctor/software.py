@@ -26,6 +26,8 @@ from lab.host.clock import utc_now
 from lab.host.process import user_name
 from lab.host.scheduling import DEVICE, PRIORITY
 from lab.jobs.records import BY_WEB, seems_dead
+from lab.results import backup
+from lab.results.audit import last_done
 from lab.results.models import JobRow
 from lab.results.store import Store, open_store
 from lab.virtual import pdudaemon
@@ -118,6 +120,21 @@ def results(db: str | None) -> Iterator[DoctorFinding]:
             text = f"holds {board}, and its process is gone"
             hint = f"lab run --resume {job}; any other job of that board ends it, too"
         yield DoctorFinding(STORE, f"job {job}", "doubtful", text, hint)
+
+
+def backed_up(db: str | None) -> Iterator[DoctorFinding]:
+    """Check the age of the last backup; without results there is nothing to back up."""
+    hint = "systemctl start boardlab-backup; journalctl -u boardlab-backup says what is in the way"
+    try:
+        with open_store(db, create=False) as store, store._read() as session:
+            at, now = last_done(session, backup.ACTION), store.now()
+    except BoardlabError:
+        return
+    if at is None:
+        yield DoctorFinding(STORE, "backup", "bad", "none was ever made", hint)
+        return
+    old = (now - at).total_seconds() > backup.OLD_S
+    yield DoctorFinding(STORE, "backup", "bad" if old else "ok", f"of {at:%Y-%m-%d %H:%M} UTC", hint if old else "")
 
 
 def server_clock(store: Store) -> Iterator[DoctorFinding]:

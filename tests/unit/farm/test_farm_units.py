@@ -16,6 +16,7 @@ from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import (
+    BackupConfig,
     BoardEntry,
     Buildbot,
     Exporter,
@@ -45,6 +46,7 @@ RECORDS = (
     Web,
     VirtualBoards,
     HealthConfig,
+    BackupConfig,
     PduDaemonConfig,
     UsbEntry,
     Buildbot,
@@ -82,6 +84,20 @@ def test_the_reference_board_is_checked_by_a_timer_of_its_own(tmp_path: Path) ->
     env = example.schedules[0].env
     assert f" health {health.reference} --check --env {env} --wait 1800" in found["boardlab-reference.service"]
     assert "OnCalendar=*-*-* 01:15:00" in found["boardlab-reference.timer"].splitlines()
+
+
+def test_a_backup_has_a_timer_on_the_host_with_the_results_and_may_write_its_folder(tmp_path: Path) -> None:
+    example = here(tmp_path)
+    assert "boardlab-backup.timer" not in units(example, INSTALLED)
+    farm = attrs.evolve(example, backup=BackupConfig("/mnt/backup", at="04:10"))
+    found = units(farm, INSTALLED)
+    assert "OnCalendar=*-*-* 04:10:00" in found["boardlab-backup.timer"]
+    service = found["boardlab-backup.service"]
+    assert "/lab backup --farm /etc/boardlab/farm.yaml\n" in service
+    assert 'ReadWritePaths="/mnt/backup"' in service
+    both = attrs.evolve(farm, hosts=[HostEntry("one"), HostEntry("two")])
+    assert "boardlab-backup.timer" in units(both, INSTALLED, "one")
+    assert "boardlab-backup.timer" not in units(both, INSTALLED, "two")
 
 
 def test_where_artifacts_are_shared_a_timers_run_brings_them_before_its_unit_ends(tmp_path: Path) -> None:
@@ -126,7 +142,7 @@ def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> 
 def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
     farm = here(tmp_path)
     health = HealthConfig(reference=farm.schedules[0].board)
-    farm = attrs.evolve(farm, health=health, artifacts="s3://lab/artifacts")
+    farm = attrs.evolve(farm, health=health, artifacts="s3://lab/artifacts", backup=BackupConfig("/mnt"))
     paths = write(units(farm, INSTALLED), tmp_path)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
@@ -225,7 +241,8 @@ def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() ->
 
 
 def test_they_are_hardened(tmp_path: Path) -> None:
-    for path in write(units(here(tmp_path), INSTALLED), tmp_path):
+    farm = attrs.evolve(here(tmp_path), backup=BackupConfig("/mnt/backup"))
+    for path in write(units(farm, INSTALLED), tmp_path):
         if path.suffix == ".service":
             words = ["systemd-analyze", "security", "--offline=true", "--no-pager", path]
             done = subprocess.run(words, check=True, capture_output=True, text=True)
