@@ -14,7 +14,7 @@ from exporters.farm.boards import ExportedBoard, families
 from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
-from exporters.farm.schedules import ScheduledRun, Schedules
+from exporters.farm.schedules import Backups, ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
@@ -32,7 +32,8 @@ from lab.jobs.reservations import QUARANTINE
 from lab.judge.records import NewVerdict
 from lab.judge.store import mute, write_verdicts
 from lab.judge.text import EvidenceLinks
-from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results import AttemptRecord, SampleRecord, Store, backup, open_store
+from lab.results.audit import Audit
 from lab.results.models import ReservationRow
 from lab.results.snapshot import watch
 from support import recorded_run
@@ -137,6 +138,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     with open_store(url) as store:
         nights(store)
         verdicts(store)
+        Audit(store).note(backup.ACTION, person="boardlab")
         dead = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
         HealthBook(store).record(Check("qemu-1", "qemu-virt", "lab1", utc_now(), (dead,)))
         jobs = JobQueue(store, process.identity(), process.has_died)
@@ -149,6 +151,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         "failures": StandingFailures(watch(url), EvidenceLinks(""), now=lambda: recorded_run.START).read,
         "verdicts": StandingVerdicts(watch(url), EvidenceLinks("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
+        "backup": Backups(watch(url)).read,
         "console": lambda: host.families(SERVER),
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
