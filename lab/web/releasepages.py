@@ -139,18 +139,20 @@ def _wanted(against: Sequence[str] | None) -> list[str | None]:
 def _page(
     renderer: Renderer, release: str, compared: Sequence[ComparedRelease], names: Sequence[str], asking: frozenset[int]
 ) -> str:
-    places: dict[BoardSeries, tuple[RunHead, list[Markup]]] = {}
+    places: dict[BoardSeries, list[ReleaseRun]] = {}
     for each in compared:
         for run in each.runs:
-            places.setdefault(BoardSeries.of(run.head), (run.head, []))[1].append(run.shown)
-    ordered = sorted(places.values(), key=lambda found: releases.order(found[0]))
+            places.setdefault(BoardSeries.of(run.head), []).append(run)
+    worst_first = sorted(
+        places.values(), key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head))
+    )
     against = [each.against for each in compared if each.against]
     shown: dict[str, Any] = {"release": release, "against": against, "names": names, "asking": asking}
     return renderer.text(
         "release.html.j2",
         **shown,
         compared=compared,
-        places=ordered,
+        places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first],
         asked=urlencode([("against", each) for each in against]),
         done=sum(len(each.runs) for each in compared),
         left=sum(each.left for each in compared),

@@ -28,7 +28,17 @@ from lab.judge.records import UNSURE
 from lab.judge.store import read_verdicts
 from lab.judge.text import differing
 from lab.report.names import Names
-from lab.report.view import NOT_MEASURED, UNCHANGED, UNCOMPARED, ComparisonView, JudgedRow, comparison, last_of, line
+from lab.report.view import (
+    NOT_MEASURED,
+    UNCHANGED,
+    UNCOMPARED,
+    WORDS,
+    ComparisonView,
+    JudgedRow,
+    comparison,
+    last_of,
+    line,
+)
 from lab.results.audit import cell
 from lab.results.formatting import label
 from lab.results.series import AttemptCounts, BoardSeries, PlaceState, attempts, last_completed, last_runs, states
@@ -82,6 +92,13 @@ class ReleaseRun:
     def needs_a_person(self) -> bool:
         """True for a bad number or an undecided failure."""
         return self.bad or self.tried.undecided > 0 or self.head.status == "failed"
+
+    @property
+    def weight(self) -> int:
+        """Its place on a page that begins with what weighs most: failures, then worse numbers, then as `WORDS` has it."""
+        if self.tried.failed or self.head.status == "failed":
+            return -1
+        return min((WORDS.index(word) for word in self.counts if word in WORDS), default=len(WORDS))
 
 
 @frozen

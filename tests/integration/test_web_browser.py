@@ -7,14 +7,19 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import page_looks
 import pytest
 from attrs import frozen
 from page_looks import Look, Seen
+from support import scripted_lab
 from support.atlength import LONG
 from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from support.web_process import DEADLINE_S, LAB, running_web
+from support.web_serving import serving
+
+from lab.results import open_store
 
 BOARD = "am62xx_sk-1"
 PAGES = (
@@ -214,3 +219,54 @@ def test_every_page_can_be_read_without_javascript(url: str) -> None:
     assert re.search(r"sd, last \d: \d\.\d+ ", wall), wall
     for words in ("lab console tail", "lab rails watch", "interrupted", "RailSensors", "Provenance", "Not reserved"):
         assert words in board, words
+
+
+# How far down the first element that says it ends, in px of the window.
+ENDS = """
+new Promise((done) => {
+  const look = () => {
+    const said = [...document.querySelectorAll('main *')].filter((one) => one.textContent.includes(%s) && ![...one.children].some((inner) => inner.textContent.includes(%s)));
+    const ends = said.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().bottom);
+    if (ends.length) { done(Math.min(...ends)); }
+  };
+  setTimeout(() => done('nowhere'), 120000);
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+  look();
+})
+"""
+# The boards of a release's page, top down, once all are judged.
+SECTIONS = (
+    WAITING
+    % """
+  const look = () => {
+    const heads = [...document.querySelectorAll('h2[id^=run-]')].map((one) => one.textContent);
+    if (document.querySelector('#judged.all')) { done(heads); }
+  };
+"""
+)
+
+
+def test_the_worst_is_in_the_first_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        runs = scripted_lab.fill(store, seed=3)
+    worst = [
+        ("/", "board-failed"),
+        ("/", "Kernel panic"),
+        ("/", "board-worse"),
+        ("/wall", "board-failed"),
+        ("/wall", "board-worse"),
+        ("/boards/board-failed", "kernel_panic"),
+        ("/boards/board-worse", "+23 %"),
+        (f"/runs/{runs['board-failed']}", "kernel_panic"),
+        (f"/runs/{runs['board-worse']}", "+23 %"),
+        ("/releases", "11.01"),
+        (f"/releases/{scripted_lab.NEW}", "board-failed"),
+        (f"/releases/{scripted_lab.NEW}", "board-worse"),
+    ]
+    with serving(scripted_lab.site(tmp_path, monkeypatch)) as url:
+        looks = [Look(url, page, height=900, ask=ENDS % ((repr(said),) * 2)) for page, said in worst]
+        looks.append(Look(url, f"/releases/{scripted_lab.NEW}", ask=SECTIONS))
+        *seen, release = page_looks.look(looks)
+    ends = {where: each.answer for where, each in zip(worst, seen, strict=True)}
+    assert release.answer[:2] == ["board-failed: boot", "board-worse: boot"]
+    assert {where: end for where, end in ends.items() if end == "nowhere" or end > 900} == {}

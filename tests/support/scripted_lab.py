@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from pathlib import Path
 from typing import Final
 
+import pytest
+
+from lab.farm import status
 from lab.farm.board_state import StateName
 from lab.host import process
 from lab.host.clock import utc_now
@@ -13,6 +17,7 @@ from lab.jobs.queue import JobQueue, Order
 from lab.jobs.reservations import ReservationBook
 from lab.results import AttemptRecord, SampleRecord, Store
 from lab.results.models import RunRow
+from lab.web.site import Site
 
 TYPE: Final = "am62xx_sk"
 BEFORE, NEW = "11.00", "11.01"
@@ -60,6 +65,17 @@ def fill(store: Store, seed: int = 1) -> dict[str, int]:
     jobs.start(job)
     found["board-measuring"] = run(store, "board-measuring", NEW, now, dice, status="", boots=2, job_id=job)
     return found
+
+
+def site(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """The site over the store `results.db` of a folder, which becomes the working folder."""
+    (folder / "runtime").mkdir(mode=0o700)
+    (folder / "farm.yaml").write_text("pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(status, "held_by_others", lambda _farm: AWAY)
+    made = Site(str(folder / "results.db"), folder / "farm.yaml", folder / "runtime", folder)
+    made._judge.budget_s = 600.0  # however busy the machine is, the first look judges all boards
+    return made
 
 
 def run(

@@ -78,17 +78,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, in
 def lab(filled: tuple[Path, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedLab]:
     folder, runs = filled
     (tmp_path / "results.db").write_bytes((folder / "results.db").read_bytes())
-    (tmp_path / "runtime").mkdir(mode=0o700)
-    (tmp_path / "farm.yaml").write_text("pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\n")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "runtime"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(services, "FARM_FILES", (services.DRAFT,))
-    monkeypatch.setattr(status, "held_by_others", lambda _farm: scripted_lab.AWAY)
-    site = Site(str(tmp_path / "results.db"), tmp_path / "farm.yaml", tmp_path / "runtime", tmp_path)
-    site._judge.budget_s = 600.0  # however busy the machine is, the first look judges all boards
-    with serving(site) as url:
+    with serving(scripted_lab.site(tmp_path, monkeypatch)) as url:
         yield ScriptedLab(tmp_path, runs, url)
 
 
