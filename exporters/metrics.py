@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -24,10 +24,12 @@ from lab.host.clock import utc_now
 from lab.judge.known_failures import KnownFailure, KnownState, Recognised, of_failing
 from lab.judge.latest import Reference
 from lab.judge.store import Standing, standing
+from lab.judge.summary import parts
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
 from lab.metrics.declared import LimitOutcome
 from lab.results.formatting import label
-from lab.results.snapshot import SnapshotReader
+from lab.results.records import DIAGNOSIS
+from lab.results.snapshot import SharedStore, SnapshotReader
 from lab.results.standing_failures import Explained, Failing, FailureReader
 
 _BOARD: Final = ("board", "board_type", "release")
@@ -264,6 +266,8 @@ class StandingVerdicts:
     evidence: EvidenceLinks
     known: Sequence[KnownFailure] = ()
     now: Callable[[], datetime] = utc_now
+    _store: SharedStore = field(factory=SharedStore, init=False)
+    _parts: dict[tuple[object, ...], tuple[str, ...]] = field(factory=dict, init=False)
 
     def read(self) -> list[Metric]:
         """Families of the open verdicts.
@@ -273,7 +277,22 @@ class StandingVerdicts:
         """
         with self.watcher.snapshot() as snapshot:
             found = snapshot.read(lambda session: standing(session, self.now()))
-        return list(families(found, self.evidence, self.known))
+            newest = max(((head.id, head.status) for head in snapshot.heads() if head.kind == DIAGNOSIS), default=None)
+        known: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+        def parts_of(change: VerdictChange) -> tuple[str, ...]:
+            if newest is None:
+                return ()
+            key = (newest, _standing_labels(change), tuple(verdict.id for verdict in change.verdicts))
+            if (lines := self._parts.get(key)) is None:
+                with self._store.opened(self.watcher.location.url.render_as_string(hide_password=False)) as store:
+                    lines = parts(store, change)
+            known[key] = lines
+            return lines
+
+        made = list(families(found, self.evidence, self.known, parts_of))
+        self._parts = known
+        return made
 
 
 @define
@@ -334,15 +353,20 @@ def _is_open(known: Recognised | None) -> bool:
     return known is not None and known.state is KnownState.OPEN
 
 
-def families(found: Standing, evidence: EvidenceLinks, known: Sequence[KnownFailure] = ()) -> Iterator[Metric]:
+def families(
+    found: Standing,
+    evidence: EvidenceLinks,
+    known: Sequence[KnownFailure] = (),
+    parts_of: Callable[[VerdictChange], tuple[str, ...]] = lambda _change: (),
+) -> Iterator[Metric]:
     """Families of the open verdicts."""
     every = sorted(changes(found.unmuted, found.began, known), key=lambda change: _is_open(change.known))
-    shown = every[:MAX_CHANGES]
+    shown = [evolve(change, parts=parts_of(change)) for change in every[:MAX_CHANGES]]
     effects: list[BuildLabelledValue] = []
     errors: list[BuildLabelledValue] = []
     for change in shown:
         for verdict in change.verdicts:
-            values = (verdict.metric, label(verdict.params), change.outcome, str(verdict.since_run))
+            values = (verdict.metric, label(verdict.params), verdict.outcome, str(verdict.since_run))
             labels = (change.board, change.board_type, verdict.run.kind, *values)
             effects.append((labels, math.nan if verdict.effect is None else verdict.effect))
             if verdict.low is not None and verdict.high is not None:
@@ -363,7 +387,13 @@ def families(found: Standing, evidence: EvidenceLinks, known: Sequence[KnownFail
 def _words(shown: Sequence[VerdictChange], evidence: EvidenceLinks) -> Metric:
     family = GaugeMetricFamily("boardlab_verdict_change_info", "Texts of a change's mail.", labels=[*_CHANGE, *_WORDS])
     for change in shown:
-        words = (change.title, "\n".join(change.lines), change.since, change.boards, change.differing)
+        words = (
+            change.title,
+            "\n".join((*change.lines, *change.parts)),
+            change.since,
+            change.boards,
+            change.differing,
+        )
         texts = [text[:LONGEST_WORDS] for text in (*words, evidence.report(change), evidence.log(change))]
         family.add_metric([*map(clean, _standing_labels(change)), *texts], 1.0)
     return family

@@ -54,7 +54,7 @@ class VerdictSummary:
         """The first line: what weighs most comes first."""
         counts = Counter[str]()
         for change in self.changes:
-            counts[change.outcome] += len(change.verdicts)
+            counts.update(verdict.outcome for verdict in change.verdicts)
         counts[_UNSURE] = self.others.get(_UNSURE, 0)
         counts[_NO_SAMPLES] = 0 if self.failed else self.others.get(_NO_SAMPLES, 0)
         found = [all_failed(self.failed)] if self.failed else []
@@ -88,14 +88,15 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
     began = {run.id: Began(run.id, run.started_at, run.release) for run in runs}
     made = summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
-    known = tuple(evolve(each, parts=_parts(store, run_id, each)) for each in made.changes)
+    known = tuple(evolve(each, parts=parts(store, each)) for each in made.changes)
     return evolve(made, changes=known, worse=worse_of_run(store, run_id))
 
 
-def _parts(store: Store, run_id: int, change: VerdictChange) -> tuple[str, ...]:
+def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:
     """The parts of the boot behind a change of boot times, as far as runs were diagnosed."""
     media = {verdict.params.get("medium", "") for verdict in change.verdicts if verdict.metric.startswith(_OF_BOOTS)}
-    return tuple(explained(store, run_id, change.began.run, media)) if media else ()
+    last = max(verdict.run.id for verdict in change.verdicts)
+    return tuple(explained(store, last, change.began.run, media)) if media else ()
 
 
 def failed_cycles(store: Store, run_id: int) -> int:

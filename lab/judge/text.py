@@ -19,6 +19,7 @@ from lab.errors import ConfigurationError
 from lab.failures import BOOT_FAILURES
 from lab.judge.known_failures import KnownFailure, Recognised, of_verdict
 from lab.judge.records import CALLED, DRIFT, Began, StoredVerdict
+from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.formatting import anchor, decimals, label
 from lab.results.standing_failures import Failing
 from lab.terminal import plain
@@ -46,7 +47,7 @@ class VerdictChange:
         began: its first run. differs: known differences of that run: cause -> (before, since).
         verdicts: at least one; the plainest number first, of these the one that moved most.
         others: boards with the same change for the same cause. parts: of the boot that differ, where it was diagnosed.
-        known: the known failures that it is; None: it is new.
+        known: the known failures that it is; None: it is new. shifted: time moved between stages; the boot time did not.
     """
 
     board_type: str
@@ -58,6 +59,7 @@ class VerdictChange:
     others: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     known: Recognised | None = None
+    shifted: bool = False
 
     @property
     def title(self) -> str:
@@ -68,11 +70,14 @@ class VerdictChange:
         changed = f" ({', '.join(self.differs)} changed)" if named else ""
         since = f"{'in small steps ' * first.crept}since run {self.began.run}"
         known = self.known.phrase if self.known else ""
-        return f"{known}{_NAMES[self.outcome]} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
+        name = "Time moved between stages" if self.shifted else _NAMES[self.outcome]
+        return f"{known}{name} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
 
     @property
     def lines(self) -> list[str]:
-        """The changes, one line per metric: numbers and sizes."""
+        """The changes, one line per metric: numbers and sizes; of stages that changed places one per stage."""
+        if self.shifted:
+            return [_line(verdict.metric, [verdict]) for verdict in self.verdicts[:MAX_LINES]]
         by_metric: dict[str, list[StoredVerdict]] = {}
         for verdict in self.verdicts:
             by_metric.setdefault(verdict.metric, []).append(verdict)
@@ -166,6 +171,7 @@ def changes(
             number = (run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items())))
             its.setdefault(number, (verdict, its_known))
     made = [_change(tuple(its.values()), began) for its in found.values()]
+    made = _shifts(made)
     made = [evolve(change, others=_others(change, made)) for change in made]
     return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
 
@@ -231,6 +237,28 @@ def _change(its: Sequence[tuple[StoredVerdict, Recognised | None]], began: Mappi
     found = [known for _, known in its if known]
     known = Recognised(found[0].state, tuple(each for one in found for each in one.known)) if found else None
     return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered, known=known)
+
+
+def _shifts(made: Sequence[VerdictChange]) -> list[VerdictChange]:
+    """Stages that got slower and stages of the same media that got faster with the same run, as one change."""
+    faster = {_stages(change): change for change in made if change.outcome == "improvement" and _stages(change)}
+    found, used = [], set[object]()
+    for change in made:
+        other = faster.get(key) if (key := _stages(change)) and change.outcome == "regression" else None
+        if other is None:
+            found.append(change)
+        else:
+            used.add(key)
+            found.append(evolve(change, verdicts=(*change.verdicts, *other.verdicts), shifted=True))
+    return [each for each in found if each.outcome != "improvement" or _stages(each) not in used]
+
+
+def _stages(change: VerdictChange) -> object:
+    """Board, first run and media of a change of stages alone; None: other numbers moved, too."""
+    if any(verdict.metric != BOOT_STAGE.name for verdict in change.verdicts):
+        return None
+    media = frozenset(verdict.params.get(_TRIED, "") for verdict in change.verdicts)
+    return change.board_type, change.board, change.began.run, media
 
 
 def _others(change: VerdictChange, every: Sequence[VerdictChange]) -> tuple[str, ...]:

@@ -8,8 +8,18 @@ from typing import Any, Final
 
 from attrs import asdict, frozen
 
-from lab.benchmarks.diagnosis.parts import SECTIONS, STAGES, PartChange, PartTime, changes, from_documents, over
+from lab.benchmarks.diagnosis.parts import (
+    SECTIONS,
+    STAGES,
+    PartChange,
+    PartTime,
+    changes,
+    from_documents,
+    of_runs,
+    over,
+)
 from lab.errors import ConfigurationError
+from lab.judge.labels import line_of
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
 from lab.results.listing import Overview, of_kind, overview
@@ -17,6 +27,7 @@ from lab.results.records import DIAGNOSIS
 
 OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
 _MOST_EXPLAINED: Final = 5  # parts of a medium that a mail names
+_MOST_RUNS: Final = 5  # that are compared, before and since a change
 
 
 @frozen
@@ -100,24 +111,30 @@ def where_of(store: Store, run_id: int) -> list[BootWhere]:
 
 
 def explained(store: Store, run_id: int, since: int, media: Collection[str]) -> list[str]:
-    """The parts that differ between a diagnosed run and the last diagnosed one of its board before a change.
+    """The parts that differ between a board's diagnosed runs since a change and those before it.
+
+    Of both the newest runs count, up to `_MOST_RUNS`, of the run's own release line if there are any.
 
     Args:
-        since: the change's first run. media: that it is about.
+        run_id: the last run. since: the change's first run. media: that it is about.
     """
     run = store.run(run_id)
-    now = {each.medium: each for each in where_of(store, run_id)}
-    if not now:
-        return []
     place = (run.board_type, run.board)
-    earlier = (each for each in of_kind(store, DIAGNOSIS) if (each.board_type, each.board) == place)
-    last = next((each for each in earlier if int(each.provenance.get(OF, since)) < since), None)
-    before = {} if last is None else {each.medium: each for each in where_of(store, last.id)}
-    return [
-        f"{medium}: {described(change)}"
-        for medium in sorted(now.keys() & before.keys() & set(media))
-        for change in changes(before[medium].parts, now[medium].parts)[:_MOST_EXPLAINED]
+    its = [
+        (int(each.provenance.get(OF, each.id)), each)
+        for each in of_kind(store, DIAGNOSIS)
+        if (each.board_type, each.board) == place
     ]
+    alike = [(of, each) for of, each in its if line_of(each.release) == line_of(run.release)]
+    sides = []
+    for wanted in (range(since), range(since, run_id + 1)):
+        chosen = [each for of, each in alike if of in wanted] or [each for of, each in its if of in wanted]
+        sides.append([found for each in chosen[:_MOST_RUNS] for found in where_of(store, each.id)])
+    lines = []
+    for medium in sorted(media):
+        before, now = ([found.parts for found in side if found.medium == medium] for side in sides)
+        lines += [f"{medium}: {described(each)}" for each in of_runs(before, now)[:_MOST_EXPLAINED]]
+    return lines
 
 
 def _stages(whole: Overview, medium: str) -> list[PartTime]:

@@ -151,6 +151,23 @@ def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
     return sorted(times, key=_place)
 
 
+def of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTime]]) -> list[PartChange]:
+    """As `changes`, of several runs before and since.
+
+    A run's own offset is in all its boots, so each run's mean counts as one boot, unless there is one run on each side.
+    Without a run on either side nothing differs.
+    """
+    if not before or not now:
+        return []
+    if len(before) == len(now) == 1:
+        return changes(before[0], now[0])
+    return changes(*(over([[_mean(part) for part in run] for run in runs]) for runs in (before, now)))
+
+
+def _mean(part: PartTime) -> BootPart:
+    return BootPart(part.section, part.name, part.start_s, part.length_s, part.mean_s)
+
+
 def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartChange]:
     """Parts that differ, the largest first, without stages.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from attrs import evolve
 
 from lab.benchmarks.diagnosis.kernel import BETWEEN, kernel_parts
 from lab.benchmarks.diagnosis.parts import (
@@ -16,9 +17,11 @@ from lab.benchmarks.diagnosis.parts import (
     UNITS,
     BootPart,
     PartChange,
+    PartTime,
     changes,
     documents,
     from_documents,
+    of_runs,
     over,
     summed,
 )
@@ -148,6 +151,27 @@ def test_only_what_differs_is_named_with_hundreds_of_parts() -> None:
         wrong += len(names) > 1
     assert right == 60
     assert wrong <= 6, "5 % of 60, and what chance adds"
+
+
+def test_a_run_s_own_offset_is_no_change_of_a_part() -> None:
+    """Each part of each run is off by 3 %, in all its boots."""
+
+    def run(dice: random.Random, slower: dict[str, float]) -> list[PartTime]:
+        offsets = {f"part_{number}": dice.gauss(1.0, 0.03) for number in range(200)}
+        made = boots(dice, slower)
+        return over(
+            [[evolve(part, own_s=part.own_s * offsets[part.name]) for part in boot] for boot in made],
+        )
+
+    wrong = right = 0
+    for seed in range(40):
+        dice = random.Random(seed)
+        before, now = ([run(dice, slower) for _ in range(4)] for slower in ({}, {"part_100": 0.05}))
+        names = [change.name for change in of_runs(before, now)]
+        right += names[:1] == ["part_100"]
+        wrong += len(names) > 1
+    assert right == 40
+    assert wrong <= 5, "5 % of 40, and what chance adds"
 
 
 def change(before: list[BootPart], now: list[BootPart]) -> PartChange:

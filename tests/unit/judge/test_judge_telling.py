@@ -11,7 +11,7 @@ import pytest
 from support.told_verdicts import BEGAN, a_run, moved, still
 
 from lab.errors import BoardlabError
-from lab.judge.records import DRIFT, OutcomeName
+from lab.judge.records import DRIFT, OutcomeName, StoredVerdict
 from lab.judge.summary import Form, render, summary, write
 from lab.judge.text import EvidenceLinks, VerdictChange, changes
 
@@ -30,6 +30,24 @@ def test_one_number_that_got_worse_is_told_in_one_line() -> None:
         one(moved(effect=0.0304, about=0.0042)).title
         == "Regression on am62x-1: boot.time (sd) +3.04 % ± 0.42 %, since run 12"
     )
+
+
+def stage(name: str, effect: float, outcome: OutcomeName, medium: str = "sd") -> StoredVerdict:
+    return moved("boot.stage", {"medium": medium, "stage": name}, outcome, effect)
+
+
+def test_time_that_moved_from_one_stage_to_another_is_one_change() -> None:
+    slower, faster = stage("Kernel", 0.05, "regression"), stage("User space", -0.03, "improvement")
+    change = one(slower, faster)
+    assert change.title.startswith("Time moved between stages on am62x-1: boot.stage (medium=sd, stage=Kernel) +5.")
+    assert change.lines == [
+        "boot.stage (medium=sd, stage=Kernel): +5.00 % ± 0.40 %, worse",
+        "boot.stage (medium=sd, stage=User space): -3.00 % ± 0.40 %, better",
+    ]
+    with_it = changes([slower, faster, moved(effect=0.02)], BEGAN)
+    assert [each.shifted for each in with_it] == [False, False], "the boot got slower: that is no shift"
+    elsewhere = changes([slower, stage("User space", -0.03, "improvement", "emmc")], BEGAN)
+    assert [each.shifted for each in elsewhere] == [False, False]
 
 
 def test_since_says_run_date_release_and_image_and_hashes_are_told_by_their_beginning() -> None:
