@@ -376,9 +376,18 @@ class BoardStrategy(Strategy):
         self.lives = True
         return uboot
 
-    @step()
     def provision(self) -> None:
         """Put on the board's media what `putting` says, and switch it off.
+
+        Raises:
+            As of `first_boot`.
+        """
+        self.first_boot()
+        self.off()
+
+    @step()
+    def first_boot(self) -> None:
+        """Put on the board's media what `putting` says; each has booted once then, the last one runs.
 
         Raises:
             ConfigurationError: nothing is to be put on it.
@@ -391,7 +400,6 @@ class BoardStrategy(Strategy):
         self.putting.turn = partial(writing, self.board, self.console.local_device, self.putting.say)
         self.expected = {}  # of what was on it before
         self.putting.put(self)
-        self.off()
 
     def writers(self) -> dict[str, Writer]:
         """Writer of each medium, from the first driver that writes it."""

@@ -22,7 +22,7 @@ from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import SHELL
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import judge, limits, resume
+from lab.pytest_plugin import judge, limits, provisioning, resume
 from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.measurer import Measurer, session_of
 from lab.pytest_plugin.runs import ITEMS_KEY, STORE_KEY, STRATEGY_KEY, open_run, summarise_run, writer
@@ -36,8 +36,8 @@ RUN_KEY = pytest.StashKey["MeasureMeasurer"]()
 FIXTURE: Final = "measure"
 MARKER: Final = "cycles"
 ENDS: Final = (pytest.exit.Exception, KeyboardInterrupt)  # of the session
-WARM, OFF, REBOOT = "warm", "off", "reboot"  # what a cycle begins with
-MARK_START: Final = "start"  # of the marker; the parameter of the numbers after a reboot
+WARM, OFF, REBOOT, FIRST = "warm", "off", "reboot", "first"  # what a cycle begins with
+MARK_START: Final = "start"  # of the marker; the parameter of the numbers after a reboot, or of a first boot
 _ERROR_KEY = pytest.StashKey[BaseException | None]()
 _SKIPPED_KEY = pytest.StashKey[set[str]]()
 _MEDIUM_FIXTURE: Final = "boot_medium"
@@ -89,10 +89,13 @@ def measure(measure_measurer: MeasureMeasurer, request: pytest.FixtureRequest) -
         if measure_measurer.unknown:
             board.transition(OFF)
         board.transition("linux")  # its power on is not of this cycle
-        params[MARK_START] = REBOOT
+    if start in {REBOOT, FIRST}:
+        params[MARK_START] = start
     found = measure_measurer.current = measure_measurer.measure_run.begin(params)
     if start == REBOOT:
         board.reboot()
+    elif start == FIRST:
+        provisioning.first_boot(config)
     elif start == OFF:
         board.transition(OFF)
     elif measure_measurer.unknown:
@@ -123,7 +126,7 @@ def _begin(config: pytest.Config, strategy: Any) -> MeasureMeasurer:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, start="{REBOOT}": by Linux\' reboot, or start="{WARM}": as the board is',
+        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, start="{REBOOT}": by Linux\' reboot, start="{FIRST}": after its release was written anew, or start="{WARM}": as the board is',
     )
 
 
@@ -139,7 +142,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             names.remove(FIXTURE) if FIXTURE in names else None
             names.insert(0, FIXTURE)
             _asked_cycles(item)
-            _start(item)
+            if _start(item) == FIRST:
+                provisioning.check_first_boot(config)
         planned = _resumed_plan(config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
@@ -171,12 +175,17 @@ def _asked_cycles(item: pytest.Item) -> int:
 
 
 def _start(item: pytest.Item) -> str:
-    """The start of each cycle of a test: `off`, `reboot` or `warm`."""
+    """The start of each cycle of a test: `off`, `reboot`, `first` or `warm`."""
     marker = item.get_closest_marker(MARKER)
     start = WARM if marker is None else marker.kwargs.get(MARK_START, OFF)
-    if start not in {WARM, OFF, REBOOT}:
+    if start not in {WARM, OFF, REBOOT, FIRST}:
         raise ConfigurationError(
-            f'{item.nodeid}: @pytest.mark.{MARKER}: start={start!r}: "{OFF}", "{REBOOT}" or "{WARM}"'
+            f'{item.nodeid}: @pytest.mark.{MARKER}: start={start!r}: "{OFF}", "{REBOOT}", "{FIRST}" or "{WARM}"'
+        )
+    if start in {REBOOT, FIRST} and MARK_START in _params(item):
+        raise ConfigurationError(
+            f"{item.nodeid}: @pytest.mark.parametrize({MARK_START!r}): the numbers of {MARKER}(start={start!r}) have this parameter; "
+            "give yours another name"
         )
     return cast("str", start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,18 +48,49 @@ def provision(config: pytest.Config) -> None:
     release = config.stash.get(RELEASE_KEY, None)
     if release is None:
         return
-    store, strategy = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
-    book, job, write = ProvisionBook(store), config.stash.get(JOB_KEY, None), writer(config)
-    known = book.current(strategy.board)
+    strategy, job = config.stash[STRATEGY_KEY], config.stash.get(JOB_KEY, None)
+    known = ProvisionBook(config.stash[STORE_KEY]).current(strategy.board)
     media = [name for name in _media(config, strategy) if not _is_done(release, name, known.get(name), job)]
     if not media:
         return
-    write(f"provisioning {strategy.board} with {release.name}: {', '.join(media)}")
     medium = strategy.medium
-    strategy.putting = Provisioner(release, media, ProgressPrinter(write), write, book, job, process.person())
+    strategy.putting = _provisioner(config, release, media)
     with ending_off(strategy):
         strategy.transition("provisioned")
         strategy.select_medium(medium)
+
+
+def check_first_boot(config: pytest.Config) -> None:
+    """Make sure that `first_boot` has a release, and a strategy that can.
+
+    Raises:
+        ConfigurationError: it has not.
+    """
+    if config.stash.get(RELEASE_KEY, None) is None or not hasattr(config.stash[STRATEGY_KEY], "first_boot"):
+        raise ConfigurationError(
+            'start="first" needs the release that is written before each cycle, --lab-provision FILE, and a BoardStrategy of this '
+            "boardlab: `lab init` writes it"
+        )
+
+
+def first_boot(config: pytest.Config) -> None:
+    """Put the session's release on the board's medium anew; the board runs its first boot then.
+
+    Raises:
+        BoardlabError: as of lab.provision.provisioning.Provisioner.put.
+    """
+    strategy = config.stash[STRATEGY_KEY]
+    expected = strategy.expected  # the same release
+    strategy.putting = _provisioner(config, config.stash[RELEASE_KEY], [strategy.medium])
+    strategy.first_boot()
+    strategy.expected = expected
+
+
+def _provisioner(config: pytest.Config, release: Release, media: Sequence[str]) -> Provisioner:
+    write, job = writer(config), config.stash.get(JOB_KEY, None)
+    write(f"provisioning {config.stash[STRATEGY_KEY].board} with {release.name}: {', '.join(media)}")
+    book = ProvisionBook(config.stash[STORE_KEY])
+    return Provisioner(release, media, ProgressPrinter(write), write, book, job, process.person())
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:

@@ -158,9 +158,9 @@ class BootRun:
             clocks = compare_clocks(events, self.board.timing())
             overrun = frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
             try:
-                identity = self._identified(watch, medium)
-                facts = self._cross_check(watch)
                 own = Awaited() if watch.init else self.own.wait(self.board, watch, self.clock)
+                identity = self._identified(watch, medium)  # a login delays what the board still starts
+                facts = self._cross_check(watch)
             finally:
                 whole, console.capture = console.capture, events
             check_clocks(console, watch.power.requested_ns)

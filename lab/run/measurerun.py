@@ -7,7 +7,7 @@ the state of the board.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
@@ -22,7 +22,7 @@ from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import MomentPattern
 from lab.console.model import Chunk, Moment
 from lab.console.moments import find_moments
-from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations
@@ -193,7 +193,7 @@ class Measure:
         with ExitStack() as held:
             waiting: dict[str, Signal] = {}
             for name, address in addresses.items():
-                waiting[name] = signal(address, self._clock, edge.requested_ns)
+                waiting[name] = signal(address, self._clock, edge.requested_ns, self._pin)
                 held.callback(waiting[name].close)
             while waiting:
                 for name, each in list(waiting.items()):
@@ -212,6 +212,25 @@ class Measure:
                         failure="moment_missing",
                     )
                 console.poll(_PROBE_S if waiting else 0)
+
+    def _pin(self, name: str) -> Callable[[], bool]:
+        """What reads the level of a pin, by labgrid's driver of this name."""
+        try:
+            driver = self._board.target.get_driver("DigitalOutputProtocol", name=name)
+        except Exception as error:
+            raise ConfigurationError(
+                f"pin://{name}: the env has no driver of this name that reads a pin: {error}"
+            ) from error
+
+        def level() -> bool:
+            try:
+                return bool(driver.get())
+            except Exception as error:
+                raise LabTransientError(
+                    f"pin://{name}: its level cannot be read: {type(error).__name__}: {error}", failure="tester_broken"
+                ) from error
+
+        return level
 
     def _line(self, pattern: str, since: str, timeout_s: float) -> Moment:
         """Wait for a line of the console, behind the line `since`; they become moments of the cycle."""
@@ -359,7 +378,7 @@ class Measure:
 
 
 def _event(address: str) -> str:
-    return {"gpio": "edge", "can": "frame"}.get(address.partition(":")[0], "answer")
+    return {"gpio": "edge", "pin": "edge", "can": "frame"}.get(address.partition(":")[0], "answer")
 
 
 def _edge_of(board: Any) -> PowerEdge | None:

@@ -1,4 +1,4 @@
-"""Signals of a board other than its console: answers of its network, edges of its pins, frames on its CAN bus.
+"""Signals of a board other than its console: answers of its network, levels and edges of its pins, frames on its CAN bus.
 
 Each has an instant on this host's CLOCK_MONOTONIC_RAW, with its ±. The kernel stamps edges (CLOCK_MONOTONIC, gpio-v2-line-event-read)
 and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours right before and right after the event.
@@ -21,14 +21,20 @@ from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import NS_PER_S, SLEW_LIMIT, Clock
+from lab.host.tcp import is_loopback
 
-FORMS: Final = "tcp://HOST:PORT, icmp://HOST, a URL of http or https, gpio://CHIP/LINE, can://CHANNEL/ID"
+FORMS: Final = (
+    "tcp://HOST:PORT, icmp://HOST, a URL of http or https, gpio://CHIP/LINE, can://CHANNEL/ID, pin://DRIVER of labgrid"
+)
 _TRY_S: Final = 0.25  # of the network: a board that is not there drops what it gets
+_READ_S: Final = 5.0  # of a web server on a board, to its first byte
+_LONG_NS: Final = round(2 * _TRY_S * NS_PER_S)
 _STAMP_NS: Final = (
     100_000  # from an edge or a frame to the kernel's stamp: an interrupt of a host that is not overloaded
 )
 _WIDEST_NS: Final = 10_000_000  # of a relation of two clocks of this host
 _TRIES: Final = 3
+_EDGES: Final = frozenset({"rising", "falling"})
 
 
 @frozen
@@ -55,11 +61,14 @@ class Signal(Protocol):
         ...
 
 
-def signal(address: str, clock: Clock, since_ns: int) -> Signal:
+def signal(
+    address: str, clock: Clock, since_ns: int, pin: Callable[[str], Callable[[], bool]] | None = None
+) -> Signal:
     """The signal at an address; it counts from now on.
 
     Args:
         since_ns: the board's power on, on `clock`.
+        pin: from the name of a driver to what reads its level; None: there are none.
 
     Raises:
         ConfigurationError: the address is none, or the library for it is not installed.
@@ -70,18 +79,23 @@ def signal(address: str, clock: Clock, since_ns: int) -> Signal:
         port = parts.port
     except ValueError as error:
         raise ConfigurationError(f"{address!r}: {error}") from error
+    if parts.scheme == "pin" and pin is not None and parts.netloc:
+        return _pin(parts, clock, since_ns, pin(parts.netloc))
     make = _KINDS.get(parts.scheme)
     if make is None or not (parts.netloc or parts.scheme == "gpio") or (parts.scheme == "tcp" and port is None):
         raise ConfigurationError(f"{address!r} is no signal: {FORMS}")
     return make(parts, clock, since_ns)
 
 
-# --- The network ---
+# --- What is asked: the network, a pin of labgrid ---
 
 
 @define
-class NetworkAnswer:
-    """An answer of the network: it came between the start of the last try without one and the end of the first with one."""
+class Answer:
+    """An answer: it came between the start of the last try without one and the end of the first with one.
+
+    A try without one that took long shows nothing: this host, or what was asked, stood still.
+    """
 
     attempt: Callable[[], bool]
     clock: Clock
@@ -90,7 +104,8 @@ class NetworkAnswer:
     def poll(self) -> Instant | None:
         began_ns = self.clock.now_ns()
         if not self.attempt():
-            self.since_ns = began_ns
+            if self.clock.now_ns() - began_ns <= _LONG_NS:
+                self.since_ns = began_ns
             return None
         came_ns = self.clock.now_ns()
         return Instant(came_ns, came_ns - self.since_ns)
@@ -107,18 +122,18 @@ def _tcp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
             return False
         return True
 
-    return NetworkAnswer(connects, clock, since_ns)
+    return Answer(connects, clock, since_ns)
 
 
 def _http(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
     def responds() -> bool:
         try:
-            with requests.get(parts.geturl(), timeout=_TRY_S, stream=True) as answer:
+            with requests.get(parts.geturl(), timeout=(_TRY_S, _READ_S), stream=True) as answer:
                 return answer.ok
         except requests.RequestException:
             return False
 
-    return NetworkAnswer(responds, clock, since_ns)
+    return Answer(responds, clock, since_ns)
 
 
 def _icmp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
@@ -137,7 +152,15 @@ def _icmp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
                 raise ConfigurationError(f"{parts.geturl()}: {said}")
         return done.returncode == 0
 
-    return NetworkAnswer(echoes, clock, since_ns)
+    return Answer(echoes, clock, since_ns)
+
+
+def _pin(parts: SplitResult, clock: Clock, since_ns: int, level: Callable[[], bool]) -> Signal:
+    options = dict(parse_qsl(parts.query))
+    edge = options.pop("edge", "rising")
+    if edge not in _EDGES or options or parts.path:
+        raise ConfigurationError(f"{parts.geturl()!r}: pin://DRIVER or pin://DRIVER?edge=falling")
+    return Answer(lambda: level() is (edge == "rising"), clock, since_ns)
 
 
 # --- The kernel's stamps ---
@@ -159,11 +182,12 @@ class StampRelation:
     clock: Clock
     other: Callable[[], int]
     name: str
+    _first: _Reading = field(init=False)
     _before: _Reading = field(init=False)
     _after: _Reading = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._before = self._after = self._read()
+        self._first = self._before = self._after = self._read()
 
     def look(self) -> None:
         """Read both clocks, after a look that found no event or before one is converted."""
@@ -173,7 +197,7 @@ class StampRelation:
         """The instant of a stamp that came since the look before.
 
         Raises:
-            LabTransientError: that clock was set meanwhile.
+            LabTransientError: that clock was set meanwhile, or the stamp is another clock's.
         """
         before, after = self._before, self._after
         moved_ns = abs(after.offset_ns - before.offset_ns)
@@ -186,6 +210,14 @@ class StampRelation:
                 failure="clock_unrelated",
             )
         middle_ns = t_ns - (before.offset_ns + after.offset_ns) // 2
+        early_ns, late_ns = self._first.at_ns - middle_ns, middle_ns - after.at_ns
+        if max(early_ns, late_ns) > bound_ns + _STAMP_NS:
+            when = f"{early_ns / 1e9:.3f} s before" if early_ns > late_ns else f"{late_ns / 1e9:.3f} s after"
+            raise LabTransientError(
+                f"the event's stamp is {when} the time in which it came, by {self.name} of this host: another clock gave it. Wait for the "
+                "event on the host that stamps it",
+                failure="clock_unrelated",
+            )
         return Instant(middle_ns + bound_ns, 2 * bound_ns + _STAMP_NS)
 
     def _read(self) -> _Reading:
@@ -234,7 +266,7 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     if parts.netloc:
         chip, line = f"/dev/{parts.netloc}", parts.path.strip("/")
     edge = options.pop("edge", "rising")
-    if not line or edge not in {"rising", "falling"} or options:
+    if not line or edge not in _EDGES or options:
         raise ConfigurationError(f"{address!r}: gpio://gpiochip0/17 or gpio://gpiochip0/17?edge=falling")
     try:
         Path(chip).stat()
@@ -246,6 +278,7 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
         edge_detection=gpiod.line.Edge.RISING if edge == "rising" else gpiod.line.Edge.FALLING,
         event_clock=gpiod.line.Clock.MONOTONIC,
     )
+    relation = StampRelation(clock, time.monotonic_ns, "CLOCK_MONOTONIC")
     try:
         request = gpiod.request_lines(
             chip, consumer="boardlab", config={int(line) if line.isdecimal() else line: settings}
@@ -254,7 +287,7 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
         raise ConfigurationError(
             f"{address}: {error}; is the line there and free (gpioinfo), and may this user open {chip}?"
         ) from error
-    return _Edge(request, StampRelation(clock, time.monotonic_ns, "CLOCK_MONOTONIC"))
+    return _Edge(request, relation)
 
 
 @define
@@ -291,11 +324,22 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
         "interface": "socketcan",
         **{k: int(v) if v.isdecimal() else v for k, v in parse_qsl(parts.query)},
     }
+    interface = options["interface"]
+    if interface not in _STAMPED or not is_loopback(str(options.get("host", "localhost"))):
+        raise ConfigurationError(
+            f"{address}: which clock stamps its frames is not known: the interfaces that count are {', '.join(sorted(_STAMPED))}, "
+            "socketcand on this host"
+        )
+    relation = StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
     try:
         bus = can.Bus(channel=parts.netloc, **options)
     except Exception as error:
         raise ConfigurationError(f"{address}: {error}; is the bus up (ip link show {parts.netloc})?") from error
-    return _Frame(bus, wanted, StampRelation(clock, time.time_ns, "CLOCK_REALTIME"))
+    return _Frame(bus, wanted, relation)
+
+
+# python-can's interfaces whose frames this host's kernel stamps: SO_TIMESTAMP, of socketcand by its server.
+_STAMPED: Final = frozenset({"socketcan", "socketcand", "udp_multicast"})
 
 
 _KINDS: Final[Mapping[str, Callable[[SplitResult, Clock, int], Signal]]] = {

@@ -15,17 +15,19 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from lab import boards
 from lab.errors import BoardlabError, LabError
 from lab.host.clock import Clock, MonotonicRaw
 from lab.virtual import kinds, panel, straps, tasmota
-from lab.virtual.board import BoardAccess, BoardFolder, BoardPower
+from lab.virtual.board import BoardAccess, BoardFolder, BoardPower, Signalling
 from lab.virtual.http import JsonResponse, Request, serve
 from lab.virtual.outlet import Outlet
 from lab.virtual.pdudaemon import PduDaemon, find
 from lab.virtual.rails.wiring import BoardRails
+from lab.virtual.socketcand import READY_ID, SocketCanDaemon
 from lab.virtual.state import ENV, BenchBoard, BenchConfig, BenchState, hold, parse_arguments, publish, withdraw
 from lab.virtual.tcp import TcpUart
 from lab.virtual.truth_log import TruthLog
@@ -47,6 +49,7 @@ class VirtualBench:
         self._truths: list[TruthLog] = []
         self._tcp: list[TcpUart] = []
         self.rails: list[BoardRails] = []
+        self.can = SocketCanDaemon([name for name, _ in config.boards])
         self.outlets = [self._outlet(name, type_name) for name, type_name in config.boards]
         self.states = [
             BenchBoard(
@@ -89,13 +92,19 @@ class VirtualBench:
         return tasmota.done(command.outlet, on=outlet.power is not BoardPower.OFF)
 
     async def listen(self) -> None:
-        """Start the rails' sensors, and the UARTs' TCP ports if wanted.
+        """Start the rails' sensors, the CAN buses, and the UARTs' TCP ports if wanted.
 
         Raises:
             LabStableError: a port is in use.
         """
         for rails, outlet in zip(self.rails, self.outlets, strict=True):
             await rails.start(outlet)
+        host, _, can = (await self.can.listen()).partition(":")
+        for state, outlet in zip(self.states, self.outlets, strict=True):
+            if isinstance(outlet.backend, Signalling):
+                outlet.backend.ready_hook = partial(self.can.send, state.name)
+                bus = f"can://{state.name}/{READY_ID:x}?interface=socketcand&host={host}&port={can}"
+                state.signals["can"] = bus
         port = self.config.tcp_port
         if port is None:
             return
@@ -110,6 +119,7 @@ class VirtualBench:
         """Switch all boards off and unplug their adapters."""
         for server in self._tcp:
             await server.close()
+        self.can.close()
         for outlet in self.outlets:
             await outlet.off()
             for adapter in outlet.adapters.values():
@@ -164,6 +174,7 @@ class VirtualBench:
             "outlet": state.outlet,
             "uarts": state.uarts,
             "tcp": state.tcp,
+            "signals": state.signals,
             "power": outlet.power.value,
             "reason": outlet.reason,
             "straps": outlet.straps(),
@@ -188,6 +199,10 @@ async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
         server = await serve(config.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        for state in bench.states:
+            if state.signals:
+                board = f"http://{switch}{panel.PREFIX}{state.name}"
+                state.signals.update(http=f"{board}/application", pin=f"{board}/pins/app")
         daemon = PduDaemon(config.folder, find(), config.pdu_port, switch, [name for name, _ in config.boards])
         stack.push_async_callback(daemon.stop)
         await daemon.start()

@@ -183,6 +183,22 @@ class Wakeable(Protocol):
         ...
 
 
+@runtime_checkable
+class Signalling(Protocol):
+    """A backend whose board has an application that shows when it is ready.
+
+    Attributes:
+        ready_hook: called when it has become so.
+    """
+
+    ready_hook: Callable[[], None]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is."""
+        ...
+
+
 class BoardKind(Protocol):
     """A kind of virtual board, under the name of its board type."""
 

@@ -3,6 +3,8 @@
 GET|PUT /boards/NAME/straps/bitN     {"state": "on"} or "off"; a PUT's body is on or off (or 1 or 0)
 GET|PUT /boards/NAME/sdmux           {"state": "dut"}: position of its SD card; a PUT's body is host, dut or off
 PUT     /boards/NAME/pins/PIN        on: activity on a pin that wakes the board; off: none
+GET     /boards/NAME/pins/app        {"state": "on"} while its application is ready: a pin that the board drives
+GET     /boards/NAME/application     the application's own answer; 503 until it is ready
 GET     /boards/NAME/faults          active and planned faults of the board
 PUT     /boards/NAME/faults?fault=F&cycles=2-3&seed=7&...
 PUT     /boards/NAME/faults          clears them
@@ -16,11 +18,12 @@ from typing import Final
 
 from lab.errors import ConfigurationError, LabError
 from lab.virtual import sdmux, straps
-from lab.virtual.board import BoardPower, Misbehaving, Wakeable
+from lab.virtual.board import BoardPower, Misbehaving, Signalling, Wakeable
 from lab.virtual.http import JsonResponse, Request
 from lab.virtual.outlet import Outlet
 
 PREFIX = "/boards/"
+_APP = "app"
 _LEVELS = {"on": True, "1": True, "off": False, "0": False}
 
 
@@ -67,6 +70,8 @@ def _sdmux(request: Request, outlet: Outlet) -> JsonResponse:
 
 def _pin(request: Request, outlet: Outlet, pin: str) -> JsonResponse:
     name, backend = outlet.folder.name, outlet.backend
+    if pin == _APP and isinstance(backend, Signalling) and request.body is None:
+        return JsonResponse(HTTPStatus.OK, {"state": "on" if backend.ready else "off"})
     if not isinstance(backend, Wakeable) or pin not in backend.pins:
         return JsonResponse(HTTPStatus.NOT_FOUND, {"error": f"{name} has no pin {pin!r} that wakes it"})
     level = (request.body or b"").decode("ascii", errors="replace").strip().lower()
@@ -75,6 +80,11 @@ def _pin(request: Request, outlet: Outlet, pin: str) -> JsonResponse:
     if _LEVELS[level]:
         backend.pulse(pin)
     return JsonResponse(HTTPStatus.OK, {"state": level})
+
+
+def _application(_request: Request, outlet: Outlet) -> JsonResponse:
+    ready = isinstance(outlet.backend, Signalling) and outlet.backend.ready
+    return JsonResponse(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, {"ready": ready})
 
 
 def _faults(request: Request, outlet: Outlet) -> JsonResponse:
@@ -87,4 +97,8 @@ def _faults(request: Request, outlet: Outlet) -> JsonResponse:
     return JsonResponse(HTTPStatus.OK, outlet.backend.faults())
 
 
-_WHOLE: Final[Mapping[str, Callable[[Request, Outlet], JsonResponse]]] = {"sdmux": _sdmux, "faults": _faults}
+_WHOLE: Final[Mapping[str, Callable[[Request, Outlet], JsonResponse]]] = {
+    "sdmux": _sdmux,
+    "faults": _faults,
+    "application": _application,
+}

@@ -40,6 +40,7 @@ class BenchBoard:
         tcp: UART -> host:port, where it also has a TCP port.
         rails: the socket of the I2C bus with the rails' sensors; empty where it has none, as the next two.
         iiod: host:port of an iiod with the same sensors. automation: the link to the pty of its Automation Interface.
+        signals: of its application, for `measure.answers`: "can", "http"; "pin": the URL of its pin's level.
     """
 
     name: str
@@ -52,6 +53,7 @@ class BenchBoard:
     rails: str = ""
     iiod: str = ""
     automation: str = ""
+    signals: dict[str, str] = field(factory=dict)
 
 
 @frozen

@@ -147,6 +147,42 @@ def test_from_a_release_file_to_runs_that_are_called_like_it(lab: Lab, env: Path
     assert (other.returncode, states(lab)) == (1, {"sd": ("11.01", "booted")})
 
 
+FIRST_BOOT = """
+import pytest
+
+@pytest.mark.cycles(2, start="first")
+def test_first(measure, strategy):
+    measure.moment("app.login", "login: ")
+    measure("app.uptime", float(strategy.shell.run_check("cat /proc/uptime")[0].split()[0]), unit="s", better="lower", resolution=0.01)
+
+@pytest.mark.cycles(1)
+def test_other(measure, strategy):
+    strategy.transition("linux")
+    measure.moment("app.login", "login: ")
+"""
+
+
+def test_a_first_boot_is_a_number_of_its_own_and_each_of_its_cycles_writes_the_release(lab: Lab, env: Path) -> None:
+    (file := lab.folder / "test_first_boot.py").write_text(FIRST_BOOT)
+    release = a_release(lab.folder, "16.00")
+
+    done = lab.runs(lab.folder, "--lg-env", env, file, "--lab-provision", release, timeout_s=DEADLINE_S)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    with open_store(lab.environ["LAB_DB"]) as store:
+        (run,) = store.runs()
+        numbers = {(m.metric.name, m.params.get("start", "")): m for m in store.measurements(run.id)}
+        written = [each.state for each in ProvisionBook(store).latest()], run.release
+    assert {name: len(number.samples) for name, number in numbers.items()} == {
+        ("app.login", "first"): 2,
+        ("app.uptime", "first"): 2,
+        ("app.login", ""): 1,
+    }
+    assert written == (["booted"], "16.00")
+    assert done.stdout.count(f"provisioning {BOARD} with 16.00: sd") == 1 + 2, (
+        "the session's own write, and one a cycle"
+    )
+
+
 def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked(lab: Lab, env: Path) -> None:
     wrong = a_release(lab.folder, "12.00", kernel="Linux version 99")
     failed = lab_command(lab, "provision", "--env", str(env), "--release", str(wrong))

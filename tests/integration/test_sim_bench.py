@@ -8,8 +8,10 @@ import re
 import resource
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -22,14 +24,23 @@ from support.measuring_lab import ENOUGH, ROOT, Lab, Number, assert_true, runnin
 from support.virtual_bench import lab_virtual, listening_ports, running_bench
 
 from lab import boards
+from lab.boards import MomentPattern
 from lab.cli import main
+from lab.console.model import Chunk
+from lab.console.moments import find_moments
+from lab.host.clock import MonotonicRaw
 from lab.results import Attempt, open_store
+from lab.run.signals import signal
 from lab.virtual.truth_log import read_truth, true_boots
 
 DEADLINE_S = 180
 TIME_SCALE = "0.05"  # a boot takes some three seconds then; most of them are the console's
 BOARD = "am62xx_sk-1"
 MANY = either(8, 64)  # boards
+INSTANTS = either(10, 1000)
+AGAIN_S = 1.0  # from one to the next: a busy host must not miss half of it
+TORN_NS = 1_000_000  # a busy bench may put the line's last byte on the pty so long after the frame
+EVIDENCE = 50  # events before an instant: of late reads a second before it
 SCENARIO = "boards:\n  'am43*-1':\n    - {fault: kernel_panic, cycles: 1}\n"
 
 
@@ -139,6 +150,79 @@ def test_the_file_of_the_docs_measures_a_number_of_its_own(lab: Lab, tmp_path: P
         own.assert_kept(store, run.id, cycles=2)
         own.assert_compared(store, run.id)
         own.assert_shown(store, run.id)
+
+
+@pytest.mark.usefixtures("_healthy")
+@pytest.mark.longer
+@pytest.mark.timeout(either(120, 3600))
+def test_a_pin_a_frame_an_answer_and_a_line_of_one_instant_agree_within_their_bounds(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "BOARDLAB_RUNTIME", lab.environ["BOARDLAB_RUNTIME"])
+    planned = lab_virtual("fault", BOARD, "application", f"again_ms={AGAIN_S * 1000:g}", "--dir", lab.bench.folder)
+    assert planned.returncode == 0, planned.stderr
+    signals = next(board.signals for board in lab.bench.state.boards if board.name == BOARD)
+    addresses = {"pin": "pin://APP", "frame": signals["can"], "answer": signals["http"]}
+    env = Environment(config_file=str(lab.bench.folder / BOARD / "env.yaml"))
+    try:
+        strategy, widths, missed = env.get_target().get_strategy(), list[float](), 0
+        pin = env.get_target().get_driver("DigitalOutputProtocol", name="APP")
+        strategy.off()
+        strategy.switch_on()
+        while len(widths) < INSTANTS:
+            found = instant(strategy, pin, addresses)
+            if found is not None:
+                middles = [t_ns for t_ns, _ in found.values()]
+                if max(middles) - min(middles) > AGAIN_S * 1e9 / 2:
+                    missed += 1  # the bench or the test stood still while the pin was high
+                    continue
+                earliest = {name: t_ns - bound_ns for name, (t_ns, bound_ns) in found.items()}
+                latest = {name: t_ns + bound_ns for name, (t_ns, bound_ns) in found.items()}
+                latest["line"] += TORN_NS
+                earliest["line"] -= TORN_NS
+                assert max(earliest.values()) <= min(latest.values()), (len(widths), earliest, latest)
+                widths.append(2 * found["pin"][1])
+        strategy.off()
+    finally:
+        env.cleanup()
+    assert missed <= 2 + INSTANTS // 50
+    assert sorted(widths)[INSTANTS // 2] < AGAIN_S * 1e9 / 2, "a bound that proves nothing agrees with everything"
+
+
+def instant(strategy: Any, pin: Any, addresses: Mapping[str, str]) -> dict[str, tuple[int, int]] | None:
+    """The next instant of the board's application: signal -> middle and half width of where it says that it was, in ns.
+
+    None: the instant came while they were opened.
+    """
+    console, clock = strategy.console, MonotonicRaw()
+    while pin.get():
+        console.poll(0.005)
+    console.sync()  # the line before has come
+    position = next((each.end for each in reversed(console.capture) if isinstance(each, Chunk)), 0)
+    seen, since_ns = len(console.capture), clock.now_ns()
+    with ExitStack() as held:
+        waiting = {
+            name: signal(address, clock, since_ns, lambda _name: pin.get) for name, address in addresses.items()
+        }
+        for each in waiting.values():
+            held.callback(each.close)
+        if pin.get() or clock.now_ns() - since_ns > AGAIN_S * 1e9 / 3:
+            return None
+        found: dict[str, tuple[int, int]] = {}
+        while waiting:
+            for name, each in list(waiting.items()):
+                if (came := each.poll()) is not None:
+                    half_ns = came.uncertainty_ns // 2
+                    found[name] = came.t_ns - half_ns, half_ns
+                    del waiting[name]
+            console.poll(0.002)
+    pattern = [MomentPattern("line", "myapp: ready", times=0)]
+    while "line" not in found:
+        for line in find_moments(console.capture[max(0, seen - EVIDENCE) :], pattern, strategy.timing()):
+            if line.position > position:
+                found.setdefault("line", (line.t_ns, line.uncertainty_ns))
+        console.poll(0.02)
+    return found
 
 
 def test_a_limit_of_metrics_toml_fails_the_boot_time_that_is_beyond_it(lab: Lab, tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ def _nobody(_reason: str) -> None: ...
 def _no_rails(_state: str, _t_ns: int) -> None: ...
 
 
+def _unheard() -> None: ...
+
+
 class SimBackend:
     """A `lab.virtual.board.Backend`; a waiting one costs nothing.
 
@@ -55,6 +58,7 @@ class SimBackend:
     def __init__(self, board_type: str, config: SimConfig, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
         self.died_hook: Callable[[str], None] = _nobody
         self.state_hook: Callable[[str, int], None] = _no_rails
+        self.ready_hook: Callable[[], None] = _unheard
         self._adapters = adapters
         self._clock = clock
         made = model(board_type, config.release or None)
@@ -71,6 +75,7 @@ class SimBackend:
         self.board.note_hook = self._note
         self.board.dark_hook = self._dark
         self.board.died_hook = self._died
+        self.board.ready_hook = self._ready
 
     async def power_on(self, straps: int) -> int:
         """Power the board; a faulty PDU does something else.
@@ -128,6 +133,10 @@ class SimBackend:
     def pins(self) -> Sequence[str]:
         return [pin for pin in (CAN_PIN, GPIO_PIN) if pin in self.board.model.board.low_power.wakes]
 
+    @property
+    def ready(self) -> bool:
+        return self.board.ready
+
     def pulse(self, pin: str) -> None:
         """Activate the board's input."""
         self.board.receive(pin, b"\x01", self._clock.now_ns())
@@ -168,6 +177,9 @@ class SimBackend:
 
     def _died(self) -> None:
         self.died_hook("it switched itself off")
+
+    def _ready(self) -> None:
+        self.ready_hook()
 
     def _note(self, text: str) -> None:
         self._truth.note(self.board.now_ns, text)

@@ -48,6 +48,7 @@ class SimBoard:
         dark_hook: called when the board loses its power: what its UARTs have not sent is gone.
         died_hook: called when it switched itself off.
         note_hook: takes lines for the truth log.
+        ready: its application is, and its pin is high. ready_hook: called when it has become so.
         cycle: number of the last power on, from 1.
         storage: its media, which outlive the power. usb: its USB device port. network: what its Ethernet is plugged
             into.
@@ -62,6 +63,8 @@ class SimBoard:
     dark_hook: Callable[[], None] = _nothing
     died_hook: Callable[[], None] = _nothing
     note_hook: Callable[[str], None] = _no_note
+    ready_hook: Callable[[], None] = _nothing
+    ready: bool = field(default=False, init=False)
     cycle: int = field(default=0, init=False)
     computer: Computer | None = field(default=None, init=False)
     storage: Storage = field(factory=Storage, init=False)
@@ -152,6 +155,7 @@ class SimBoard:
             setup=setup,
             usb=self.usb,
             network=self.network,
+            signal=self._signal,
         )
         self.computer.main = self._machine.spawn(life(self.computer))
         if self._adapter_ns is not None:
@@ -160,6 +164,11 @@ class SimBoard:
             beside = trouble.beside(self.computer)
             if beside is not None:
                 self._machine.spawn(beside)
+
+    def _signal(self, ready: bool) -> None:
+        self.ready = ready
+        if ready:
+            self.ready_hook()
 
     def _adapter_back(self, after_ns: int) -> Program[None]:
         yield Pause(after_ns)
@@ -232,7 +241,7 @@ class SimBoard:
             self._adapter_ns = max(feeds)
             self._machine.unplug(self.model.board.console.name)
         self.usb.unplug()
-        self.computer = None
+        self.computer, self.ready = None, False
         self.note_hook(f"cycle={self.cycle} dark")
         self.dark_hook()
 

@@ -149,6 +149,7 @@ class Computer:
         sleep: the low-power mode that it enters or is in; a fault may change it on the way, or clear it to refuse.
         refused_by: the kind of line that a refusal has: "freezer", "cpu", "device" or "wakeup".
         firmware_mode: the number of the mode that the firmware reports; None: that of `sleep`.
+        signal: takes whether its application is ready: a pin, a CAN frame and the network show it.
     """
 
     model: Model
@@ -161,6 +162,7 @@ class Computer:
     troubles: Sequence[Hooks]
     note: Callable[[str], None]
     setup: SimSetup = DEFAULT
+    signal: Callable[[bool], None] = lambda _ready: None
     usb: UsbPort = field(factory=UsbPort)
     network: TftpClient = field(factory=NoNetwork)
     main: Task | None = field(default=None, init=False)

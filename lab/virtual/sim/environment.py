@@ -39,6 +39,7 @@ def of_board(board_type: str, place: BoardAccess, serial: str) -> str:
         switch=place.switch,
         latency_timer_ms=place.latency_timer_ms,
         identity=serial,
+        has_app=True,  # its pin; a real board's environment has none
         strategy=json.dumps(str(strategy_file()), ensure_ascii=False),
     )
 
@@ -60,6 +61,7 @@ def shipped(board_type: str, real: str) -> str:
         pdudaemon=f"127.0.0.1:{pdudaemon.DEFAULT_PORT}",
         switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
         latency_timer_ms=0.0,
+        has_app=False,
         identity="",  # it depends on the seed that the board is brought up with
         strategy=STRATEGY_BESIDE,
     )

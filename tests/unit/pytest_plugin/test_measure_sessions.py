@@ -232,6 +232,18 @@ class MarkedTest:
         return self.mark
 
 
+def test_a_parameter_of_the_labs_own_is_not_taken_for_the_start() -> None:
+    def item(start: str) -> Any:
+        found: Any = MarkedTest(SimpleNamespace(args=(2,), kwargs={"start": start}))
+        found.callspec = SimpleNamespace(params={"start": "slow"}, id="slow")
+        return found
+
+    assert plugin._start(item("off")) == "off"
+    for start in ("first", "reboot"):
+        with pytest.raises(ConfigurationError, match=r"parametrize\('start'\).* give yours another name"):
+            plugin._start(item(start))
+
+
 def test_the_mark_says_how_often_and_from_what_state() -> None:
     def read(mark: object, lab_cycles: int | None = None) -> tuple[int, str]:
         item: Any = MarkedTest(mark, lab_cycles)
@@ -244,6 +256,7 @@ def test_the_mark_says_how_often_and_from_what_state() -> None:
     assert [read(cycles(20)), read(cycles(n=20)), read(cycles(3), 20)] == [(20, "off")] * 3
     assert read(cycles(20, start="warm")) == (20, "warm")
     assert read(cycles(20, start="reboot")) == (20, "reboot")
+    assert read(cycles(20, start="first")) == (20, "first")
     for wrong in (cycles(0), cycles("2"), cycles(True), cycles(), cycles(2, start="cold"), cycles(10**9)):
         with pytest.raises(ConfigurationError, match=r"test_own.py::test_frame: @pytest.mark.cycles"):
             read(wrong)
@@ -260,6 +273,10 @@ def test_frame(measure):
     done = session(lab(tmp_path, text), tmp_path, "--lg-env", "env.yaml")
     assert done.returncode == 1
     assert 'start="reboot" needs a BoardStrategy of this boardlab' in done.stdout + done.stderr
+    lab(tmp_path, text.replace("reboot", "first"))
+    done = session(tmp_path, tmp_path, "--lg-env", "env.yaml")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert 'start="first" needs the release that is written before each cycle, --lab-provision FILE' in done.stderr
 
 
 def test_a_fixture_of_that_name_of_the_labs_own_is_left_alone(tmp_path: Path) -> None:

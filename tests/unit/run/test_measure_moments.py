@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
@@ -12,7 +13,7 @@ from support.simruns import SimBench, bench
 from support.simtarget import SimClock
 
 from lab.benchmarks.cycles import CycleAttempt
-from lab.errors import BoardTransientError, ConfigurationError
+from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
@@ -21,7 +22,7 @@ from lab.pytest_plugin.labgridboard import NoConsole
 from lab.run import measurerun
 from lab.run.measurerun import Measure, MeasureRun
 from lab.run.progress import Progress
-from lab.run.signals import NetworkAnswer, Signal
+from lab.run.signals import Answer, Signal
 
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda seed: f"seed{seed}")
@@ -38,9 +39,9 @@ def runs(lab: SimBench) -> MeasureRun:
     return MeasureRun(lab.store, run, lab.strategy, Progress(lambda _line: None, clock, 1), clock, Declarations())
 
 
-def network(answers: Callable[[], bool], _address: str, clock: Clock, since_ns: int) -> Signal:
+def network(answers: Callable[[], bool], _address: str, clock: Clock, since_ns: int, _pin: object) -> Signal:
     """A network that answers as told."""
-    return NetworkAnswer(answers, clock, since_ns)
+    return Answer(answers, clock, since_ns)
 
 
 @pytest.fixture
@@ -138,6 +139,23 @@ def test_a_network_that_does_not_answer_is_the_boards_failure(
     with pytest.raises(BoardTransientError, match=r"tcp://192\.168\.7\.2:80 did not come within 3 s") as caught:
         measure.answer("app.http", "tcp://192.168.7.2:80", timeout_s=3.0)
     assert caught.value.failure == "moment_missing"
+
+
+def test_a_pin_that_no_driver_reads_is_the_environments_fault(lab: SimBench, measure: Measure) -> None:
+    lab.strategy.boot()
+    with pytest.raises(ConfigurationError, match="pin://APP: the env has no driver of this name that reads a pin"):
+        measure.answer("app.pin", "pin://APP")
+
+
+def test_a_pin_whose_equipment_fails_is_the_labs_fault(
+    lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.strategy.boot()
+    broken = SimpleNamespace(get=lambda: (_ for _ in ()).throw(OSError("no route to the relay")))
+    monkeypatch.setattr(lab.strategy.target, "get_driver", lambda _protocol, name: {"APP": broken}[name])
+    with pytest.raises(LabTransientError, match="pin://APP: its level cannot be read: OSError: no route") as caught:
+        measure.answer("app.pin", "pin://APP")
+    assert caught.value.failure == "tester_broken"
 
 
 def test_a_line_that_does_not_come_is_the_boards_failure(lab: SimBench, measure: Measure) -> None:

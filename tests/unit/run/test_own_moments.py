@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from support.simruns import SimBench, bench
+from support.simruns import SimBench, bench, planned
 
 from lab.boards import OwnMoment, load, load_file
 from lab.errors import ConfigurationError
@@ -19,7 +19,7 @@ from lab.results.records import MEASURED
 from lab.run.ownmoments import own_moments
 
 TYPE = load("am62xx_sk")
-SHELL = {"name": "app.shell", "pattern": r"root@am62xx-evm:~# "}  # behind the login prompt, when the run logs in
+READY = {"name": "app.ready", "pattern": "myapp: ready"}  # behind the login prompt
 INIT = {"name": "app.init", "pattern": r"Run /\S+ as init process", "since": "starting_kernel"}
 WHERE = "envs/b1.yaml: targets.main.options.moments"
 
@@ -29,24 +29,28 @@ def with_moments(made: SimBench, *given: Mapping[str, object]) -> None:
 
 
 def test_the_users_moments_stand_beside_the_guides(tmp_path: Path) -> None:
-    with bench(tmp_path, cycles=3) as made:
-        with_moments(made, SHELL, INIT)
+    with bench(tmp_path, [planned("application", "all")], cycles=3) as made:
+        with_moments(made, READY, INIT)
         assert [each.outcome for each in made.measure()] == ["ok"] * 3
         run = made.run.run.id
         attempts = made.store.attempts(run)
         for attempt in attempts:
             values = {sample.metric: sample for sample in attempt.samples if "stage" not in sample.params}
-            assert values["app.shell"].value > values[BOOT_POWER_ON.name].value, "it is behind the prompt"
+            assert values["app.ready"].value > values[BOOT_POWER_ON.name].value, "it is behind the prompt"
             stages = {s.params["stage"]: s.value for s in attempt.samples if "stage" in s.params}
             assert values["app.init"].value == pytest.approx(stages["Kernel entry"] + stages["Kernel"], abs=1e-6)
             assert values["app.init"].value < values[BOOT_TIME.name].value
-            assert values["app.shell"].params == values[BOOT_TIME.name].params
+            assert values["app.ready"].params == values[BOOT_TIME.name].params
             log = made.store.artifacts.read(next(a.sha256 for a in attempt.artifacts if a.kind == "console-log"))
-            assert log[: values["app.shell"].log_end].endswith(b"root@am62xx-evm:~# ")
-            assert {moment.name for moment in attempt.moments} >= {"app.shell", "app.init", "login"}
+            assert log[: values["app.ready"].log_end].endswith(b"myapp: ready")
+            assert b"root@am62xx-evm" not in log[: values["app.ready"].log_end], (
+                "a login delays what the board still starts"
+            )
+            assert attempt.details["cross_check"], "it logs in behind it, though the prompt is no longer the last line"
+            assert {moment.name for moment in attempt.moments} >= {"app.ready", "app.init", "login"}
         doubts = [{s.metric: Flag.ON_UNVERIFIED in s.flags for s in each.samples} for each in attempts]
-        assert [each["app.shell"] for each in doubts] == [each[BOOT_POWER_ON.name] for each in doubts]
-        assert doubts[0]["app.shell"]
+        assert [each["app.ready"] for each in doubts] == [each[BOOT_POWER_ON.name] for each in doubts]
+        assert doubts[0]["app.ready"]
         assert not doubts[0]["app.init"], "it does not count from power on"
         (metric,) = {m.metric for m in made.store.measurements(run) if m.metric.name == "app.init"}
         assert metric.definition == f"From starting_kernel to the arrival of the last byte of {INIT['pattern']!r}."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gpiod
@@ -23,7 +24,7 @@ from lab.console import Chunk, ConsoleClient, Event
 from lab.console.moments import find_moments
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.run.signals import Instant, StampRelation, signal
+from lab.run.signals import Answer, Instant, StampRelation, signal
 
 CLOCK = MonotonicRaw()
 ROUNDS = either(10, 1000)
@@ -125,6 +126,57 @@ def test_a_stamp_is_converted_with_all_that_the_clocks_moved_meanwhile() -> None
     assert found.uncertainty_ns >= 2 * 50_000, "the other went 50 us faster"
 
 
+@pytest.mark.parametrize(("stamp_ns", "told"), [(-300_000_000, "0.300 s before"), (5_000_000_000, "4.000 s after")])
+def test_a_stamp_of_another_hosts_clock_is_refused(stamp_ns: int, told: str) -> None:
+    ours = Steps([0, 0] * 3 + [1_000_000_000])
+    relation = StampRelation(ours, lambda: ours.readings[0], "CLOCK_REALTIME")
+    relation.look()
+    assert relation.instant(500_000_000).t_ns >= 500_000_000
+    with pytest.raises(LabTransientError, match=f"{told} the time in which it came, by CLOCK_REALTIME") as caught:
+        relation.instant(stamp_ns)
+    assert caught.value.failure == "clock_unrelated"
+
+
+def test_a_pin_of_labgrid_is_between_the_last_look_at_its_old_level_and_the_first_at_its_new_one() -> None:
+    levels = {"APP": [True, False, True], "LOW": [True, False]}
+    asked: list[str] = []
+
+    def pin(name: str) -> Callable[[], bool]:
+        asked.append(name)
+        return lambda: levels[name].pop(0)
+
+    falling = signal("pin://LOW?edge=falling", Steps([10, 20, 30, 40]), 0, pin)
+    assert falling.poll() is None
+    assert falling.poll() == Instant(40, 30), "from the begin of the look before on"
+    rising = signal("pin://APP", Steps([10, 20]), 3, pin)
+    assert rising.poll() == Instant(20, 17), "it was high at once: any time since power on"
+    assert asked == ["LOW", "APP"]
+
+
+def test_a_try_in_which_the_host_stood_still_does_not_show_that_there_was_no_answer() -> None:
+    tries = iter([False, False, True])
+    clock = Steps([0, 200_000_000, 300_000_000, 900_000_000, 910_000_000, 920_000_000])
+    found = Answer(lambda: next(tries), clock, -50)
+    assert [found.poll(), found.poll()] == [None, None]
+    assert found.poll() == Instant(920_000_000, 920_000_000), "only the first try, of 0.2 s, shows something"
+
+
+def test_a_web_server_that_needs_half_a_second_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with client:
+                client.recv(1000)
+                assert not select.select([client], [], [], 0.5)[0], "the client waits"
+                client.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert signal(f"http://127.0.0.1:{listening.getsockname()[1]}/", CLOCK, CLOCK.now_ns()).poll() is not None
+        server.join()
+
+
 def test_a_stamp_of_a_clock_that_was_set_is_refused() -> None:
     other = iter([0] * 3 + [3_600_000_000_000] * 3)
     relation = StampRelation(Steps([0]), lambda: next(other), "CLOCK_REALTIME")
@@ -183,6 +235,9 @@ def test_ping_that_cannot_work_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         ("gpio:///dev/null/4", "is the line there and free"),
         ("can://can0/xyz", "with the frame's id in hexadecimal digits"),
         ("can://nocan7/123", "is the bus up .ip link show nocan7"),
+        ("can://can0/123?interface=socketcand&host=bench-2&port=29536", "which clock stamps its frames is not known"),
+        ("can://PCAN_USBBUS1/123?interface=pcan", "which clock stamps its frames is not known"),
+        ("pin://APP", "is no signal"),
     ],
 )
 def test_a_wrong_address_is_told_with_its_remedy(address: str, told: str) -> None:

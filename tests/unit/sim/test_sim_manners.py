@@ -80,6 +80,29 @@ def test_a_boot_in_good_health_says_so_and_takes_as_long_as_it_takes(fault: str,
     assert boot.boot_s == pytest.approx(lab.board.computer.durations.boot_ns / S, abs=0.5)
 
 
+def test_an_application_is_ready_with_its_line_until_the_power_goes() -> None:
+    lab = board("application", again_ms=400.0)
+    heard: list[tuple[int, str]] = []
+    lab.board.ready_hook = lambda: heard.append((lab.now_ns, lab.said()))
+    lab.on()
+    lab.run_until(LOGIN)
+    assert not lab.board.ready
+    lab.run_for(2 * S)
+    first, second = heard
+    assert first[1].endswith(f"{LOGIN}\nmyapp: ready"), "the last byte has left the UART"
+    assert second[0] - first[0] == pytest.approx(400 * MS, abs=3 * MS)
+    assert lab.board.ready
+    lab.run_for(200 * MS)
+    assert not lab.board.ready
+    lab.run_until("myapp: ready")
+    lab.run_for(1 * MS)
+    assert lab.board.ready
+    lab.off()
+    lab.run_for(1 * S)
+    assert not lab.board.ready
+    assert len(heard) == 3
+
+
 @pytest.mark.parametrize("board_type", ["am62xx_sk", AM437X])
 def test_a_quiet_kernel_says_nothing_until_its_prompt(board_type: str) -> None:
     lab = booted("quiet_kernel", board_type=board_type)

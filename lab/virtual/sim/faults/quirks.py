@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import define, evolve, field, validators
 
 from lab.virtual.sim.faults.base import Fault, FaultOutcome
-from lab.virtual.sim.program import NS_PER_MS, CpuResetError, Pause, Program
+from lab.virtual.sim.program import NS_PER_MS, CpuResetError, Drain, Pause, Program, Say
 
 if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
@@ -294,3 +294,40 @@ class NoticeAfterPrompt(_Later):
     def text(self, computer: Computer) -> str:
         """A line of systemd, with a made-up unit."""
         return "[  OK  ] Finished Load/Save Screen Backlight Brightness.\n"
+
+
+@define(kw_only=True, eq=False)
+class Application(Fault):
+    """An application starts behind the prompt: its line, its pin, its CAN frame and its network answer come at once.
+
+    Attributes:
+        after_ms: from the prompt on. again_ms: from one such instant to the next; 0: there is one. The pin is high for half of it.
+    """
+
+    name: ClassVar[str] = "application"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
+    after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
+    again_ms: float = field(default=0.0, validator=validators.ge(0.0))
+    _starts: int = field(default=0, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        yield from ()
+        if point == "rom":
+            computer.signal(False)
+        elif point == "login.prompt" and self._starts < computer.starts:  # not at getty's second prompt
+            self._starts = computer.starts
+            computer.machine.spawn(self._run(computer))
+
+    def _run(self, computer: Computer) -> Program[None]:
+        yield Pause(round(self.after_ms * NS_PER_MS))
+        while True:
+            yield Say(computer.console, b"\r\nmyapp: ready")
+            yield Drain(computer.console)
+            computer.note(f"cycle={computer.cycle} application=ready")
+            computer.signal(True)
+            yield Say(computer.console, b"\r\n")
+            if not self.again_ms:
+                return
+            yield Pause(round(self.again_ms * NS_PER_MS / 2))
+            computer.signal(False)
+            yield Pause(round(self.again_ms * NS_PER_MS / 2))
