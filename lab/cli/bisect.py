@@ -166,13 +166,15 @@ def _show(found: Bisected, builds: Sequence[str], *, as_json: bool) -> None:
             f"no difference to find: {builds[-1]} is {_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
         )
         return
+    named = "first bad build" if found.sure else "not sure; the likeliest first bad build"
     echo(
-        f"first bad build: {builds[found.first_bad]} ({_PER_CENT * found.confidence:.0f} %); {builds[-1]} is "
+        f"{named}: {builds[found.first_bad]} ({_PER_CENT * found.confidence:.0f} %); {builds[-1]} is "
         f"{_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
     )
     if len(found.candidates) > 1:
         echo(f"with 95 %: one of {', '.join(builds[each] for each in found.candidates)}")
-    if found.builds_differ:
-        echo(f"the builds differ by some {_PER_CENT * found.spread:.2f} % for other reasons, too much to tell")
+    if not found.sure:
+        much = ", too much to tell" if found.builds_differ else ""
+        echo(f"the builds differ by some {_PER_CENT * found.spread:.2f} % for other reasons{much}")
     if found.skipped:
         echo(f"did not boot: {', '.join(builds[each] for each in found.skipped)}")

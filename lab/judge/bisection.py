@@ -2,7 +2,8 @@
 
 First the last build is compared with the good one (`lab.judge.paired`): without a difference there is nothing to find. Each step is
 Wald's sequential probability ratio test between no difference and that one. The found build is then compared with the one before it;
-where they do not differ, a step was wrong, and the search begins again with smaller errors.
+where they do not differ, a step was wrong, and the search begins again with smaller errors. A sure result is held against builds beside it:
+the probabilities follow from the differences of all builds, which tell how far builds differ for other reasons.
 """
 
 from __future__ import annotations
@@ -20,10 +21,29 @@ from lab.judge.paired import EFFECT, PairedOutcome, PairedPlan, hodges_lehmann, 
 _ERRORS: Final = (0.02, 0.005, 0.001)  # of each step, round by round
 _CHECK_ERROR: Final = 0.005  # of the comparison of the last two
 _MOST: Final = 30  # pairs of a step
+_NEIGHBOURS, _NEIGHBOUR_PAIRS = 3, 3  # builds that are compared at the end, and pairs of each
 _WIDE: Final = 0.12  # deviation of a difference with an outlier, relative
 _OUTLIERS: Final = 0.04  # their share among differences
 _SPREAD: Final = 0.2  # of the change: assumed difference of two builds for other reasons
-_PRIOR_BUILDS: Final = 2  # of that: so many builds' worth of it
+_SPREADS: Final = (
+    0.02,
+    0.06,
+    0.1,
+    0.14,
+    0.18,
+    0.22,
+    0.26,
+    0.3,
+    0.35,
+    0.4,
+    0.45,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+)  # of the change: deviations of builds for other reasons
+_USUAL_SPREAD: Final = 0.1  # of the change: mean of such deviations before anything is measured
+_SIZES: Final = 3.0  # of the change: deviation of changes that are possible
 _SURE: Final = 0.95
 _TOO_MUCH: Final = 0.3  # of the change: spread of the builds from which on a search is right in fewer than 9 of 10
 
@@ -120,7 +140,22 @@ class _Search:
                     low = middle
             if (yield from self._is_bad(low, high, _CHECK_ERROR)):
                 break
+        yield from self._compare_neighbours(low, high)
         return self._result(low, high)
+
+    def _compare_neighbours(self, low: int, high: int) -> Generator[Compared, Answer, None]:
+        """Compare builds that no step has chosen while the result is sure: only they tell how builds differ.
+
+        A step takes a build for good or bad, whichever is nearer, so its own differences look smaller than they are.
+        """
+        seen = {0, self.builds - 1, *(build for asked, _ in self.seen for build in (asked.reference, asked.build))}
+        free = [build for build in range(1, self.builds) if build not in seen]
+        for build in sorted(free, key=lambda each: (min(abs(each - low), abs(each - high)), each))[:_NEIGHBOURS]:
+            if not self._result(low, high).sure:
+                return
+            for _ in range(_NEIGHBOUR_PAIRS):
+                if (yield from self._pair(0, build)) is None:
+                    return
 
     def _middle(self, low: int, high: int) -> int | None:
         """The build nearest to the middle that boots; None: none is between."""
@@ -177,11 +212,7 @@ class _Search:
         return math.log(density(difference - self.size) / density(difference))
 
     def _result(self, low: int, high: int) -> Bisected:
-        offsets = self._offsets()
-        spread = self._spread(offsets, high)
-        logs = {first: self._likelihood(offsets, spread, first) for first in range(1, self.builds)}
-        whole = math.log(sum(math.exp(each - max(logs.values())) for each in logs.values())) + max(logs.values())
-        odds = {first: math.exp(each - whole) for first, each in logs.items()}
+        odds, spread = self._posterior()
         wanted: list[int] = [high]
         # Builds that do not boot lie between: each of them may be the first bad one.
         wanted += range(low + 1, high)
@@ -201,27 +232,34 @@ class _Search:
         )
 
     def _offsets(self) -> dict[Compared, tuple[float, int]]:
-        """Builds that were compared -> their median difference, and the number of pairs."""
+        """Builds that were compared -> their difference, and the number of pairs."""
         found: dict[Compared, list[float]] = {}
         for asked, answer in self.seen:
             found.setdefault(asked, []).append(answer)
-        return {asked: (float(np.median(values)), len(values)) for asked, values in found.items()}
+        return {asked: (hodges_lehmann(np.asarray(values)), len(values)) for asked, values in found.items()}
 
-    def _expected(self, asked: Compared, first: int) -> float:
-        return self.size * ((asked.build >= first) - (asked.reference >= first))
+    def _posterior(self) -> tuple[dict[int, float], float]:
+        """Probability of each build to be the first bad one, and the expected spread of the builds.
 
-    def _spread(self, offsets: dict[Compared, tuple[float, int]], first: int) -> float:
-        """Deviation of builds from the two levels, without that of their boots."""
-        squares = sum(
-            (value - self._expected(asked, first)) ** 2 - self.sigma**2 / count
-            for asked, (value, count) in offsets.items()
-        )
-        known = max(0.0, squares) + _PRIOR_BUILDS * (_SPREAD * self.size / 2) ** 2
-        return math.sqrt(known / (len(offsets) + _PRIOR_BUILDS))
-
-    def _likelihood(self, offsets: dict[Compared, tuple[float, int]], spread: float, first: int) -> float:
-        total = 0.0
-        for asked, (value, count) in offsets.items():
-            variance = spread**2 + self.sigma**2 / count
-            total -= 0.5 * (value - self._expected(asked, first)) ** 2 / variance
-        return total
+        Each build is off by a normal deviate whose deviation is unknown, the good one too, which is in each difference with it. The
+        change is unknown, too. All spreads of `_SPREADS` are as likely before.
+        """
+        offsets = self._offsets()
+        values = np.array([value for value, _ in offsets.values()])
+        noise = np.diag([self.sigma**2 / count for _, count in offsets.values()])
+        design = np.zeros((len(offsets), self.builds))
+        for row, asked in enumerate(offsets):
+            design[row, asked.build] += 1
+            design[row, asked.reference] -= 1
+        steps = np.cumsum(design[:, :0:-1], axis=1)[
+            :, ::-1
+        ].T  # of each first bad build: which differences have the change
+        changed = (_SIZES * self.size) ** 2 * steps[:, None, :, None] * steps[:, None, None, :]
+        shares = (np.array(_SPREADS) * self.size) ** 2
+        variance = noise + shares[:, None, None] * (design @ design.T) + changed
+        halves = np.linalg.solve(variance, np.broadcast_to(values[:, None], (*variance.shape[:-1], 1)))[..., 0]
+        logs = -0.5 * (np.linalg.slogdet(variance)[1] + halves @ values)
+        odds = np.exp(logs - logs.max()) * np.exp(-np.array(_SPREADS) / _USUAL_SPREAD)
+        odds /= odds.sum()
+        spread = abs(self.size) * float(odds.sum(axis=0) @ np.array(_SPREADS))
+        return {first: float(odds[first - 1].sum()) for first in range(1, self.builds)}, spread
