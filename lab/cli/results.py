@@ -9,6 +9,7 @@ import typer
 
 from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
+from lab.failures import CHAPTERS, explained
 from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
 from lab.judge import where as boot_where
@@ -117,6 +118,21 @@ def show(
                 notes = [f"  note: {remark}" for remark in remarks(snapshot, run_id)]
             lines = [*head_lines(run), *notes, *numbers_and_failures(run)]
     echo(*lines)
+
+
+@app.command()
+def failures(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[CLASS]…", help="Default: the list of all.")] = None,
+) -> None:
+    """List the failure classes, or explain some."""
+    if not names:
+        for chapter, classes in CHAPTERS.items():
+            echo(f"{chapter}: {', '.join(name for each in classes for name in each.names)}")
+    for name in names or ():
+        lines = list(explained(name))
+        if not lines:
+            raise ConfigurationError(f"there is no failure class {name!r}; `lab results failures` lists them")
+        echo(*lines)
 
 
 @app.command()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 from pathlib import Path
 
-from lab import boards
+import failure_tables
+import pytest
+
+from lab import boards, errors
 from lab.boards import registry
+from lab.cli import main
 from lab.drivers import guarded_calls
-from lab.failures import CATALOGUE, DRIVERS, ENDS
+from lab.errors import BoardlabError
+from lab.failures import CATALOGUE, CHAPTERS, DRIVERS, ENDS, OTHER
+from lab.provision import errors as provisioning
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = re.compile(r'(?i:failure)(?:: \w+)? ?= ?"([a-z0-9_]+)"')
@@ -25,7 +33,7 @@ def test_it_has_every_class_that_the_library_gives() -> None:
 
 def test_the_page_on_failures_has_every_class_and_no_other() -> None:
     """Those of labgrid's drivers are formed there by a rule, in docs/lab-failures.md."""
-    page = (ROOT / "docs" / "failures.md").read_text("utf-8")
+    page = failure_tables.on_page_markdown((ROOT / "docs" / "failures.md").read_text("utf-8"))
     formed = {f"{driver}_{end}" for driver in DRIVERS for end in ENDS}
     listed = {
         name for cell in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
@@ -33,6 +41,51 @@ def test_the_page_on_failures_has_every_class_and_no_other() -> None:
     assert CATALOGUE - formed <= listed <= CATALOGUE
     rule = (ROOT / "docs" / "lab-failures.md").read_text("utf-8")
     assert {part for part in (*DRIVERS, *(f"_{end}" for end in ENDS)) if f"`{part}`" not in rule} == set()
+
+
+@functools.cache
+def raised() -> dict[str, set[type[BoardlabError]]]:
+    """The errors that the library raises with a class, by the class; a board's texts are transient."""
+    found: dict[str, set[type[BoardlabError]]] = {}
+    for kind in vars(provisioning).values():
+        if isinstance(kind, type) and issubclass(kind, BoardlabError) and "failure" in vars(kind):
+            found.setdefault(str(kind.failure), set()).add(kind)
+    for sign in (sign for name in registry.names() for sign in registry.load(name).failures.values()):
+        found.setdefault(sign.means, set()).add(errors.BoardTransientError)
+    for path in (ROOT / "lab").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                kind = getattr(errors, call.func.id, None)
+                for word in call.keywords if kind else ():
+                    if word.arg == "failure" and isinstance(word.value, ast.Constant):
+                        found.setdefault(word.value.value, set()).add(kind)
+    return found
+
+
+TRANSIENT = (errors.BoardTransientError, errors.LabTransientError, errors.TestTransientError)
+ROWS = {name: each for classes in CHAPTERS.values() for each in classes for name in each.names}
+
+
+@pytest.mark.parametrize("name", sorted(set(raised()) & set(ROWS)))
+def test_the_explained_fault_and_next_step_are_those_of_the_errors(name: str) -> None:
+    row, kinds = ROWS[name], raised()[name]
+    assert {kind.fault for kind in kinds} <= set(row.fault.split(" or "))
+    if all(issubclass(kind, TRANSIENT) for kind in kinds):
+        assert not row.then.startswith("stops") or "again" in row.then
+    if not any(issubclass(kind, TRANSIENT) for kind in kinds):
+        assert row.then != "again"
+
+
+def test_the_command_explains_each_class(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["results", "failures"]) == 0
+    listed = capsys.readouterr().out
+    assert {name for name in ROWS if name not in listed} == set()
+    assert main(["results", "failures", *sorted(CATALOGUE - {OTHER})]) == 0
+    told = capsys.readouterr().out
+    assert "pdu_timeout: no answer within 30 s: ping the PDU\n  fault: lab; then: again\n" in told
+    assert "strap_timeout: docs/lab-failures.md\n" in told
+    assert main(["results", "failures", "nowhere"]) == 2
+    assert "'nowhere'" in capsys.readouterr().err
 
 
 def test_it_has_every_class_that_a_board_type_recognises() -> None:
