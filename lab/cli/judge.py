@@ -21,7 +21,7 @@ from lab.errors import ConfigurationError
 from lab.judge import builds, latest, summary, text
 from lab.judge.baseline import JudgedNumber, JudgedRun, document, judge_run
 from lab.judge.builds import remarks
-from lab.judge.records import CALLED, UNSURE, Decision
+from lab.judge.records import CALLED, OPEN, UNSURE, Decision
 from lab.judge.records import StoredVerdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
 from lab.judge.store import mute, read_verdicts, review, verdicts_with
@@ -127,7 +127,7 @@ def run_command(
         _show(verdicts if everything else [verdict for verdict in verdicts if reportable(verdict)])
         echo(_counted(verdicts))
         if worse:
-            echo(doubtful(f"worse, but not confirmed by a history: {latest.described(worse)}"))
+            echo(doubtful(latest.still_worse(worse)))
         if failed:
             echo(f"{summary.all_failed(failed)}; look at their logs: lab results show {about.id} --log")
         if judged.asked:
@@ -237,7 +237,7 @@ def _show(verdicts: Sequence[RecordsVerdict]) -> None:
             "-" if verdict.effect is None else size(verdict),
             "-" if verdict.since_run is None else str(verdict.since_run),
             str(verdict.n or "-"),
-            _state(verdict) or text.differences(verdict) or "-",
+            text.state(verdict) or text.differences(verdict) or "-",
         ]
         for verdict in verdicts
     ]
@@ -258,21 +258,12 @@ def _details(verdict: RecordsVerdict) -> list[str]:
         f"  run        {run.id}, {run.started_at:%Y-%m-%d %H:%M} UTC, {run.board_type}, release {run.release}"
     )
     lines.append(f"  reruns     {verdict.reruns} used")
-    lines += [f"  state      {state}"] if (state := _state(verdict)) else []
+    lines += [f"  state      {state}"] if (state := text.state(verdict)) else []
     medium = f" --medium {verdict.params['medium']}" if "medium" in verdict.params else ""
     lines.append(
         f"  evidence   lab results show {run.id} --log{medium} --metric {verdict.metric}; lab report {run.id}"
     )
     return lines
-
-
-def _state(verdict: RecordsVerdict) -> str:
-    if verdict.review is not None:
-        reason = f": {verdict.review.reason}" if verdict.review.reason else ""
-        return f"{verdict.review.decision} by {verdict.review.by}{reason}"
-    if verdict.muted is not None:
-        return f"muted until {verdict.muted.until:%Y-%m-%d} by {verdict.muted.by}: {verdict.muted.reason}"
-    return ""
 
 
 def _counted(verdicts: Sequence[RecordsVerdict]) -> str:
@@ -458,12 +449,16 @@ def stats_command(*, as_json: Json = False, db: Database = None) -> None:
 
 def _review(run: str, decision: Decision, reason: str, as_json: bool, db: str | None) -> None:
     with open_store(db, create=False) as store:
-        reviewed = review(store, number_of(store, run), decision, _who(), reason)
-        closed = sum(verdict.outcome != "none" for verdict in read_verdicts(store, run_id=reviewed.run_id))
+        run_id = number_of(store, run)
+        board = store.run(run_id).board
+        before = [verdict.id for verdict in read_verdicts(store, board=board, outcomes=OPEN) if verdict.open]
+        reviewed = review(store, run_id, decision, _who(), reason)
+        after = [verdict.id for verdict in read_verdicts(store, board=board, outcomes=OPEN) if verdict.open]
+        closed = len({*before} - {*after})
     if as_json:
         echo_json(plain_document(reviewed))
         return
-    echo(f"run {reviewed.run_id} is {decision} by {reviewed.by}; {closed} verdicts are closed")
+    echo(f"run {reviewed.run_id} is {decision} by {reviewed.by}; {closed} open verdicts are closed")
 
 
 def _params(text: str | None) -> dict[str, str]:

@@ -32,6 +32,7 @@ _TITLES: Final = {
     "user_space": "user space",
     "root": "the root file system",
 }
+_LABELS: Final = 3  # in a remark
 # Of a command line: they name the medium (bootmedia: that of a QEMU board) or the board, and not the software.
 _NOT_SOFTWARE: Final = re.compile(
     r"(?:root|rootfstype|ubi\.mtd|mtdparts|bootmedia|resume|nfsroot|ip|init)=|\S*(?:serial|(?:[0-9a-fA-F]{2}:){5})"
@@ -163,8 +164,11 @@ def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
             labels.setdefault(each.release, each.id)
     if not labels:
         return []
-    named = ", ".join(f"{label!r} (run {run_id})" for label, run_id in labels.items())
-    return [f"the same build had another label before: {named}"]
+    named = ", ".join(f"{label!r} (run {run_id})" for label, run_id in list(labels.items())[:_LABELS])
+    named += f" and {len(labels) - _LABELS} more" if len(labels) > _LABELS else ""
+    if own.images and all(found[run_id].images for run_id in labels.values()):
+        return [f"the same build had another label before: {named}"]
+    return [f"nothing known of the builds differs from those with another label: {named}"]
 
 
 def causes(numbers: RunNumbers) -> dict[str, str]:

@@ -24,7 +24,7 @@ from lab.judge import noise
 from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedRun, earlier, judge, window
 from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.records import Mute, StoredVerdict
-from lab.judge.store import mutes_of, standing
+from lab.judge.store import mutes_of, read_verdicts, standing
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
@@ -150,6 +150,7 @@ class WorseNumber:
     Attributes:
         run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
         effect: relative change; None: unknown. is_release: it is compared with another release.
+        since: first run of the standing verdict on it; None: no history confirms it.
     """
 
     run: int
@@ -162,6 +163,7 @@ class WorseNumber:
     params: Mapping[str, str]
     effect: float | None
     is_release: bool
+    since: int | None = None
 
     @property
     def key(self) -> _Key:
@@ -187,6 +189,19 @@ def described(worse: Sequence[WorseNumber]) -> str:
     also = f", and {more} more number{'s' * (more > 1)}" if more else ""
     runs = ", ".join(str(run) for run in dict.fromkeys(each.run for each in worse))
     return f"{first.title} {first.size} in {first.release} against {first.against}{also} (run {runs})"
+
+
+def still_worse(worse: Sequence[WorseNumber], needs: str = "") -> str:
+    """What to say of a run's worse numbers without a verdict on that run; of at least one number.
+
+    Args:
+        needs: the history that they lack.
+    """
+    known, new = [each for each in worse if each.since is not None], [each for each in worse if each.since is None]
+    parts = [f"still worse since run {min(each.since or 0 for each in known)}: {described(known)}"] if known else []
+    if new:
+        parts.append(f"worse, but not confirmed by a history{f' ({needs})' if needs else ''}: {described(new)}")
+    return "; ".join(parts)
 
 
 @frozen
@@ -246,7 +261,8 @@ class LatestJudge:
         for verdict in stands.unmuted:
             if verdict.outcome == "regression":
                 number = _of_history(verdict)
-                numbers.setdefault(verdict.run.board, {}).setdefault(number.key, number)
+                its_numbers = numbers.setdefault(verdict.run.board, {})
+                its_numbers[number.key] = evolve(its_numbers.get(number.key, number), since=number.since)
         return LabComparison(
             {board: shown for board, its in numbers.items() if (shown := _ordered(board, its.values(), mutes, now))},
             left,
@@ -320,9 +336,13 @@ def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
     """
     with snapshot(store) as found:
         head = run_head(found, run_id)
-        numbers = worse_numbers(found, BoardSeries.of(head)) if head is not None else []
-        its = [each for each in numbers if each.run == run_id]
-        return _ordered(head.board, its, found.read(mutes_of), found.now()) if head is not None else ()
+        if head is None:
+            return ()
+        numbers = [each for each in worse_numbers(found, BoardSeries.of(head)) if each.run == run_id]
+        mutes, now = found.read(mutes_of), found.now()
+    verdicts = read_verdicts(store, board=head.board, outcomes=["regression"]) if numbers else []
+    since = {_of_history(each).key: each.since_run for each in verdicts if each.open}
+    return _ordered(head.board, (evolve(each, since=since.get(each.key)) for each in numbers), mutes, now)
 
 
 def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
@@ -371,6 +391,7 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
         params=verdict.params,
         effect=verdict.effect,
         is_release=False,
+        since=verdict.since_run,
     )
 
 

@@ -110,6 +110,7 @@ class StoredVerdict(NewVerdict):
         run: the run that was judged.
         unit, better: of the metric, as it was defined then.
         outdated: a rerun was requested, and a later run has a verdict on the number; or a drift that went on to a later run.
+        over: later runs took back at least half of the change, or a later run of its board and kind is accepted.
         review: a person's decision on the run since; None: none.
         muted: end of its mute; None: not muted (now, or at the requested instant).
     """
@@ -120,6 +121,7 @@ class StoredVerdict(NewVerdict):
     better: Literal["lower", "higher"]
     judged_at: dt.datetime
     outdated: bool = False
+    over: bool = False
     review: Review | None
     muted: Mute | None
 
@@ -132,14 +134,18 @@ class StoredVerdict(NewVerdict):
     def open(self) -> bool:
         """True if a person should look at it.
 
-        It may be a change, without a decision on its run, not muted or outdated.
+        It may be a change, without a decision on its run, not muted, outdated or over.
         """
-        return self.outcome in OPEN and self.review is None and self.muted is None and not self.outdated
+        return self._undecided and self.outcome in OPEN and not self.over
 
     @property
     def alarms(self) -> bool:
         """True for a confirmed regression, without a decision and not muted."""
-        return self.outcome == "regression" and self.open
+        return self._undecided and self.outcome == "regression"
+
+    @property
+    def _undecided(self) -> bool:
+        return self.review is None and self.muted is None and not self.outdated
 
 
 @frozen

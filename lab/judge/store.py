@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import func, insert, select
+from sqlalchemy import ColumnElement, Row, func, insert, select
 from sqlalchemy.orm import Session, joinedload
 
 from lab.errors import ConfigurationError
@@ -167,8 +167,7 @@ def read_verdicts(
     at = at or utc_now()
     with store._read() as session:
         rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-        reviews, mutes, latest = newest_reviews(session), mutes_of(session), _latest(session, rows)
-        return [_verdict(row, reviews, mutes, latest, at) for row in rows]
+        return list(_verdicts(session, rows, at))
 
 
 def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:
@@ -232,8 +231,7 @@ def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[S
     """The verdicts with these ids in order, as of an instant."""
     wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
     rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-    decided, muted = newest_reviews(session), mutes_of(session)
-    found = {row.id: _verdict(row, decided, muted, _latest(session, rows), at) for row in rows}
+    found = {verdict.id: verdict for verdict in _verdicts(session, rows, at)}
     return [found[one] for one in ids if one in found]
 
 
@@ -253,6 +251,13 @@ def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
         "differs": {what: list(both) for what, both in verdict.differs.items()},
         "judged_at": now,
     }
+
+
+def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> Iterator[StoredVerdict]:
+    reviews, mutes, latest = newest_reviews(session), mutes_of(session), _latest(session, rows)
+    over = _over(session, rows)
+    for row in rows:
+        yield _verdict(row, reviews, mutes, latest, at, over=row.id in over)
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, ...], int]:
@@ -287,6 +292,8 @@ def _verdict(
     mutes: Sequence[Mute],
     latest: Mapping[tuple[object, ...], int],
     at: dt.datetime,
+    *,
+    over: bool,
 ) -> StoredVerdict:
     rows.whole(row)
     run, metric = rows.run(row.run), rows.metric(row.definition)
@@ -300,6 +307,7 @@ def _verdict(
         unit=metric.unit,
         better=metric.better,
         outdated=(crept or row.outcome == UNSURE) and latest.get(number, row.run_id) > row.run_id,
+        over=over,
         review=reviews.get(row.run_id),
         muted=next((each for each in mutes if each.covers(run.board, row.metric, row.params, at)), None),
     )
@@ -357,6 +365,24 @@ def standing(session: Session, now: dt.datetime, most: int = MOST) -> Standing:
 def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
     """Ids of the standing verdicts, newest run first."""
     reviews = newest_reviews(session)
+    for row, over in _called_since(session, reviews, RunRow.started_at >= since):
+        if row.outcome in _TOLD and not over and row.run_id not in reviews:
+            yield row.id
+
+
+def _over(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
+    """Ids of those that stand no more, though no person decided on their runs."""
+    told = [row for row in rows if row.outcome in _TOLD]
+    if not told:
+        return frozenset()
+    since = (RunRow.board.in_({row.run.board for row in told}), VerdictRow.run_id >= min(row.run_id for row in told))
+    return frozenset(row.id for row, over in _called_since(session, newest_reviews(session), *since) if over)
+
+
+def _called_since(
+    session: Session, reviews: Mapping[int, Review], *conditions: ColumnElement[bool]
+) -> Iterator[tuple[Row[Any], bool]]:
+    """Verdicts with a change, newest run first; True: taken back by later runs, or a later run is accepted."""
     accepted = _newest_accepted(session, [run for run, its in reviews.items() if its.decision == "accepted"])
     columns = (VerdictRow.id, VerdictRow.run_id, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
     wanted = select(
@@ -369,7 +395,7 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
         RunRow.board,
         RunRow.kind,
     )
-    wanted = wanted.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), RunRow.started_at >= since)
+    wanted = wanted.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), *conditions)
     later: dict[tuple[Any, ...], Later] = {}
     for row in session.execute(wanted.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
         series = (row.board_type, row.board, row.kind)
@@ -381,8 +407,7 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
         since_then, crept = later.setdefault(number, Later()), DRIFT in row.differs
         undone = since_then.undoes(effect, crept=crept)
         since_then.add(effect, crept=crept)
-        if row.outcome in _TOLD and not undone and decided is None and row.run_id > accepted.get(series, 0):
-            yield row.id
+        yield row, undone or row.run_id < accepted.get(series, 0)
 
 
 def _newest_accepted(session: Session, run_ids: list[int]) -> dict[tuple[str, str, str], int]:

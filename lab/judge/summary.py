@@ -10,7 +10,7 @@ from typing import Final, Literal
 from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.judge.latest import WorseNumber, described, worse_of_run
+from lab.judge.latest import WorseNumber, still_worse, worse_of_run
 from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
@@ -62,7 +62,7 @@ class VerdictSummary:
         if found:
             text = "; ".join(found)
         elif self.worse:
-            text = f"worse, but not confirmed by a history{f' ({self.needs})' if self.needs else ''}: {described(self.worse)}"
+            text = still_worse(self.worse, self.needs)
         elif self.muted or _UNCHANGED in self.others:
             text = "Nothing moved"
         else:
@@ -155,8 +155,8 @@ def write(summary: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
 
 
 def all_failed(cycles: int) -> str:
-    """The sentence on a run without a good cycle."""
-    return "the only cycle failed" if cycles == 1 else f"all {cycles} cycles failed"
+    """The sentence on a run without a good cycle; it may have ended before it tried all of its plan."""
+    return "the only cycle that was tried failed" if cycles == 1 else f"all {cycles} cycles that were tried failed"
 
 
 def _counted(outcome: str, count: int) -> str:

@@ -313,6 +313,16 @@ def differences(verdict: StoredVerdict) -> str:
     return "; ".join(f"{what}: {now}, was {was}" for what, (was, now) in verdict.differs.items())
 
 
+def state(verdict: StoredVerdict) -> str:
+    """Why a verdict needs no person, e.g. `accepted by ann: a feature`; empty: nothing closed it."""
+    if verdict.review is not None:
+        reason = f": {verdict.review.reason}" if verdict.review.reason else ""
+        return f"{verdict.review.decision} by {verdict.review.by}{reason}"
+    if verdict.muted is not None:
+        return f"muted until {verdict.muted.until:%Y-%m-%d} by {verdict.muted.by}: {verdict.muted.reason}"
+    return "over: a later run took it back, or is accepted" if verdict.over else ""
+
+
 def needs(verdicts: Iterable[StoredVerdict]) -> str:
     """Missing history, e.g. `needs 8 earlier runs, has 5`; empty: none missing."""
     from lab.judge.history.model import CONSTANTS  # noqa: PLC0415 - with numpy
@@ -339,7 +349,7 @@ def sentence(verdict: StoredVerdict) -> str:
 def document(verdict: StoredVerdict) -> dict[str, Any]:
     """A verdict for `--json`."""
     run, found = verdict.run, plain_document(verdict)
-    del found["direction"], found["outdated"]
+    del found["direction"], found["outdated"], found["over"]
     return found | {
         "run": run.id,
         "board_type": run.board_type,

@@ -85,7 +85,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Print the verdicts on the session's numbers."""
     judged = config.stash.get(_JUDGED_KEY, {})
     for run_id, verdicts in judged.items():
-        from lab.judge.latest import described, worse_of_run  # noqa: PLC0415
+        from lab.judge.latest import still_worse, worse_of_run  # noqa: PLC0415
         from lab.judge.text import needs, sentence  # noqa: PLC0415
 
         terminalreporter.section(f"the judge on run {run_id}")
@@ -99,8 +99,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if not any(verdict.alarms for verdict in verdicts) and (
             worse := worse_of_run(config.stash[STORE_KEY], run_id)
         ):
-            line = f"worse than in the runs before, but not confirmed by a history: {described(worse)}"
-            terminalreporter.write_line(plain(line), yellow=True)
+            terminalreporter.write_line(plain(still_worse(worse)), yellow=True)
 
 
 def _judge(item: pytest.Item, run_id: int | None) -> list[StoredVerdict]:

@@ -102,18 +102,13 @@ def shown(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
 
 
 def _row(verdict: StoredVerdict) -> dict[str, Any]:
-    state = ""
-    if verdict.review is not None:
-        state = f"{verdict.review.decision} by {verdict.review.by}: {verdict.review.reason}"
-    elif verdict.muted is not None:
-        state = f"muted until {verdict.muted.until:%Y-%m-%d} by {verdict.muted.by}: {verdict.muted.reason}"
     return {
         "id": verdict.id,
         "run": verdict.run,
         "text": text.sentence(verdict),
         "outcome": verdict.outcome,
         "open": verdict.open,
-        "state": state,
+        "state": text.state(verdict),
     }
 
 

@@ -20,11 +20,13 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
+from support import toldstories
 from support.atlength import either
 from support.mailbox import Mailbox
 from support.prometheus_server import Prometheus, Webhook, alertmanager, program, prometheus, until
 from support.simnights import BOARD, ago, nights
 from support.simruns import planned
+from support.toldstories import STORIES
 
 from lab.virtual.ports import free_port
 from lab.virtual.sim.model import serial_number
@@ -81,7 +83,13 @@ class Told:
 
 @pytest.fixture
 def told(history: Path, tmp_path: Path) -> Iterator[Told]:
-    folder = Path(shutil.copytree(history, tmp_path / "lab"))
+    with telling(Path(shutil.copytree(history, tmp_path / "lab")), tmp_path) as told:
+        yield told
+
+
+@contextlib.contextmanager
+def telling(folder: Path, tmp_path: Path) -> Iterator[Told]:
+    """Everything from the exporter on, of the results in a folder."""
     address = f"127.0.0.1:{free_port()}"
     (folder / "farm.yaml").write_text(
         f"database: 'sqlite:///{folder}/results.db'\nreports: 'https://lab.example.org/runs/{{run}}.html'\n"
@@ -157,3 +165,20 @@ def test_a_board_that_was_swapped_is_one_mail_that_says_environment(told: Told) 
     assert "egression" not in text + page
     (alert,) = {a["labels"]["severity"] for a in told.webhook.told if a["labels"]["alertname"] == VERDICT}
     assert alert == "info"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", STORIES)
+def test_each_story_is_its_mails_and_no_other(name: str, tmp_path: Path) -> None:
+    story, folder = STORIES[name], tmp_path / "lab"
+    folder.mkdir()
+    toldstories.history(folder)
+    toldstories.played(folder, story)
+    alerts = (VERDICT, "BoardlabAttemptFailed")
+    with telling(folder, tmp_path) as told:
+        until(lambda: len([m for m in told.mailbox.mails if TEST not in m["Subject"]]) >= bool(story.titles), "a mail")
+        mails = [mail for mail in told.all_mails() if any(alert in mail["Subject"] for alert in alerts)]
+        texts = "\n".join(both_parts(mail)[0] for mail in mails)
+    found = [line for line in texts.splitlines() if any(re.match(title, line) for title in story.titles)]
+    assert len(found) == len(story.titles), texts
+    assert len(mails) <= len(story.titles)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from attrs import define
+from attrs import define, evolve
 from sqlalchemy.orm import Session
 
+from lab.errors import BoardlabError
 from lab.host.clock import utc_now
 from lab.judge.history import CONSTANTS
 from lab.judge.run_judge import CONFIRMS, judge_run
@@ -37,8 +38,8 @@ class SimNights:
     """A place with one simulated board.
 
     Attributes:
-        faults: of the board from now on, all its cycles. image: what is written to its medium.
-        now: when the next run begins.
+        faults: of the board from now on, all its cycles. image: what is written to its medium; empty: nobody knows.
+        now: when the next run begins. release: the label of the next runs.
     """
 
     store: Store
@@ -48,6 +49,18 @@ class SimNights:
     image: str
     now: dt.datetime
     faults: Sequence[catalogue.Planned] = ()
+    release: str = RELEASE
+
+    def distribution(self, name: str) -> None:
+        """The user space of the next runs, as os-release names it."""
+        model = self.lab.board.model
+        self.lab.board.model = evolve(model, release=evolve(model.release, distribution=name))
+
+    def unjudged(self) -> int:
+        """A run that nobody judges; its id."""
+        run = self._run()
+        self.now += DAY
+        return run
 
     def night(self) -> int:
         """A run, judged, with the reruns that the judge asks for; the run's id."""
@@ -64,12 +77,19 @@ class SimNights:
     def _run(self, more: Mapping[str, object] = {}) -> int:
         self.lab.board.troubles_for = lambda cycle: [fault.fault(cycle) for fault in self.faults]
         clock = SimClock(self.lab)
-        about = {"virtual": True, "host": "lab1", "images_sha256": {"root": self.image}, **more}
+        images = {"images_sha256": {"root": self.image}} if self.image else {}
+        about = {"virtual": True, "host": "lab1", **images, **more}
         wanted = {"cycles": BOOTS, "media": ["sd"]}
-        record = self.store.begin_run("boot", "am62xx_sk", BOARD, RELEASE, plan=wanted, provenance=about)
+        record = self.store.begin_run("boot", "am62xx_sk", BOARD, self.release, plan=wanted, provenance=about)
         progress = Progress(lambda _line: None, clock, BOOTS)
-        BootRun(self.store, record, self.strategy, progress, clock, self.strategy.sleep, RETRIES).measure("sd")
-        self.store.finish_run(record.id, "completed")
+        run, status = (
+            BootRun(self.store, record, self.strategy, progress, clock, self.strategy.sleep, RETRIES),
+            "failed",
+        )
+        with suppress(BoardlabError):
+            run.measure("sd")
+            status = "completed"
+        self.store.finish_run(record.id, status)
         with Session(self.store._engine) as session, session.begin():
             session.get_one(RunRow, record.id).started_at = self.now
         return record.id

@@ -72,10 +72,20 @@ def test_a_label_whose_build_changed_is_said_with_both(store: Store) -> None:
 
 
 def test_one_build_under_two_labels_is_said_with_all_of_them(store: Store) -> None:
+    image = {"root": "a" * 64}
     for label in ("11.00", "nightly", "nightly"):
-        measured(store, label, OLD)
-    assert said(store, measured(store, "11.01", OLD)) == [
+        measured(store, label, OLD, images=image)
+    assert said(store, measured(store, "11.01", OLD, images=image)) == [
         "the same build had another label before: 'nightly' (run 3), '11.00' (run 1)"
+    ]
+
+
+def test_equal_version_lines_are_no_proof_of_one_build_and_few_labels_are_named(store: Store) -> None:
+    for number in range(5):
+        measured(store, f"main-{number}", OLD)
+    assert said(store, measured(store, "11.01", OLD)) == [
+        "nothing known of the builds differs from those with another label: "
+        "'main-4' (run 5), 'main-3' (run 4), 'main-2' (run 3) and 2 more"
     ]
 
 

@@ -70,6 +70,39 @@ def test_a_confirmed_regression_is_status_1_and_says_size_since_and_what_differs
     assert said.endswith("1 numbers: 1 regression\n")
 
 
+def test_a_known_regression_is_still_worse_and_no_news(lab: Lab, tmp_path: Path) -> None:
+    assert lab("run", str(lab.second))[0] == 1
+    with open_store(lab.db) as store:
+        third = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY).run(1.03, image="slow")
+    code, said = lab("run", str(third), "--summary", str(tmp_path / "verdict.txt"))
+    assert code == 0, "a change has one verdict"
+    assert f"still worse since run {lab.first}: boot.time sd +" in said
+    assert (tmp_path / "verdict.txt").read_text().startswith(f"Still worse since run {lab.first}: boot.time sd +")
+    assert "not confirmed" not in said
+
+
+def test_a_verdict_ends_with_the_acceptance_of_a_later_run(lab: Lab) -> None:
+    lab("run", str(lab.second))
+    assert [each["open"] for each in lab.json("list")] == [True]
+    with open_store(lab.db) as store:
+        third = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY).run(1.03, image="slow")
+    assert lab("accept", str(third))[1] == f"run {third} is accepted by ann; 1 open verdicts are closed\n"
+    assert lab.json("list") == []
+    (verdict,) = lab.json("list", "--all")
+    assert "over: a later run took it back, or is accepted" in lab("show", f"v{verdict['id']}")[1]
+
+
+def test_a_verdict_ends_when_the_number_moves_back(lab: Lab) -> None:
+    lab("run", str(lab.second))
+    with open_store(lab.db) as store:
+        nights = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY)
+        nights.run(image="mended")
+        nights.run(image="mended")
+    assert lab("run", "latest")[0] == 0
+    assert lab.json("list") == []
+    assert [each["outcome"] for each in lab.json("list", "--all")] == ["improvement", "regression"]
+
+
 def test_a_regression_of_a_night_that_was_not_judged_is_status_1_and_in_the_summary(lab: Lab, tmp_path: Path) -> None:
     with open_store(lab.db) as store:
         third = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY).run(1.03, image="slow")
@@ -94,9 +127,9 @@ def test_a_run_whose_cycles_all_failed_says_so_everywhere(
         nights.run(boots=0, failed=4, media=media)
     code, said = lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
     assert code == 1
-    assert f"all {4 * len(media)} cycles failed; look at their logs: lab results show " in said
+    assert f"all {4 * len(media)} cycles that were tried failed; look at their logs: lab results show " in said
     headline = (tmp_path / "verdict.txt").read_text().splitlines()[0]
-    assert headline.startswith(f"All {4 * len(media)} cycles failed (run ")
+    assert headline.startswith(f"All {4 * len(media)} cycles that were tried failed (run ")
     assert "failing: 0043: release 11.01 does not boot" in lab("list")[1]
     assert "0043" not in lab("list", "--board", "0042")[1]
 
