@@ -99,6 +99,9 @@ def _of_lab_run(config: pytest.Config) -> int | None:
     """Job of the `lab run` that started this session, or None.
 
     A job of another board does not count.
+
+    Raises:
+        pytest.UsageError: the job has ended or was taken while this session began, so the suite is measured by another session.
     """
     name = os.environ.get(JOB_VARIABLE, "")
     if not name:
@@ -107,8 +110,13 @@ def _of_lab_run(config: pytest.Config) -> int | None:
         job = listing.job(config.stash[STORE_KEY], number(name))
     except ConfigurationError:
         return None
-    ours = job.state == "running" and job.board == config.stash[STRATEGY_KEY].board
-    return job.id if ours else None
+    if job.board != config.stash[STRATEGY_KEY].board:
+        return None
+    if job.state != "running":
+        raise pytest.UsageError(
+            f"job {job.called}, which began this session, is {job.state}: nothing is measured for it. `lab jobs show {job.called}` says why"
+        )
+    return job.id
 
 
 # --- Yielding the board between two cycles ---

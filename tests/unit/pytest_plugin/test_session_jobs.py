@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lab import boards
+from lab.host.clock import utc_now
 from lab.host.process import PERSON_VARIABLE
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue, has_failed
@@ -153,6 +154,12 @@ def test_the_session_of_a_lab_run_takes_no_job_of_its_own(store: Store, monkeypa
     monkeypatch.setenv(JOB_VARIABLE, "j99")
     with pytest.raises(pytest.UsageError, match="b1 is busy: job j1"):
         jobs.take_board(config(store, [item("boot_measurer")]))
+    monkeypatch.setenv(JOB_VARIABLE, job.called)
+    book.finish(job.id, "interrupted")  # while the host stood still
+    before = len(listing.jobs(store, 9, utc_now()))
+    with pytest.raises(pytest.UsageError, match=f"job {job.called}, which began this session, is interrupted"):
+        jobs.take_board(config(store, [item("boot_measurer")]))
+    assert len(listing.jobs(store, 9, utc_now())) == before, "it has no job of its own"
 
 
 @pytest.mark.parametrize("why", ["cancelled", "lost"])
