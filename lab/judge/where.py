@@ -14,7 +14,9 @@ from lab.benchmarks.diagnosis.parts import (
     PartChange,
     PartTime,
     changes,
+    common_ratio,
     from_documents,
+    likeliest,
     of_runs,
     over,
 )
@@ -167,6 +169,7 @@ def latest(store: Store, run_id: int) -> Run | None:
 # --- As text ---
 
 SHOWN: Final = 12  # parts of a section that a person is shown
+_COMMON: Final = 0.05  # change of most parts that is said
 _GETTY_S: Final = 1.0  # agetty's sleep on a serial line (util-linux term-utils/agetty.c)
 
 
@@ -206,9 +209,15 @@ def remarks(where: BootWhere) -> list[str]:
 
 
 def difference_lines(before: BootWhere, now: BootWhere) -> list[str]:
-    """The parts that differ, the largest first, one line each."""
-    found = changes(before.parts, now.parts)
-    return [described(change) for change in found] or ["no part differs by more than its noise"]
+    """The parts that differ, the largest first, one line each; before them what most parts have in common."""
+    found = [described(change) for change in changes(before.parts, now.parts)]
+    if not found:
+        first = likeliest(before.parts, now.parts)
+        found = ["no part differs by more than its noise" + (f"; the likeliest: {described(first)}" if first else "")]
+    ratio = common_ratio(before.parts, now.parts)
+    if abs(ratio - 1) >= _COMMON:
+        found.insert(0, f"most parts take {ratio:.2f} times as long: is the processor's clock or the host another?")
+    return found
 
 
 def described(change: PartChange) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -27,6 +27,8 @@ _LEAST_CHANGE_S: Final = 0.001
 _PRIOR: Final = 4.0  # degrees of freedom of the parts' common deviation
 _STEP_S: Final = 0.0005  # half of the last digit of systemd-analyze
 _REST_SHARE: Final = 0.05  # deviation of a rest at least: of what is in it, nothing is known
+_SHARE: Final = 0.05  # the same of a part, where the boots do not tell
+_MANY: Final = 20  # parts, from which on their median says what all have in common
 _STAMP_S: Final = 0.0003  # deviation of a part that no boot moves: stamps, interrupts
 
 
@@ -173,30 +175,11 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
 
     The parts of a stage explain it.
 
-    Each part is compared by Student's t with a deviation that is drawn to the one of all parts (G. K. Smyth, Statistical Applications
-    in Genetics and Molecular Biology 3, 2004), since three boots know their own badly; with Holm's correction for their number.
+    Each part is compared by Student's t of the logarithms with a variance that is drawn to the one of all parts (G. K. Smyth, Statistical
+    Applications in Genetics and Molecular Biology 3, 2004), since three boots know their own badly; with Holm's correction for their number. What
+    most parts have in common, e.g. another clock of the processor, is no difference of a part.
     """
-    old = {(part.section, part.name): part for part in before if part.section != STAGES}
-    new = {(part.section, part.name): part for part in now if part.section != STAGES}
-    counts = [len(part.own_s) for part in (*before, *now)]
-    if not counts or min(counts) < 1:
-        return []
-    was_n = max((len(part.own_s) for part in before), default=1)
-    now_n = max((len(part.own_s) for part in now), default=1)
-    relative = _relative([*old.values(), *new.values()])
-    found = []
-    for key in dict.fromkeys((*new, *old)):
-        one = old[key].own_s if key in old else (0.0,) * was_n
-        other = new[key].own_s if key in new else (0.0,) * now_n
-        tested = _tested(one, other, None if key[1].startswith(REST) else relative)
-        change = PartChange(
-            *key,
-            statistics.fmean(one) if key in old else None,
-            statistics.fmean(other) if key in new else None,
-            tested.uncertainty_s,
-        )
-        found.append((tested.probability, change))
-    found.sort(key=lambda each: each[0])
+    found = _compared(before, now)
     sure = []
     for number, (probability, change) in enumerate(found):
         if probability > _FAMILY_ERROR / (len(found) - number):
@@ -204,6 +187,50 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
         if abs(change.difference_s) >= _LEAST_CHANGE_S:
             sure.append(change)
     return sorted(_moved(sure), key=lambda change: -abs(change.difference_s))
+
+
+def likeliest(before: Sequence[PartTime], now: Sequence[PartTime]) -> PartChange | None:
+    """The part that differs most beyond its noise, sure or not; None: none by a millisecond."""
+    found = (change for _, change in _compared(before, now))
+    return next((change for change in found if abs(change.difference_s) >= _LEAST_CHANGE_S), None)
+
+
+def common_ratio(before: Sequence[PartTime], now: Sequence[PartTime]) -> float:
+    """The ratio by which most parts take longer; 1.0: too few parts to say."""
+    old = {(part.section, part.name): part for part in before if part.section != STAGES}
+    ratios = [
+        _log(part.own_s) - _log(old[key].own_s)
+        for part in now
+        if (key := (part.section, part.name)) in old and min(*part.own_s, *old[key].own_s) >= 2 * LEAST_S
+    ]
+    return math.exp(statistics.median(ratios)) if len(ratios) >= _MANY else 1.0
+
+
+def _compared(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[tuple[float, PartChange]]:
+    """Each part's probability of such a difference by chance, the smallest first."""
+    old = {(part.section, part.name): part for part in before if part.section != STAGES}
+    new = {(part.section, part.name): part for part in now if part.section != STAGES}
+    counts = [len(part.own_s) for part in (*before, *now)]
+    if not counts or min(counts) < 1:
+        return []
+    was_n = max((len(part.own_s) for part in before), default=1)
+    now_n = max((len(part.own_s) for part in now), default=1)
+    pairs = {
+        key: (old[key].own_s if key in old else (0.0,) * was_n, new[key].own_s if key in new else (0.0,) * now_n)
+        for key in dict.fromkeys((*new, *old))
+    }
+    ratio, share = math.log(common_ratio(before, now)), _common_share(pairs)
+    found = []
+    for key, (one, other) in pairs.items():
+        tested = _tested(one, other, None if key[1].startswith(REST) else share, ratio)
+        change = PartChange(
+            *key,
+            statistics.fmean(one) if key in old else None,
+            statistics.fmean(other) if key in new else None,
+            tested.uncertainty_s,
+        )
+        found.append((tested.probability, change))
+    return sorted(found, key=lambda each: each[0])
 
 
 def _moved(sure: Sequence[PartChange]) -> list[PartChange]:
@@ -232,55 +259,61 @@ class _Tested:
     uncertainty_s: float
 
 
-def _relative(parts: Sequence[PartTime]) -> float:
-    """The median relative deviation of parts over the boots."""
+_Pair: TypeAlias = tuple[Sequence[float], Sequence[float]]  # own times before and now
+
+
+def _logs(own_s: Sequence[float]) -> list[float]:
+    return [math.log(max(value, LEAST_S / 2)) for value in own_s]
+
+
+def _log(own_s: Sequence[float]) -> float:
+    return statistics.fmean(_logs(own_s))
+
+
+def _squares(pair: _Pair) -> float:
+    return sum((value - statistics.fmean(logs)) ** 2 for logs in map(_logs, pair) for value in logs)
+
+
+def _common_share(pairs: Mapping[tuple[str, str], _Pair]) -> float:
+    """The median deviation of a part's logarithm over the boots."""
+    freedom = max(1, sum(len(side) for side in next(iter(pairs.values()), ())) - 2)
     found = [
-        statistics.stdev(part.own_s) / part.mean_s
-        for part in parts
-        if len(part.own_s) > 1 and part.mean_s >= 4 * LEAST_S and min(part.own_s) > 0
+        math.sqrt(_squares(pair) / freedom)
+        for key, pair in pairs.items()
+        if not key[1].startswith(REST) and max(map(statistics.fmean, pair)) >= 4 * LEAST_S
     ]
-    return statistics.median(found) if found else 0.05
+    return (statistics.median(found) if found else 0.0) or _SHARE
 
 
-def _tested(one: Sequence[float], other: Sequence[float], relative: float | None) -> _Tested:
+def _tested(one: Sequence[float], other: Sequence[float], share: float | None, ratio: float) -> _Tested:
     """Two-sided probability of at least this difference between equal parts.
 
     Args:
-        relative: the parts' common deviation; None: of a rest, which is of another kind.
+        share: the parts' common deviation; None: of a rest, which is of another kind. ratio: of all parts, its logarithm.
     """
     freedom = len(one) + len(other) - 2
     level = max(statistics.fmean(one), statistics.fmean(other))
-    prior = _STAMP_S**2 + ((_REST_SHARE if relative is None else relative) * level) ** 2
-    squares = sum((value - statistics.fmean(values)) ** 2 for values in (one, other) for value in values)
-    variance = max(squares / max(1, freedom), prior) if relative is None else 0.0
-    variance = variance or (squares + _PRIOR * prior) / (freedom + _PRIOR)
-    error = math.sqrt(variance * (1 / len(one) + 1 / len(other)))
-    difference = abs(statistics.fmean(other) - statistics.fmean(one))
+    prior = (_STAMP_S / level) ** 2 + (_REST_SHARE if share is None else share) ** 2
+    squares = _squares((one, other))
+    variance = (
+        max(squares / max(1, freedom), prior) if share is None else (squares + _PRIOR * prior) / (freedom + _PRIOR)
+    )
     degrees = freedom + _PRIOR
-    return _Tested(_two_sided(difference / error, degrees), uncertainty.student_t95(int(degrees)) * error)
+    error = math.sqrt(variance * (1 / len(one) + 1 / len(other)))
+    difference = _log(other) - _log(one)
+    # A part that waits for something takes as long as before.
+    probability = _two_sided(min(abs(difference), abs(difference - ratio)) / error, degrees)
+    # The ± is of the times, by their own deviation where the boots have one.
+    own = sum((value - statistics.fmean(values)) ** 2 for values in (one, other) for value in values)
+    spread = own / freedom + _STAMP_S**2 if freedom > 1 else prior * level**2
+    error_s = math.sqrt(spread * (1 / len(one) + 1 / len(other)))
+    return _Tested(probability, uncertainty.student_t95(int(freedom if freedom > 1 else degrees)) * error_s)
 
 
 def _two_sided(t: float, degrees: float) -> float:
-    """P(|T| >= t) of Student's t.
-
-    It is the regularised incomplete beta function of degrees / (degrees + t²), Abramowitz & Stegun 26.7.1.
-    """
-    return _beta(degrees / 2, 0.5, degrees / (degrees + t * t))
-
-
-def _beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Abramowitz & Stegun 26.5.8)."""
-    if x >= 1.0:
-        return 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _beta(b, a, 1 - x)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    value = 1.0
-    for m in range(200, 0, -1):  # from the tail; 200 terms are enough for the degrees of some boots
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
-        value = 1 + odd / (1 + even / value)
-    return front / value
+    """P(|T| >= t) of Student's t, by Wallace's normal deviate (Annals of Mathematical Statistics 30, 1959)."""
+    deviate = (8 * degrees + 1) / (8 * degrees + 3) * math.sqrt(degrees * math.log1p(t * t / degrees))
+    return 2 * statistics.NormalDist().cdf(-deviate)
 
 
 def documents(parts: Iterable[BootPart]) -> list[list[object]]:

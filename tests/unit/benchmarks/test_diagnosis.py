@@ -6,6 +6,7 @@ import random
 
 import pytest
 from attrs import evolve
+from scipy.stats import t as student
 
 from lab.benchmarks.diagnosis.kernel import BETWEEN, kernel_parts
 from lab.benchmarks.diagnosis.parts import (
@@ -19,12 +20,15 @@ from lab.benchmarks.diagnosis.parts import (
     PartChange,
     PartTime,
     changes,
+    common_ratio,
     documents,
     from_documents,
+    likeliest,
     of_runs,
     over,
     summed,
 )
+from lab.benchmarks.diagnosis.parts import _two_sided as two_sided
 from lab.benchmarks.diagnosis.reports import uboot_parts, user_space
 from lab.errors import TestTransientError
 
@@ -172,6 +176,36 @@ def test_a_run_s_own_offset_is_no_change_of_a_part() -> None:
         wrong += len(names) > 1
     assert right == 40
     assert wrong <= 5, "5 % of 40, and what chance adds"
+
+
+def test_what_all_parts_have_in_common_is_no_change_of_one_nor_is_a_wait_that_stays() -> None:
+    dice = random.Random(7)
+    before = over([[*boot, BootPart(INITCALLS, "wait", 9.0, 0.1, 0.1)] for boot in boots(dice, {})])
+    slower = [[evolve(part, own_s=part.own_s * 1.4) for part in boot] for boot in boots(dice, {"part_100": 0.05})]
+    now = over([[*boot, BootPart(INITCALLS, "wait", 9.0, 0.1, 0.1)] for boot in slower])
+    assert [each.name for each in changes(before, now)] == ["part_100"]
+    assert common_ratio(before, now) == pytest.approx(1.4, abs=0.02)
+    assert common_ratio(before[:5], now[:5]) == 1.0, "too few parts to say"
+
+
+def test_the_likeliest_part_is_told_where_the_noise_hides_all() -> None:
+    """Stalls of a busy host: each part of each boot takes up to eight times as long."""
+    dice = random.Random(3)
+
+    def stalled(slower: dict[str, float]) -> list[PartTime]:
+        return over(
+            [[evolve(part, own_s=part.own_s * 8 ** dice.random()) for part in boot] for boot in boots(dice, slower)]
+        )
+
+    found = [likeliest(stalled({}), stalled({"part_20": 0.05})) for _ in range(10)]
+    assert sum(part is not None and part.name == "part_20" for part in found) >= 8
+
+
+def test_the_probability_is_that_of_student_s_t_and_never_smaller() -> None:
+    for degrees in (5, 8, 20):
+        for probability in (0.05, 1e-3, 1e-4):
+            ratio = two_sided(float(student.isf(probability / 2, degrees)), degrees) / probability
+            assert 1.0 <= ratio < 1.2
 
 
 def change(before: list[BootPart], now: list[BootPart]) -> PartChange:
