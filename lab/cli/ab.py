@@ -30,12 +30,13 @@ from lab.results.records import AB, LAST_ID
 from lab.run.attempts import collect
 from lab.run.bootrun import BootRun
 from lab.run.options import DEFAULT_RETRIES
-from lab.run.pairedrun import BootPairs, PairedResult, compare, described
+from lab.run.pairedrun import BootPairs, PairedResult, compare, described, temperatures
 from lab.run.progress import Progress
 from lab.terminal import echo, echo_json, log_to
 
 app = typer.Typer(help="Compare two releases on one board by pairs of boots, until it is decided.")
 _PER_CENT = 100.0
+_COOLING_S = 120.0
 
 
 @app.command()
@@ -87,7 +88,8 @@ def ab(
             )
             media = MediaSwitch(strategy, dict(zip("ab", files, strict=False)), ProvisionBook(store), job.id)
             sides = {"a": boots_of(store, runs[0], strategy), "b": boots_of(store, runs[1], strategy)}
-            pairs = BootPairs(sides, int(runs[0].plan["seed"]), strategy.medium, media.switch, alternates=bool(files))
+            seed = int(runs[0].plan["seed"])
+            pairs = BootPairs(sides, seed, strategy.medium, media.switch, alternates=bool(files), cool=media.cool)
             done = False
             try:
                 strategy.check_lab()
@@ -97,7 +99,8 @@ def ab(
                 switch_off(strategy)
                 for run in runs:
                     store.finish_run(run.id, "completed" if done else "interrupted")
-    _show(result, runs, as_json=as_json)
+        warmest = {side: found for side, run in zip("ab", runs, strict=True) if (found := temperatures(store, run))}
+    _show(result, runs, warmest, as_json=as_json)
 
 
 @define
@@ -131,6 +134,12 @@ class MediaSwitch:
         self.strategy.putting = putting
         self.strategy.off()
         self.strategy.transition("provisioned")
+
+    def cool(self) -> None:
+        """Leave the board off for a while."""
+        say(f"the board throttles: it stays off for {_COOLING_S:.0f} s")
+        self.strategy.off()
+        time.sleep(_COOLING_S)
 
 
 def _runs(
@@ -193,15 +202,19 @@ def boots_of(store: Store, run: Run, strategy: Any) -> BootRun:
     return BootRun(store, run, strategy, progress, clock, time.sleep, DEFAULT_RETRIES, nothing_before_cycle)
 
 
-def _show(result: PairedResult, runs: tuple[Run, Run], *, as_json: bool) -> None:
+def _show(
+    result: PairedResult, runs: tuple[Run, Run], warmest: Mapping[str, tuple[float, float]], *, as_json: bool
+) -> None:
     verdict = result.verdict
     if as_json:
         found = {**asdict(verdict), "outcome": verdict.outcome.value}
-        echo_json({"runs": [run.id for run in runs], **found, "failed": dict(result.failed)})
+        echo_json({"runs": [run.id for run in runs], **found, "failed": dict(result.failed), "warmest_c": warmest})
         return
     echo(described(verdict))
     if verdict.outcome is PairedOutcome.DIFFERENT:
         echo("a comparison that stops early estimates rather too much than too little: take the interval")
+    for side, (low, high) in warmest.items():
+        echo(f"{side.upper()} was {low:.1f} to {high:.1f} °C warm behind its prompts")
     for side, failed in result.failed.items():
         if failed:
             echo(f"{side.upper()} failed {failed} times")

@@ -19,6 +19,7 @@ from lab.errors import ConfigurationError
 from lab.jobs.records import BY_BISECT, Order
 from lab.judge.bisection import Bisected
 from lab.judge.paired import EFFECT
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.provision.history import ProvisionBook
 from lab.provision.release import Release
 from lab.provision.releasefile import files_in, load
@@ -31,6 +32,7 @@ from lab.run.pairedrun import BootPairs, bisect
 from lab.terminal import echo, echo_json, log_to
 
 _PER_CENT: Final = 100.0
+_METRICS: Final = {*HEADLINE_NAMES, BOOT_POWER_ON.name, BOOT_STAGE.name}
 
 app = typer.Typer(help="Find the build that made a board's boot slower, by paired boots.")
 
@@ -43,6 +45,13 @@ def bisect_command(
     env: BoardEnv,
     medium: BootMedium = "",
     effect: Effect = EFFECT * _PER_CENT,
+    metric: Annotated[
+        str,
+        typer.Option(
+            metavar="METRIC[:STAGE]",
+            help="Number of a boot, e.g. boot.power_on_to_prompt or 'boot.stage:Kernel' (default: the boot time).",
+        ),
+    ] = "",
     resume: Annotated[
         int | None, typer.Option(min=1, max=LAST_ID, metavar="RUN", help="Go on with the search of this run.")
     ] = None,
@@ -58,6 +67,11 @@ def bisect_command(
     Each step boots pairs of the good build and another one. A build that does not boot is skipped.
     """
     log_to(sys.stderr)
+    name, _, stage = metric.partition(":")
+    if name not in {"", *_METRICS} or (name == BOOT_STAGE.name) != bool(stage):
+        raise ConfigurationError(
+            f"--metric {metric}: expected {', '.join(sorted(_METRICS))}; of {BOOT_STAGE.name} as {BOOT_STAGE.name}:STAGE"
+        )
     path = envfile.find(env, Path.cwd())
     strategy = strategy_of(env)
     if medium:
@@ -66,11 +80,20 @@ def bisect_command(
     with open_store(db, migrate=say) as store:
         order = Order(strategy.type.name, strategy.board, (BISECT,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_BISECT) as job:
-            first = _first(store, strategy, path, [each.name for each in builds], resume)
+            first = _first(store, strategy, path, [each.name for each in builds], metric, resume)
             say(f"run {first.id}: {len(builds)} builds; lab bisect --resume {first.id} goes on")
             sides = BuildBoots(store, strategy, path, first)
             switch = MediaSwitch(strategy, {each.name: each for each in builds}, ProvisionBook(store), job.id)
-            pairs = BootPairs(sides, int(first.plan["seed"]), strategy.medium, switch.switch, alternates=True)
+            pairs = BootPairs(
+                sides,
+                int(first.plan["seed"]),
+                strategy.medium,
+                switch.switch,
+                alternates=True,
+                cool=switch.cool,
+                metric=name,
+                stage=stage,
+            )
             done = False
             try:
                 strategy.check_lab()
@@ -131,20 +154,22 @@ class BuildBoots(dict[str, BootRun]):
             self.store.finish_run(run.id, status)
 
 
-def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], resume: int | None) -> Run:
+def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], metric: str, resume: int | None) -> Run:
     if resume is None:
         plan = {
             "cycles": MAX_CYCLES,
             "media": [strategy.medium],
             "seed": secrets.randbelow(2**31),
             "builds": list(builds),
+            "metric": metric,
         }
         return begin_side(store, strategy, env, builds[0], plan, BISECT)
     run = store.run(resume)
-    wanted = (BISECT, strategy.board, list(builds), [strategy.medium])
-    if (run.kind, run.board, list(run.plan.get("builds", [])), list(run.plan.get("media", []))) != wanted:
+    wanted = (BISECT, strategy.board, list(builds), [strategy.medium], metric)
+    builds_then, media_then = list(run.plan.get("builds", [])), list(run.plan.get("media", []))
+    if (run.kind, run.board, builds_then, media_then, run.plan.get("metric", "")) != wanted:
         raise ConfigurationError(
-            f"run {resume} did not begin this search: give the same builds, environment and medium again"
+            f"run {resume} did not begin this search: give the same builds, environment, medium and metric again"
         )
     return run
 

@@ -148,14 +148,20 @@ class _Search:
 
         A step takes a build for good or bad, whichever is nearer, so its own differences look smaller than they are.
         """
-        seen = {0, self.builds - 1, *(build for asked, _ in self.seen for build in (asked.reference, asked.build))}
+        seen = {
+            0,
+            self.builds - 1,
+            *self.skipped,
+            *(each for asked, _ in self.seen for each in (asked.reference, asked.build)),
+        }
         free = [build for build in range(1, self.builds) if build not in seen]
         for build in sorted(free, key=lambda each: (min(abs(each - low), abs(each - high)), each))[:_NEIGHBOURS]:
             if not self._result(low, high).sure:
                 return
             for _ in range(_NEIGHBOUR_PAIRS):
                 if (yield from self._pair(0, build)) is None:
-                    return
+                    self.skipped.add(build)
+                    break
 
     def _middle(self, low: int, high: int) -> int | None:
         """The build nearest to the middle that boots; None: none is between."""

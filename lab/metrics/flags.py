@@ -41,6 +41,7 @@ class Flag(enum.StrEnum):
     SENSOR_RESET = "sensor_reset"  # a sensor lost its settings on the way
     GOVERNOR = "governor"  # the processor's clock was not fixed at its highest (cpufreq governor `performance`)
     CLOCK_DIFFERS = "clock_differs"  # the processor does not run at the clock of its board type
+    THROTTLED = "throttled"  # the kernel slowed a processor down for its temperature
     SETUP_CHANGED = "setup_changed"  # another SD card, or another version of a tool, than in the board's run before
     NOT_MONOTONIC = "not_monotonic"  # packets were lost at a rate below one that lost none
     SHORTENED = "shortened"  # a program ran for a shorter time than its definition says (benchmarks: seconds)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 from attrs import asdict, define, evolve, field, frozen
 
@@ -43,6 +45,7 @@ from lab.run.board import Board, cross_check
 from lab.run.ownmoments import Awaited, OwnMoments
 from lab.run.progress import Progress
 
+_HWMON: Final = Path("/sys/class/hwmon")
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
 
 
@@ -367,8 +370,20 @@ def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:
             details["power_on"] = asdict(boot.silence)
         if boot.checked:
             details["cross_check"] = boot.checked
+        if temperatures := host_temperatures():
+            details["host_temperatures_c"] = temperatures
         if boot.identity is not None:
             details["identity"] = boot.identity.document()
         if boot.watch.log.counts:
             details["kernel_errors"] = {"counts": boot.watch.log.counts, "lines": boot.watch.log.lines}
     return details
+
+
+def host_temperatures(root: Path = _HWMON) -> dict[str, float]:
+    """Sensors of the host's hwmon -> temperature in °C (Documentation/hwmon/sysfs-interface.rst)."""
+    found = {}
+    for file in sorted(root.glob("hwmon*/temp*_input")):
+        with suppress(OSError, ValueError):
+            name = (file.parent / "name").read_text(encoding="utf-8").strip()
+            found[f"{file.parent.name} {name} {file.name.removesuffix('_input')}"] = int(file.read_text()) / 1000
+    return found

@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Final, Protocol
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge.bisection import Answer, Bisected, Compared, following
 from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judged, order
+from lab.metrics import Flag
 from lab.metrics.catalogue import HEADLINE_NAMES
-from lab.results import Run, Store
+from lab.results import Run, Store, StoredSample
+from lab.results.listing import STAGE
 
 MOST_FAILED: Final = 5  # halves of pairs in a row that may fail
 _SKIPPED_AFTER: Final = 2  # failures of a build in a row
@@ -57,6 +59,7 @@ class BootPairs:
     Attributes:
         sides: build -> its boots. seed: of the order of each pair.
         switch: brings a build onto the board. alternates: a switch is dear, so every other pair is the other way round.
+        cool: lets a board cool down that throttled. metric: of boots; empty: the boot time. stage: of `boot.stage`.
     """
 
     sides: Mapping[str, Boots]
@@ -64,37 +67,73 @@ class BootPairs:
     medium: str
     switch: Callable[[str], None]
     alternates: bool = False
+    cool: Callable[[], None] = lambda: None
+    metric: str = ""
+    stage: str = ""
+    _too_warm: int = field(default=0, init=False)
 
-    def difference(self, pair: int, reference: str, build: str) -> float:
-        """log(build / reference) of a pair, by number from 1.
+    def difference(self, pair: int, reference: str, build: str) -> float | None:
+        """log(build / reference) of a pair, by number from 1; None: the board throttled.
 
         Raises:
             HalfFailedError: one of them did not boot.
+            ConfigurationError: it throttled in too many pairs in a row, or its boots have no such number.
         """
+        is_new = False
         for side in self._order(pair, reference, build):
-            if self._value(side, pair) is None:
+            if self._sample(side, pair) is None:
+                is_new = True
                 try:
                     self.switch(side)
                     self.sides[side].measure(self.medium, [pair])
                 except BoardlabError as error:
                     raise HalfFailedError(side, error) from error
-        values = [self._value(side, pair) for side in (reference, build)]
-        match values:
-            case [float(before), float(after)]:
-                return math.log(after / before)
-        raise ConfigurationError(f"pair {pair} has no boot time of {self.medium}")
+        before, after = self._sample(reference, pair), self._sample(build, pair)
+        if before is None or after is None or not (before.value > 0 and after.value > 0):
+            raise ConfigurationError(
+                f"pair {pair} has no {self.metric or 'boot time'} {self.stage} of {self.medium}: {self._there()}"
+            )
+        if Flag.THROTTLED in before.flags | after.flags:
+            self._too_warm += is_new
+            if self._too_warm >= MOST_FAILED:
+                raise ConfigurationError(
+                    f"the board throttled in {self._too_warm} pairs in a row: give it a fan or a cooler place, then go on with --resume"
+                )
+            if is_new:
+                self.cool()
+            return None
+        self._too_warm = 0
+        return math.log(after.value / before.value)
 
     def _order(self, pair: int, reference: str, build: str) -> tuple[str, str]:
         coin = order(self.seed, 1 if self.alternates else pair)
         turned = (coin[0] == "b") != (self.alternates and pair % 2 == 0)
         return (build, reference) if turned else (reference, build)
 
-    def _value(self, side: str, cycle: int) -> float | None:
+    def _sample(self, side: str, cycle: int) -> StoredSample | None:
         boots = self.sides[side]
+        names = {self.metric} if self.metric else HEADLINE_NAMES
         for sample in boots.store.samples(boots.run.id):
-            if sample.metric in HEADLINE_NAMES and sample.cycle == cycle and sample.params["medium"] == self.medium:
-                return sample.value
+            its = sample.metric in names and sample.params.get(STAGE, "") == self.stage
+            if its and sample.cycle == cycle and sample.params["medium"] == self.medium:
+                return sample
         return None
+
+    def _there(self) -> str:
+        """The numbers of the boots, for a message."""
+        found = {
+            f"{sample.metric}:{sample.params[STAGE]}" if STAGE in sample.params else sample.metric
+            for boots in self.sides.values()
+            for sample in boots.store.samples(boots.run.id)
+        }
+        return f"there are {', '.join(sorted(found))}" if found else "there are none"
+
+
+def temperatures(store: Store, run: Run) -> tuple[float, float] | None:
+    """Lowest and highest of the warmest thermal zone over a run's boots, in °C; None: the board has none."""
+    zones = (each.details.get("cross_check", {}).get("temperatures_c", {}) for each in store.attempts(run.id))
+    warmest = [max(found.values()) for found in zones if found]
+    return (min(warmest), max(warmest)) if warmest else None
 
 
 @frozen
@@ -126,6 +165,9 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
             if in_row >= MOST_FAILED or not half.error.transient:
                 raise half.error from None
             say(f"pair {pair} does not count: {half}")
+            continue
+        if difference is None:
+            say(f"pair {pair} does not count: the board throttled")
             continue
         in_row = 0
         differences.append(difference)
@@ -165,6 +207,9 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
                 say(f"{build} does not boot: skipped")
                 answers.append((asked, None))
                 failed = 0
+            continue
+        if difference is None:
+            say(f"pair {pair} does not count: the board throttled")
             continue
         failed = 0
         answers.append((asked, difference))

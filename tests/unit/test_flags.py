@@ -46,6 +46,8 @@ SHOWN_BY = {
     Flag.GOVERNOR: "unit/sections/test_section_preflights.py::"
     "test_the_governor_is_fixed_and_given_back_and_a_refusal_is_a_flag",
     Flag.CLOCK_DIFFERS: "unit/sections/test_section_preflights.py::test_another_clock_card_or_tool_than_before_is_a_flag",
+    Flag.THROTTLED: "unit/benchmarks/test_boot_crosscheck.py::"
+    "test_a_board_that_throttles_is_flagged_and_a_fan_that_turns_is_not",
     Flag.SETUP_CHANGED: "unit/sections/test_section_preflights.py::test_another_clock_card_or_tool_than_before_is_a_flag",
     Flag.NOT_MONOTONIC: "unit/sections/test_section_flags.py::"
     "test_packets_that_are_lost_below_a_rate_that_lost_none_are_said",

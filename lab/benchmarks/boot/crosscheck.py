@@ -31,7 +31,8 @@ DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 QUESTIONS: Final = (
     'read -r u i </proc/uptime; echo "@""@$u $i"; read -r s </proc/self/stat; echo "$s"; '
     'grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
-    'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted sys/kernel/printk /etc/os-release 2>/dev/null',
+    'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted sys/kernel/printk /etc/os-release '
+    "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state 2>/dev/null",
     '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; '
     'echo u-boot $(tr -d "\\0" </proc/device-tree/chosen/u-boot,version); '
     "systemctl is-system-running || systemctl --failed --no-legend --plain; } 2>/dev/null",
@@ -69,6 +70,10 @@ _UBOOT: Final = "u-boot"
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
 _DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum
+_THERMAL: Final = re.compile(
+    r"/sys/class/thermal/(\w+)/(temp|type|cur_state)"
+)  # Documentation/driver-api/thermal/sysfs-api.rst
+_SLOWS: Final = re.compile(r"cpu|processor|devfreq", re.IGNORECASE)  # in the type of a cooling device that is no fan
 _STAT: Final = re.compile(r"(\d+) \((.*)\) (\S.*)", re.DOTALL)
 
 
@@ -87,6 +92,7 @@ class BoardFacts:
         logged: second of the kernel's clock -> number of different lines that its console let through, and how many of them a
             quieter one lets through, too.
         software: name -> what runs, without what differs between two boots of the same.
+        temperatures_c: thermal zone -> its temperature. throttled: cooling devices that slow a processor down now.
     """
 
     uptime_ns: int | None = None
@@ -99,6 +105,8 @@ class BoardFacts:
     taint: int | None = None
     logged: Mapping[int, tuple[int, int]] = field(factory=dict)
     software: Mapping[str, str] = field(factory=dict)
+    temperatures_c: Mapping[str, float] = field(factory=dict)
+    throttled: tuple[str, ...] = ()
 
 
 @frozen
@@ -141,6 +149,7 @@ class CrossCheck:
             Flag.NOT_CROSS_CHECKED: self.getty() is None,
             Flag.KERNEL_ERRORS: bool(self.facts.errors or self.facts.failed or (self.facts.taint or 0) & _TAINTS),
             Flag.CONSOLE_OVERRUN: self.lost_lines >= LOST_LINES,
+            Flag.THROTTLED: bool(self.facts.throttled),
         }
         return frozenset(flag for flag, holds in found.items() if holds)
 
@@ -213,7 +222,26 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
         taint=int(taint) if taint.isdigit() else None,
         logged=_logged(log, _console_level(found)),
         software=_software(found, root[: marked + 1]),
+        temperatures_c=_temperatures(found),
+        throttled=_throttled(found),
     )
+
+
+def _thermal(found: Mapping[str, str], what: str) -> dict[str, str]:
+    """Thermal zone or cooling device -> what it says."""
+    matches = ((_THERMAL.fullmatch(name), text) for name, text in found.items())
+    return {match[1]: text for match, text in matches if match is not None and match[2] == what}
+
+
+def _temperatures(found: Mapping[str, str]) -> dict[str, float]:
+    readings = _thermal(found, "temp").items()
+    return {zone: int(text) / 1000 for zone, text in readings if re.fullmatch(r"-?\d{1,6}", text)}
+
+
+def _throttled(found: Mapping[str, str]) -> tuple[str, ...]:
+    states, types = _thermal(found, "cur_state"), _thermal(found, "type")
+    active = (name for name, state in states.items() if state.isdigit() and int(state))
+    return tuple(types[name] for name in active if _SLOWS.search(types.get(name, "")))
 
 
 def _console_level(found: Mapping[str, str]) -> int:

@@ -74,6 +74,30 @@ def failures(
     return [error.failure for error in found]
 
 
+def test_a_board_that_throttles_is_flagged_and_a_fan_that_turns_is_not() -> None:
+    thermal = "/sys/class/thermal"
+    zones = (
+        f"{thermal}/thermal_zone0/temp:45312",
+        f"{thermal}/thermal_zone1/temp:-40",
+        f"{thermal}/thermal_zone2/temp:",
+    )
+    devices = {"cpufreq-cpu0": "2", "pwm-fan": "3", "thermal-devfreq-0": "0"}
+    cooling = [
+        line
+        for number, (kind, state) in enumerate(devices.items())
+        for line in (
+            f"{thermal}/cooling_device{number}/type:{kind}",
+            f"{thermal}/cooling_device{number}/cur_state:{state}",
+        )
+    ]
+    facts = read_facts((ANSWERS[0], (*ANSWERS[1], *zones, *cooling), ANSWERS[2], ()))
+    assert facts.temperatures_c == {"thermal_zone0": 45.312, "thermal_zone1": -0.04}
+    assert facts.throttled == ("cpufreq-cpu0",)
+    assert Flag.THROTTLED in CrossCheck(facts, (0, 0)).flags
+    cool = read_facts((ANSWERS[0], (*ANSWERS[1], *zones, *cooling[2:]), ANSWERS[2], ()))
+    assert Flag.THROTTLED not in CrossCheck(cool, (0, 0)).flags
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_prompt_sooner_than_its_getty_draws_one_is_doubted(seed: int) -> None:
     dice = random.Random(seed)

@@ -86,3 +86,10 @@ def test_a_build_that_is_on_the_medium_is_not_written_again() -> None:
 def test_ab_wants_two_releases_or_none(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", *words, "--env", "none.yaml"]) == 2
     assert reason in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("metric", ["boot.tim", "boot.stage", "boot.time:Kernel"])
+def test_bisect_names_the_numbers_that_it_can_search_by(metric: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--good", "a.yaml", "--bad", "b.yaml", "--env", "none.yaml", "--metric", metric]
+    assert main(["bisect", *words]) == 2
+    assert "boot.stage as boot.stage:STAGE" in " ".join(capsys.readouterr().err.split())

@@ -12,6 +12,7 @@ from support.simruns import bench, planned
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_SPL, BOOT_TIME
+from lab.run.bootrun import host_temperatures
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import FALCON, SimSetup
 
@@ -26,8 +27,20 @@ def test_each_cycle_has_what_the_board_knows_of_its_boot(tmp_path: Path) -> None
             assert check["zero"] == pytest.approx(0, abs=0.2)
             assert check["getty"] == pytest.approx(1.0, abs=0.2)
             assert check["software"]["command_line"].startswith("console=ttyS2")
+            assert check["temperatures_c"] == {"thermal_zone0": 45.312}
         samples = made.store.samples(made.run.run.id, metric=BOOT_TIME.name)
         assert {Flag.NOT_CROSS_CHECKED in sample.flags for sample in samples} == {False}
+
+
+def test_the_sensors_of_the_host_are_read_by_chip_and_name(tmp_path: Path) -> None:
+    for number, (chip, readings) in enumerate({"coretemp": {"temp1": "48000", "temp2": "n/a"}, "w1": {}}.items()):
+        folder = tmp_path / f"hwmon{number}"
+        folder.mkdir()
+        (folder / "name").write_text(f"{chip}\n")
+        for name, text in readings.items():
+            (folder / f"{name}_input").write_text(f"{text}\n")
+    assert host_temperatures(tmp_path) == {"hwmon0 coretemp temp1": 48.0}
+    assert host_temperatures(tmp_path / "nowhere") == {}
 
 
 def test_a_board_that_does_not_answer_loses_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,9 +14,10 @@ from attrs import define, field
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.paired import PairedOutcome, PairedPlan
+from lab.metrics import Flag
 from lab.results import AttemptRecord, Run, SampleRecord, Store, open_store
 from lab.results.records import AB
-from lab.run.pairedrun import MOST_FAILED, BootPairs, PairedResult, bisect, compare, described
+from lab.run.pairedrun import MOST_FAILED, BootPairs, PairedResult, bisect, compare, described, temperatures
 
 
 @define
@@ -28,6 +30,7 @@ class MadeBoots:
     trace: list[tuple[str, int]]
     dice: random.Random
     fails: Callable[[int], bool] = lambda _cycle: False
+    throttles: Callable[[int], bool] = lambda _cycle: False
     tries: int = 0
 
     def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
@@ -37,10 +40,18 @@ class MadeBoots:
             if self.fails(self.tries):
                 raise BoardTransientError("hung", failure="hang_kernel")
             value = 16 * self.factor * (1 + self.dice.gauss(0, 0.006))
-            sample = SampleRecord("boot.time", {"medium": medium}, value, 1e-4)
+            flags = frozenset({Flag.THROTTLED} if self.throttles(cycle) else ())
+            samples = (
+                SampleRecord("boot.time", {"medium": medium}, value, 1e-4, flags),
+                SampleRecord("boot.stage", {"medium": medium, "stage": "Kernel"}, 2 + self.factor, 1e-4, flags),
+                SampleRecord("boot.stage", {"medium": medium, "stage": "User space"}, 1.0, 1e-4, flags),
+            )
+            details = {"cross_check": {"temperatures_c": {"thermal_zone0": 40.0 + cycle, "thermal_zone1": 39.0}}}
             self.store.record_attempt(
                 self.run.id,
-                AttemptRecord(cycle, 1, {"medium": medium}, "ok", None, None, "", utc_now(), 20.0, (sample,)),
+                AttemptRecord(
+                    cycle, 1, {"medium": medium}, "ok", None, None, "", utc_now(), 20.0, samples, details=details
+                ),
             )
 
 
@@ -126,6 +137,40 @@ def test_a_pair_with_a_failed_half_counts_for_nothing(store: Store) -> None:
     result = made.measure()
     assert result.failed == {"a": 0, "b": 2}
     assert result.verdict.pairs == len({cycle for side, cycle in made.trace if side == "b"}) - 2
+
+
+def test_a_pair_in_which_the_board_throttled_does_not_count_and_the_board_cools_down(store: Store) -> None:
+    made, waits = Comparison(store, 1.03), list[str]()
+    made.sides["a"].throttles = lambda cycle: cycle in {2, 5}
+    made.sides["b"].throttles = lambda cycle: cycle == 5
+    for _ in range(2):  # the second time from the store, where nothing is to be cooled
+        pairs = BootPairs(made.sides, 7, "sd", made.switches.append, cool=lambda: waits.append("cool"))
+        verdict = compare(pairs, PairedPlan(), lambda _line: None).verdict
+        assert verdict.pairs == len({cycle for _, cycle in made.trace}) - 2
+        assert waits == ["cool"] * 2
+    assert temperatures(store, made.sides["a"].run) == (41.0, 40.0 + verdict.pairs + 2)
+
+
+def test_a_board_that_throttles_all_the_time_ends_the_comparison(store: Store) -> None:
+    made = Comparison(store)
+    made.sides["a"].throttles = lambda _cycle: True
+    for _ in range(2):  # what is in the store is not held against it again
+        before = len(made.trace)
+        with pytest.raises(ConfigurationError, match="throttled in 5 pairs in a row: give it a fan"):
+            made.measure()
+        assert len(made.trace) - before == 2 * MOST_FAILED
+
+
+def test_pairs_compare_the_number_that_is_asked_for(store: Store) -> None:
+    made = Comparison(store, 2.0)
+
+    def pairs(metric: str, stage: str) -> BootPairs:
+        return BootPairs(made.sides, 7, "sd", made.switches.append, metric=metric, stage=stage)
+
+    assert pairs("boot.stage", "Kernel").difference(1, "a", "b") == pytest.approx(math.log(4 / 3))
+    assert pairs("boot.stage", "User space").difference(1, "a", "b") == 0.0
+    with pytest.raises(ConfigurationError, match=r"no boot\.stage kernel of sd: there are boot\.stage:Kernel"):
+        pairs("boot.stage", "kernel").difference(2, "a", "b")
 
 
 def test_a_build_that_never_boots_ends_it(store: Store) -> None:
